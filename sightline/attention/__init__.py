@@ -1,0 +1,1 @@
+"""The mechanism: attention as pure functions and small modules. Start with ``reference.py``."""

@@ -1,0 +1,116 @@
+"""The border with ``torch.nn.MultiheadAttention``: its calls, masks and heads, in our terms."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sightline.attention.masks import Mask
+from sightline.shapes import Float
+
+
+def fits(
+    module: nn.MultiheadAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+) -> bool:
+    """Whether dense inputs and masks agree in rank, length, batch, width and dtype."""
+    if query.is_nested or key.is_nested or value.is_nested:
+        return False
+    if not query.dim() == key.dim() == value.dim() or query.dim() not in (2, 3):
+        return False
+    widths = (query.size(-1), key.size(-1), value.size(-1))
+    if widths != (module.embed_dim, module.kdim, module.vdim) or key.shape[:-1] != value.shape[:-1]:
+        return False
+    bias: Tensor | None = module.in_proj_bias
+    if bias is not None and bias.dtype != module.out_proj.weight.dtype:  # half a module was converted
+        return False
+    batched = query.dim() == 3
+    length = 1 if batched and module.batch_first else 0
+    t, s = query.size(length), key.size(length)
+    batch = query.size(1 - length) if batched else 1
+    if batched and key.size(1 - length) != batch:
+        return False
+    return _is_mask(key_padding_mask, (batch, s) if batched else (s,)) and _is_mask(
+        attn_mask, (t, s), (batch * module.num_heads, t, s)
+    )
+
+
+def mask_from_torch(attn_mask: Tensor | None, key_padding_mask: Tensor | None, n_heads: int) -> Mask:
+    """Turn torch's masks, in which True means *may not look*, into a Mask for ``(B, H, T, S)``."""
+    mask = Mask()
+    if attn_mask is not None:  # (T, S) or (B * H, T, S)
+        mask &= _opposite(attn_mask if attn_mask.dim() == 2 else attn_mask.unflatten(0, (-1, n_heads)))
+    if key_padding_mask is not None:  # (B, S) or (S,)
+        mask &= _opposite(key_padding_mask.reshape(-1, 1, 1, key_padding_mask.size(-1)))
+    return mask
+
+
+def heads(
+    module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, mask: Mask
+) -> tuple[Float[Tensor, "B H T D"], Float[Tensor, "B H S D"], Float[Tensor, "B H S D"], Mask]:
+    """Queries, keys and values of each head, as the module makes them of its inputs.
+
+    Also the mask, which must let all see the keys that the module appends.
+    """
+    q, k, v = (_split(module, x) for x in _project(module, query, key, value))
+    if module.bias_k is not None and module.bias_v is not None:
+        shape = (1, module.num_heads, 1, module.head_dim)
+        k = torch.cat([k, module.bias_k.view(shape).expand(k.size(0), -1, -1, -1)], dim=2)
+        v = torch.cat([v, module.bias_v.view(shape).expand(v.size(0), -1, -1, -1)], dim=2)
+        mask = _with_one_more_key(mask)
+    if module.add_zero_attn:
+        k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))
+        mask = _with_one_more_key(mask)
+    return q, k, v, mask
+
+
+def _is_mask(mask: Tensor | None, *shapes: tuple[int, ...]) -> bool:
+    if mask is None:
+        return True
+    return tuple(mask.shape) in shapes and (mask.dtype == torch.bool or mask.is_floating_point())
+
+
+def _opposite(mask: Tensor) -> Mask:
+    return Mask(allowed=(~mask,)) if mask.dtype == torch.bool else Mask(added=(mask,))
+
+
+def _project(
+    module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Map the inputs to queries, keys and values, with as few products as they allow."""
+    weight: Tensor | None = module.in_proj_weight
+    bias: Tensor | None = module.in_proj_bias
+    if weight is not None and query is key and key is value:
+        q, k, v = F.linear(query, weight, bias).chunk(3, dim=-1)
+        return q, k, v
+    b_q, b_k, b_v = (None, None, None) if bias is None else bias.chunk(3)
+    if weight is None:
+        weights: tuple[Tensor, ...] = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    else:
+        weights = weight.chunk(3)
+        if key is value:
+            d = module.embed_dim
+            k, v = F.linear(key, weight[d:], None if bias is None else bias[d:]).chunk(2, dim=-1)
+            return F.linear(query, weights[0], b_q), k, v
+    w_q, w_k, w_v = weights
+    return F.linear(query, w_q, b_q), F.linear(key, w_k, b_k), F.linear(value, w_v, b_v)
+
+
+def _split(module: nn.MultiheadAttention, x: Tensor) -> Float[Tensor, "B H T D"]:
+    x = x.unflatten(-1, (module.num_heads, module.head_dim))
+    if x.dim() == 3:  # without a batch: (T, H, D)
+        return x.transpose(0, 1)[None]
+    return x.transpose(1, 2) if module.batch_first else x.permute(1, 2, 0, 3)
+
+
+def _with_one_more_key(mask: Mask) -> Mask:
+    """Let every query look at a key that was appended."""
+    return Mask(
+        mask.bands,
+        mask.lengths,
+        tuple(F.pad(x, (0, 1), value=True) for x in mask.allowed),
+        tuple(F.pad(x, (0, 1)) for x in mask.added),
+    )

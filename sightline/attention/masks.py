@@ -1,0 +1,368 @@
+"""Who may look at whom: masks as values that know their own structure.
+
+A :class:`Mask` says which of the S keys each of the T queries may look at. It remembers *why*: that it
+is causal, a window, padding, or a tensor the caller drew. So the fast paths can be taken without ever
+building a T x S tensor, and ``a & b`` stays exact. ``True`` means *may look*, everywhere.
+
+The positions of queries and keys are lined up at the end: with T != S the queries are the last T of the
+S positions, which is what decoding with a cache needs (T = 1 sees everything). With ``align="start"``
+both begin at position zero, torch's rule for ``is_causal``.
+
+    >>> causal().dense(3, 5).int()          # three new tokens after two cached ones
+    tensor([[1, 1, 1, 0, 0],
+            [1, 1, 1, 1, 0],
+            [1, 1, 1, 1, 1]], dtype=torch.int32)
+    >>> (causal() & window(1, 0)).dense(3, 3).int()
+    tensor([[1, 0, 0],
+            [1, 1, 0],
+            [0, 1, 1]], dtype=torch.int32)
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
+
+__all__ = ["Band", "Mask", "as_mask", "bias", "causal", "dense", "from_ones", "padding", "window"]
+
+Align = Literal["end", "start"]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Keys at most ``left`` positions behind a query and at most ``right`` ahead; None is no limit."""
+
+    left: int | None
+    right: int | None
+    align: Align = "end"
+
+    def clipped(self, t: int, s: int) -> "Band":
+        """The same band without the limits that T queries and S keys can't reach."""
+        shift = s - t if self.align == "end" else 0
+        left = None if self.left is not None and self.left >= t - 1 + shift else self.left
+        right = None if self.right is not None and self.right >= s - 1 - shift else self.right
+        return Band(left, right, self.align)
+
+    def keys(self, queries: tuple[int, int], t: int, s: int) -> tuple[int, int]:
+        """The range of keys that at least one of these queries may look at."""
+        shift = s - t if self.align == "end" else 0
+        first = 0 if self.left is None else max(0, queries[0] + shift - self.left)
+        last = s if self.right is None else min(s, queries[1] + shift + self.right)
+        return first, max(first, last)
+
+    def allows_all(self, queries: tuple[int, int], keys: tuple[int, int], t: int, s: int) -> bool:
+        """Whether every one of these queries may look at every one of these keys."""
+        shift = s - t if self.align == "end" else 0
+        farthest_behind = queries[1] - 1 + shift - keys[0]
+        farthest_ahead = keys[1] - 1 - queries[0] - shift
+        return (self.left is None or farthest_behind <= self.left) and (
+            self.right is None or farthest_ahead <= self.right
+        )
+
+    def allows(
+        self, queries: Int[Tensor, " t"], keys: Int[Tensor, " s"], t: int, s: int
+    ) -> Bool[Tensor, "t s"]:
+        """Whether each query position may look at each key position."""
+        ahead = keys[None, :] - queries[:, None] - (s - t if self.align == "end" else 0)
+        allowed = torch.ones_like(ahead, dtype=torch.bool)
+        if self.left is not None:
+            allowed &= ahead >= -self.left
+        if self.right is not None:
+            allowed &= ahead <= self.right
+        return allowed
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """Everything that limits or tilts what queries look at: the conjunction of its parts.
+
+    Build one with :func:`causal`, :func:`padding`, :func:`window`, :func:`dense`, :func:`bias` or
+    :func:`from_ones`, and combine with ``&``. ``Mask()`` lets all see all.
+
+    Attributes:
+        bands: Limits on the distance between a query and a key; at most one for each alignment.
+        lengths: How many keys are real, one number for each item of the batch.
+        allowed: Boolean tensors, True where a query may look.
+        added: Float tensors added to the scores. ``-inf`` forbids.
+    """
+
+    bands: tuple[Band, ...] = ()
+    lengths: tuple[Tensor, ...] = ()
+    allowed: tuple[Tensor, ...] = ()
+    added: tuple[Tensor, ...] = ()
+
+    def __and__(self, other: object) -> "Mask":
+        """A query may look where both masks let it; biases add up."""
+        if not isinstance(other, Mask):
+            raise TypeError(
+                f"& combines two masks, got {type(other).__name__}; sl.masks.dense makes one of a boolean "
+                "tensor, sl.masks.bias of a float tensor"
+            )
+        return Mask(
+            bands=_intersected(self.bands + other.bands),
+            lengths=self.lengths + other.lengths,
+            allowed=self.allowed + other.allowed,
+            added=self.added + other.added,
+        )
+
+    __rand__ = __and__  # reached from anything that is no Mask: the same sentence
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What the mask carries beyond positions."""
+        return self.lengths + self.allowed + self.added
+
+    @property
+    def limits(self) -> bool:
+        """Whether it says anything at all."""
+        return bool(self.bands or self.tensors)
+
+    def dense(self, t: int, s: int, *, device: torch.device | str | None = None) -> Shaped[Tensor, "... t s"]:
+        """Show the mask for T queries and S keys.
+
+        Returns:
+            A boolean tensor that ends in ``(T, S)``; or, for a mask with a bias, the float tensor that
+            is added to the scores, with ``-inf`` where a query may not look. Either can be handed back
+            as a mask.
+        """
+        if device is None and self.tensors:
+            device = self.tensors[0].device
+        rank = max([2, *(x.dim() for x in self.allowed + self.added), *(x.dim() + 2 for x in self.lengths)])
+        of_batch = self.lengths or any(x.dim() == 3 for x in self.allowed)
+        if self.added and of_batch:  # a float tensor of three dimensions would read as (H, T, S)
+            rank = max(rank, 4)
+        leads = [
+            *(_aligned(x.shape, rank, batch_first=True)[:-2] for x in self.allowed),
+            *(_aligned(x.shape, rank, batch_first=False)[:-2] for x in self.added),
+            *(_trailing_ones(x.shape, rank - 2) for x in self.lengths),
+        ]
+        try:
+            lead = torch.broadcast_shapes(*leads)
+        except RuntimeError:
+            shapes = ", ".join(str(tuple(x.shape)) for x in self.tensors)
+            raise ValueError(
+                f"the parts of a mask must broadcast with each other, got shapes {shapes}; "
+                "give all of them the same batch and heads, or ones"
+            ) from None
+        block = self.fitted(lead, t, s).block((0, t), (0, s), t, s, device=device)
+        return torch.broadcast_to(block, (*block.shape[:-2], t, s))
+
+    def fitted(self, lead: tuple[int, ...], t: int, s: int) -> "Mask":
+        """Line every part up with scores of shape ``(*lead, T, S)``; drop what does not limit them."""
+        bands = (band.clipped(t, s) for band in self.bands)
+        return Mask(
+            bands=tuple(band for band in bands if (band.left, band.right) != (None, None)),
+            lengths=tuple(_fit_lengths(x, lead) for x in self.lengths),
+            allowed=tuple(_fit(x, (*lead, t, s), batch_first=True) for x in self.allowed),
+            added=tuple(_fit(x, (*lead, t, s), batch_first=False) for x in self.added),
+        )
+
+    def keys(self, queries: tuple[int, int], t: int, s: int) -> tuple[int, int]:
+        """The range of keys outside of which none of these queries may look, by position alone."""
+        first, last = 0, s
+        for band in self.bands:
+            left, right = band.keys(queries, t, s)
+            first, last = max(first, left), min(last, right)
+        return first, max(first, last)
+
+    def block(
+        self,
+        queries: tuple[int, int],
+        keys: tuple[int, int],
+        t: int,
+        s: int,
+        *,
+        device: torch.device | str | None = None,
+    ) -> Shaped[Tensor, "... t s"]:
+        """Cut the rectangle of these queries and keys out of the T x S of a :meth:`fitted` mask.
+
+        Returns:
+            Boolean, or float when the mask has a bias; it broadcasts to the rectangle, and dimensions
+            of size one are left as they are.
+        """
+        rows, columns = torch.arange(*queries, device=device), torch.arange(*keys, device=device)
+        parts = [band.allows(rows, columns, t, s) for band in self.bands]
+        parts += [columns < lengths for lengths in self.lengths]
+        parts += [_cut(x, queries, keys) for x in self.allowed]
+        allowed = functools.reduce(torch.logical_and, parts) if parts else None
+        if not self.added:
+            return torch.ones(1, 1, dtype=torch.bool, device=device) if allowed is None else allowed
+        added = functools.reduce(torch.add, [_cut(x, queries, keys) for x in self.added])
+        return added if allowed is None else torch.where(allowed, added, -torch.inf)
+
+
+def causal(*, align: Align = "end") -> Mask:
+    """Each query sees itself and the past.
+
+    Args:
+        align: ``"end"`` lines up the last query with the last key, so that T new tokens after S - T
+            cached ones see the cache and each other's past. ``"start"`` lines up the first ones, as
+            torch's ``is_causal`` does. With T = S they are the same.
+    """
+    return Mask(bands=(Band(None, 0, _checked_align(align)),))
+
+
+def window(left: int | None, right: int | None, *, align: Align = "end") -> Mask:
+    """Each query sees at most ``left`` keys behind it, itself, and ``right`` ahead; None is no limit."""
+    _check_reach("left", left)
+    _check_reach("right", right)
+    return Mask(bands=(Band(left, right, _checked_align(align)),))
+
+
+def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
+    """Only the first ``lengths[b]`` keys of batch item b are real; the rest is padding.
+
+    Args:
+        lengths: One integer for each item, ``(B,)``; further dimensions line up with those of q that
+            follow the batch (``(B, H)`` gives each head its own).
+    """
+    lengths = torch.as_tensor(lengths)
+    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+        raise TypeError(
+            f"lengths must be integers, one for each item of the batch, got {lengths.dtype}; "
+            "a tensor that marks the real keys goes to sl.masks.from_ones(marks[:, None, :])"
+        )
+    return Mask(lengths=(lengths,))
+
+
+def dense(allowed: Bool[Tensor, "..."]) -> Mask:
+    """The caller's own boolean tensor, True where a query may look; broadcasts to ``(..., T, S)``."""
+    is_tensor(allowed, "allowed")
+    if allowed.dtype != torch.bool:
+        raise TypeError(
+            f"a dense mask must be boolean, True = may look, got {allowed.dtype}; sl.masks.from_ones takes "
+            "ones and zeros, sl.masks.bias a tensor to be added to the scores"
+        )
+    return Mask(allowed=(allowed,))
+
+
+def bias(added: Float[Tensor, "..."]) -> Mask:
+    """A float tensor to be added to the scores; ``-inf`` forbids. Gradients flow into it."""
+    is_tensor(added, "added")
+    if not added.is_floating_point():
+        raise TypeError(
+            f"a bias must be a float tensor, added to the scores, got {added.dtype}; "
+            "sl.masks.dense takes booleans and sl.masks.from_ones ones and zeros"
+        )
+    return Mask(added=(added,))
+
+
+def from_ones(mask: Shaped[Tensor, "..."]) -> Mask:
+    """A mask of ones (may look) and zeros (may not), of any dtype.
+
+    Example:
+        >>> from_ones(torch.tensor([[1.0, 0.0]])).dense(1, 2)
+        tensor([[ True, False]])
+    """
+    _check_ones_and_zeros(mask)
+    return Mask(allowed=(mask if mask.dtype == torch.bool else mask != 0,))
+
+
+def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
+    """Read what a caller may hand over: a Mask, a boolean tensor, a float tensor, or nothing."""
+    if mask is None:
+        return Mask()
+    if isinstance(mask, Mask):
+        return mask
+    is_tensor(mask, "mask")
+    if mask.dtype == torch.bool:
+        return Mask(allowed=(mask,))
+    if mask.is_floating_point():
+        return Mask(added=(mask,))
+    raise TypeError(
+        f"a mask must be boolean (True = may look) or float (added to the scores), got {mask.dtype}; "
+        "sl.masks.from_ones(mask) takes ones and zeros of any dtype"
+    )
+
+
+def _check_reach(name: str, reach: object) -> None:
+    if reach is not None and (isinstance(reach, bool) or not isinstance(reach, Integral) or int(reach) < 0):
+        raise ValueError(
+            f"a window's {name} must be a whole number of positions >= 0 or None for no limit, got {reach!r}"
+        )
+
+
+def _check_ones_and_zeros(mask: Any) -> None:
+    if isinstance(mask, Mask):
+        raise TypeError("a mask of ones and zeros is a tensor, got a Mask; mask.dense(T, S) makes it one")
+    is_tensor(mask, "mask")
+    if mask.dtype == torch.bool or mask.is_meta or torch.compiler.is_compiling():  # no values to read
+        return
+    strange = mask[(mask != 0) & (mask != 1)]
+    if strange.numel():
+        raise ValueError(
+            f"a mask of ones and zeros must hold nothing else, got {strange[0].item()} in a mask of shape "
+            f"{tuple(mask.shape)}; sl.attention and sl.masks.bias take masks that are added to the scores"
+        )
+
+
+def _checked_align(align: Align) -> Align:
+    if align not in ("end", "start"):
+        raise ValueError(f"align must be 'end' (the cache's rule) or 'start' (torch's), got {align!r}")
+    return align
+
+
+def _intersected(bands: tuple[Band, ...]) -> tuple[Band, ...]:
+    """Merge the bands that are lined up the same way: at most one is left of each kind."""
+    merged = []
+    for align in ("end", "start"):
+        same = [band for band in bands if band.align == align]
+        if same:
+            left = [band.left for band in same if band.left is not None]
+            right = [band.right for band in same if band.right is not None]
+            merged.append(Band(min(left) if left else None, min(right) if right else None, align))
+    return tuple(merged)
+
+
+def _trailing_ones(shape: Sequence[int], rank: int) -> tuple[int, ...]:
+    return (*shape, *(1,) * (rank - len(shape)))
+
+
+def _aligned(shape: Sequence[int], rank: int, *, batch_first: bool) -> tuple[int, ...]:
+    """Give the shape of a mask the rank of the scores.
+
+    Shapes line up at the end, as everywhere in torch, but for one case: a boolean mask of three
+    dimensions belongs to the batch, ``(B, 1, S)`` or ``(B, T, S)``, and is the same for all heads.
+    """
+    if batch_first and len(shape) == 3 < rank:
+        return (*_trailing_ones(shape[:1], rank - 2), *shape[1:])
+    return (*(1,) * (rank - len(shape)), *shape)
+
+
+def _broadcasts(shape: Sequence[int], target: Sequence[int]) -> bool:
+    return len(shape) == len(target) and all(n in (1, m) for n, m in zip(shape, target, strict=True))
+
+
+def _fit_lengths(lengths: Tensor, lead: tuple[int, ...]) -> Tensor:
+    """(B,) -> (B, 1, ..., 1), ready to be compared with the positions of the keys."""
+    shape = _trailing_ones(lengths.shape, len(lead))
+    if not _broadcasts(shape, lead):
+        raise ValueError(
+            "padding's lengths must line up with the leading dimensions of q, k and v, "
+            f"got lengths {tuple(lengths.shape)} for {tuple(lead)}; give one length for each item"
+        )
+    return lengths.reshape(*shape, 1, 1)
+
+
+def _fit(x: Tensor, scores: tuple[int, ...], *, batch_first: bool) -> Tensor:
+    shape = _aligned(x.shape, len(scores), batch_first=batch_first)
+    if not _broadcasts(shape, scores):
+        read = f", read as {shape}" if shape != tuple(x.shape) else ""
+        raise ValueError(
+            f"the mask must broadcast to the scores (..., T, S) = {scores}, got a mask of shape "
+            f"{tuple(x.shape)}{read}; insert the missing dimensions with mask[:, None] or mask[None]"
+        )
+    return x.reshape(shape)
+
+
+def _cut(x: Tensor, queries: tuple[int, int], keys: tuple[int, int]) -> Tensor:
+    """Slice the last two dimensions, leaving those of size one to broadcast."""
+    rows = slice(*queries) if x.size(-2) != 1 else slice(None)
+    columns = slice(*keys) if x.size(-1) != 1 else slice(None)
+    return x[..., rows, columns]

@@ -1,0 +1,177 @@
+"""Attention modules: one head, several heads, and torch's ``MultiheadAttention``, drop-in.
+
+MultiHead(X) = Concat(head_1, ..., head_h) Wᴼ        head_i = Attention(X Wq_i, X Wk_i, X Wv_i)
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from sightline.attention.attend import attention
+from sightline.attention.averaged import attention_with_average, attention_with_weights
+from sightline.attention.from_torch import fits, heads, mask_from_torch
+from sightline.attention.masks import Mask, causal
+from sightline.shapes import Float, Shaped
+
+__all__ = ["MultiHeadSelfAttention", "MultiheadAttention", "SelfAttention"]
+
+
+class SelfAttention(nn.Module):
+    """One head: every position of a sequence looks at every other.
+
+        Q = X Wq,  K = X Wk,  V = X Wv        output = softmax(Q Kᵀ / √d_k) V
+
+    Without positions it is permutation-equivariant: shuffle the input and the output is shuffled alike.
+
+    Example:
+        >>> SelfAttention(d_in=32, d_k=512, d_v=64)(torch.ones(20, 5, 32)).shape
+        torch.Size([20, 5, 64])
+    """
+
+    def __init__(self, d_in: int, d_k: int, d_v: int) -> None:
+        super().__init__()
+        for name, width in (("d_in", d_in), ("d_k", d_k), ("d_v", d_v)):
+            if width < 1:
+                raise ValueError(f"{name} must be at least 1, got {name}={width}")
+        self.Wq = nn.Linear(d_in, d_k)
+        self.Wk = nn.Linear(d_in, d_k)
+        self.Wv = nn.Linear(d_in, d_v)
+
+    def forward(
+        self, x: Float[Tensor, "... T d_in"], mask: Shaped[Tensor, "..."] | Mask | None = None
+    ) -> Float[Tensor, "... T d_v"]:
+        """Mix the sequence with itself; ``mask`` is that of :func:`sightline.attention`."""
+        return attention(*self.project(x), mask)
+
+    def project(self, x: Float[Tensor, "... T d_in"]) -> tuple[Tensor, Tensor, Tensor]:
+        """What each position looks for, what it offers, and what it hands over."""
+        return self.Wq(x), self.Wk(x), self.Wv(x)
+
+
+class MultiHeadSelfAttention(nn.Module):
+    """Several heads side by side, each with its own small projections, joined by ``Wo``.
+
+    Args:
+        d_in: Width of the input.
+        d_k: Width of the queries and keys of all heads together; each has ``d_k / n_heads``.
+        d_v: Width of the values of all heads together, and of the output.
+        n_heads: Number of heads; it must divide ``d_k`` and ``d_v``.
+
+    Example:
+        >>> MultiHeadSelfAttention(d_in=256, d_k=512, d_v=64, n_heads=8)(torch.rand(32, 10, 256)).shape
+        torch.Size([32, 10, 64])
+    """
+
+    def __init__(self, d_in: int, d_k: int, d_v: int, n_heads: int) -> None:
+        super().__init__()
+        if n_heads < 1 or d_k % n_heads or d_v % n_heads:
+            raise ValueError(
+                f"n_heads must divide d_k and d_v, got n_heads={n_heads} for d_k={d_k} and d_v={d_v}; "
+                "each head takes an equal share of both"
+            )
+        self.Wo = nn.Linear(d_v, d_v)
+        heads = [SelfAttention(d_in, d_k // n_heads, d_v // n_heads) for _ in range(n_heads)]
+        self.heads: Sequence[SelfAttention] = nn.ModuleList(heads)  # type: ignore[assignment]
+
+    def forward(
+        self, x: Float[Tensor, "... T d_in"], mask: Shaped[Tensor, "..."] | Mask | None = None
+    ) -> Float[Tensor, "... T d_v"]:
+        """Attend with every head at once and join the results.
+
+        A mask is shared by all heads: ``(T, S)``, ``(B, 1, S)``, or one with a dimension for the heads.
+        """
+        projected = zip(*(head.project(x) for head in self.heads), strict=True)
+        q, k, v = (torch.stack(heads, dim=-3) for heads in projected)  # (..., H, T, d_k / H) and d_v / H
+        context = attention(q, k, v, mask)  # (..., H, T, d_v / H)
+        return self.Wo(context.transpose(-3, -2).flatten(-2))
+
+
+class MultiheadAttention(nn.MultiheadAttention):
+    """``torch.nn.MultiheadAttention``: its arguments, parameters, checkpoints and results.
+
+    The constructor is torch's own. What differs is how ``forward`` gets there:
+
+    - the fused kernel is reached with every mask, and a causal mask builds no T x S tensor;
+    - ``need_weights=True`` averages the heads' weights tile by tile, without a ``(B, H, T, S)`` tensor;
+    - a query that may look at nothing gets zeros (torch: NaN with weights);
+    - on a CPU, eval takes the same steps as training. On a GPU it takes torch's fused inference kernel,
+      as torch does, while ``torch.backends.mha.get_fastpath_enabled()``.
+
+    Example:
+        >>> ours, theirs = MultiheadAttention(8, 2), nn.MultiheadAttention(8, 2)
+        >>> ours.load_state_dict(theirs.state_dict())
+        <All keys matched successfully>
+        >>> x = torch.randn(5, 3, 8)                              # T, B, E
+        >>> torch.allclose(ours(x, x, x)[0], theirs(x, x, x)[0], atol=1e-6)
+        True
+    """
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from ``query`` to ``key`` and ``value``; see :class:`torch.nn.MultiheadAttention`.
+
+        Mind torch's polarity here: in a boolean ``attn_mask`` or ``key_padding_mask`` True means *may not*.
+        """
+        if (
+            self._has_inference_kernel(query, key, value, key_padding_mask, attn_mask, need_weights)
+            or not fits(self, query, key, value, key_padding_mask, attn_mask)  # torch says what is wrong
+            or (is_causal and attn_mask is None)
+            or (self.training and self.dropout == 1.0)  # all is dropped, which the fused kernel won't do
+        ):
+            return super().forward(
+                query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+            )
+        hint = is_causal and key_padding_mask is None and not need_weights  # then torch ignores attn_mask
+        mask = causal(align="start") if hint else mask_from_torch(attn_mask, key_padding_mask, self.num_heads)
+        q, k, v, mask = heads(self, query, key, value, mask)  # (B, H, T or S, D)
+        dropout_p = self.dropout if self.training else 0.0
+        weights = None
+        if not need_weights:
+            context = attention(q, k, v, mask, dropout_p=dropout_p)
+        elif average_attn_weights:
+            context, weights = attention_with_average(q, k, v, mask, dropout_p)  # weights (B, T, S)
+        else:
+            context, weights = attention_with_weights(q, k, v, mask, dropout_p)  # weights (B, H, T, S)
+        if query.dim() == 2:
+            context, weights = context[0], None if weights is None else weights[0]
+        return self.out_proj(self._join_heads(context)), weights
+
+    def _join_heads(self, context: Tensor) -> Tensor:
+        if context.dim() == 3:  # without a batch: (H, T, D)
+            return context.transpose(0, 1).flatten(1)
+        return (context.transpose(1, 2) if self.batch_first else context.permute(2, 0, 1, 3)).flatten(2)
+
+    def _has_inference_kernel(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        need_weights: bool,
+    ) -> bool:
+        """Whether torch runs this whole module as one operator, and on a GPU saves most of the launches."""
+        return (
+            not self.training
+            and query.is_cuda
+            and query is key
+            and key is value
+            and attn_mask is None
+            and key_padding_mask is None
+            and query.dim() == 3
+            and self.batch_first
+            and not torch.is_grad_enabled()
+            and torch.backends.mha.get_fastpath_enabled()
+            # that operator stores the weights of all heads: fine while they are small
+            and not (need_weights and self.num_heads * query.size(0) * query.size(1) ** 2 > 1 << 26)
+        )

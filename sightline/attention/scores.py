@@ -1,0 +1,182 @@
+"""How well a query matches a key: the score functions of the lecture notes, as small modules.
+
+A score maps queries ``(..., T, d_q)`` and keys ``(..., S, d_k)`` to ``(..., T, S)``:
+
+=============  ==============================  ======================================
+class          score(s, h), s a query, h a key  parameters
+=============  ==============================  ======================================
+``Dot``        s·h                             none
+``ScaledDot``  s·h / √d                        none
+``Cosine``     s·h / (‖s‖ ‖h‖)                  none
+``General``    sᵀ W h                           W (d_q, d_k)
+``LowRank``    (U s)ᵀ (V h)                     U (rank, d_q), V (rank, d_k)
+``Additive``   vᵀ tanh(W h + V s)               W (d_attn, d_k), V (d_attn, d_q), v (d_attn)
+=============  ==============================  ======================================
+
+All but the last are a dot product once q and k are mapped, and say so in :meth:`Score.as_dot`: that is
+how they reach the fused kernels.
+"""
+
+import abc
+import math
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sightline.attention.additive import additive_scores
+from sightline.shapes import Float, autocasting, check_same_width, did_you_mean, shown
+
+__all__ = ["Additive", "Cosine", "Dot", "General", "LowRank", "ScaledDot", "Score", "named"]
+
+
+class Score(nn.Module, abc.ABC):
+    """The protocol: call it for the scores; ask :meth:`as_dot` for the same as a dot product."""
+
+    @abc.abstractmethod
+    def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
+        """Score every query against every key."""
+
+    def as_dot(
+        self,
+        q: Float[Tensor, "... T Dq"],  # noqa: ARG002
+        k: Float[Tensor, "... S Dk"],  # noqa: ARG002
+    ) -> tuple[Tensor, Tensor, float] | None:
+        """The same score as ``scale * q' @ k'ᵀ``: ``(q', k', scale)``, or None if it is no dot product."""
+        return None
+
+
+class _DotScore(Score):
+    """A score that is a dot product after a map of q and k."""
+
+    @abc.abstractmethod
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]: ...
+
+    def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
+        q, k, scale = self.as_dot(q, k)
+        return q @ k.mT * scale
+
+
+class Dot(_DotScore):
+    """s·h: the match of two vectors, longer ones louder."""
+
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        check_same_width(q, k)
+        return q, k, 1.0
+
+
+class ScaledDot(_DotScore):
+    """s·h / √d: the dot product of random vectors has variance d, this has variance one."""
+
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        check_same_width(q, k)
+        return q, k, 1 / math.sqrt(q.size(-1))
+
+
+class Cosine(_DotScore):
+    """s·h / (‖s‖ ‖h‖): the angle alone. A zero vector scores zero."""
+
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        check_same_width(q, k)
+        return F.normalize(q, dim=-1), F.normalize(k, dim=-1), 1.0
+
+
+class General(_DotScore):
+    """sᵀ W h: a learned bilinear form, so queries and keys may differ in width."""
+
+    def __init__(self, d_q: int, d_k: int) -> None:
+        super().__init__()
+        self.W = _matrix(d_q, d_k)
+
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        _check_fits(q, k, self.W.size(0), self.W.size(1), self.W)
+        return q @ self.W, k, 1.0
+
+
+class LowRank(_DotScore):
+    """(U s)ᵀ (V h): General with W = Uᵀ V of low rank, rank·(d_q + d_k) parameters instead of d_q·d_k."""
+
+    def __init__(self, d_q: int, d_k: int, rank: int) -> None:
+        super().__init__()
+        self.U = _matrix(rank, d_q)
+        self.V = _matrix(rank, d_k)
+
+    def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        _check_fits(q, k, self.U.size(1), self.V.size(1), self.U)
+        return F.linear(q, self.U), F.linear(k, self.V), 1.0
+
+
+class Additive(Score):
+    """vᵀ tanh(W h + V s): a small network judges each pair (Bahdanau et al., 2015).
+
+    The ``(T, S, d_attn)`` tensor of hidden values is never stored, forward or backward.
+    """
+
+    def __init__(self, d_q: int, d_k: int, d_attn: int) -> None:
+        super().__init__()
+        self.W = _matrix(d_attn, d_k)
+        self.V = _matrix(d_attn, d_q)
+        self.v = nn.Parameter(torch.empty(d_attn))
+        nn.init.uniform_(self.v, -1 / math.sqrt(d_attn), 1 / math.sqrt(d_attn))
+
+    def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
+        """Score every query against every key, a tile of hidden values at a time."""
+        _check_fits(q, k, self.V.size(1), self.W.size(1), self.W)
+        return additive_scores(F.linear(q, self.V), F.linear(k, self.W), self.v)
+
+
+_NAMED: dict[str, type[Score]] = {"dot": Dot, "scaled_dot": ScaledDot, "cosine": Cosine}
+_BUILT = {
+    "general": "General(d_q, d_k)",
+    "low_rank": "LowRank(d_q, d_k, rank)",
+    "additive": "Additive(d_q, d_k, d_attn)",
+}
+
+
+def named(score: str | Score) -> Score:
+    """Take a score, or the name of one without parameters.
+
+    Example:
+        >>> named("cosine")
+        Cosine()
+    """
+    if isinstance(score, Score):
+        return score
+    if not isinstance(score, str):
+        raise TypeError(
+            "score must be an instance of sl.scores.Score or the name of one, got "
+            f"{f'the class {score.__name__}' if isinstance(score, type) else type(score).__name__}; "
+            "sl.scores.Dot() is an instance, and your own derives from sl.scores.Score"
+        )
+    if score in _BUILT:
+        raise ValueError(
+            f"score {score!r} has parameters to learn, so it can't be asked for by name; "
+            f"build it once, sl.scores.{_BUILT[score]}, and pass that"
+        )
+    if score not in _NAMED:
+        raise ValueError(f"unknown score {score!r}, {did_you_mean(score, [*_NAMED, *_BUILT])}")
+    return _NAMED[score]()
+
+
+def _matrix(rows: int, columns: int) -> nn.Parameter:
+    for size in (rows, columns):
+        if size < 1:
+            raise ValueError(f"a score's widths must be at least 1, got a {rows} x {columns} matrix")
+    return cast(nn.Parameter, nn.init.xavier_uniform_(nn.Parameter(torch.empty(rows, columns))))
+
+
+def _check_fits(q: Tensor, k: Tensor, d_q: int, d_k: int, weight: Tensor) -> None:
+    if (q.size(-1), k.size(-1)) != (d_q, d_k):
+        raise ValueError(
+            f"this score was built for d_q={d_q} and d_k={d_k}, got widths {q.size(-1)} and {k.size(-1)} "
+            f"for {shown(q=q, k=k)}; build it with the widths of q and k"
+        )
+    if {x.device for x in (q, k, weight)} != {q.device} or (
+        {x.dtype for x in (q, k, weight)} != {q.dtype} and not autocasting(q)
+    ):
+        kinds = ", ".join(f"{name} {x.dtype} on {x.device}" for name, x in (("q", q), ("k", k)))
+        raise TypeError(
+            "q, k and the parameters of a score must share one dtype and device, got "
+            f"{kinds} and parameters {weight.dtype} on {weight.device}; score.to(q) converts the score"
+        )
