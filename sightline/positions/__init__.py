@@ -1,0 +1,26 @@
+"""Where a token stands: attention itself can't tell, so its inputs or its queries and keys must say.
+
+==========================  ==================================================================
+to learn about              read
+==========================  ==================================================================
+sines and cosines           ``sinusoidal.py``: a fixed vector for every position, added
+images                      ``grid.py``: half the channels for the row, half for the column
+a trained table             ``learned.py``: one parameter vector for every position, added
+relative positions          ``rotary.py``: queries and keys are turned, nothing is added
+==========================  ==================================================================
+"""
+
+from sightline.positions.grid import SinusoidalPositions2d, sinusoidal_2d
+from sightline.positions.learned import LearnedPositions
+from sightline.positions.rotary import Rotary
+from sightline.positions.sinusoidal import SinusoidalPositions, shift_matrix, sinusoidal
+
+__all__ = [
+    "LearnedPositions",
+    "Rotary",
+    "SinusoidalPositions",
+    "SinusoidalPositions2d",
+    "shift_matrix",
+    "sinusoidal",
+    "sinusoidal_2d",
+]
