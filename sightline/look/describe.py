@@ -1,0 +1,36 @@
+"""A sight in a few lines that a person can read."""
+
+import math
+
+from sightline.look.sight import Sight
+
+
+def described(sight: Sight) -> str:
+    """What it is a sight of, how sharp it is, which key got most, and what it costs to keep."""
+    lead = " x ".join(map(str, sight.shape)) or "1"
+    what = "items, heads averaged" if sight.averaged else "heads"
+    of = f" of {sight.name}" if sight.name else ""
+    lines = [f"Sight{of}: {lead} {what}, T={sight.t} queries, S={sight.s} keys"]
+    if "entropy" in sight.statistics and sight.t:
+        even = f"even is {math.log(max(sight.s, 1)):.3f}"
+        lines.append(f"  entropy   {_spread(sight, 'entropy', ' nats')}; {even}")
+    if "peak" in sight.statistics and sight.t:
+        lines.append(f"  peak      {_spread(sight, 'peak')}")
+    if "received" in sight.statistics and sight.t and sight.s:
+        share = sight.received.detach().double().reshape(-1, sight.s).mean(0) / sight.t
+        most = int(share.argmax())
+        lines.append(
+            f"  received  most by key {most}, {share[most]:.1%} of all weight; even is {1 / sight.s:.1%}"
+        )
+    more = [name for name in ("map", "top") if name in sight.statistics]
+    if more:
+        lines.append(f"  measured  also {' and '.join(more)}")
+    if sight.kept:
+        size = f"{sight.kept_nbytes / 1e6:.1f} MB"
+        lines.append(f"  keeps     q and k, {size}, for maps, rows and tops; forget() lets them go")
+    return "\n".join(lines)
+
+
+def _spread(sight: Sight, name: str, unit: str = "") -> str:
+    x = sight.statistics[name].detach().double()
+    return f"{x.mean():.3f}{unit} on average, {x.min():.3f} to {x.max():.3f}"

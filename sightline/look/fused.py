@@ -1,0 +1,87 @@
+"""What the fused attention operators were given and what they gave: a mode that listens below autograd.
+
+The operators hand back the log-sum-exp of each query's scores beside the output, and torch's function
+drops it. Here it is overheard, so that looking starts from what the kernel has computed already.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sightline.attention.masks import Mask, causal
+
+# Each takes (B, H, length, width) and gives (output, lse, ...).
+_FUSED = {
+    getattr(torch.ops.aten, f"_scaled_dot_product_{kernel}").default
+    for kernel in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
+}
+
+
+@dataclass(frozen=True, eq=False)
+class FusedCall:
+    """One call of a fused operator."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Mask
+    scale: float
+    output: Tensor
+    lse: Tensor | None
+
+
+class Listen(TorchDispatchMode):
+    """Hand every call of a fused attention operator to ``heard``; change nothing.
+
+    Example:
+        >>> calls = []
+        >>> x = torch.randn(1, 2, 5, 8)
+        >>> with Listen(calls.append):
+        ...     output = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+        >>> len(calls), calls[0].output is output, tuple(calls[0].lse.shape)
+        (1, True, (1, 2, 5))
+    """
+
+    def __init__(self, heard: Callable[[FusedCall], object]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._heard = heard
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run the operator; if it is one of ours, tell."""
+        result = func(*args, **(kwargs or {}))
+        if func in _FUSED:
+            self._heard(_call(func, args, kwargs or {}, result))
+        return result
+
+
+def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
+    names = [argument.name for argument in func._schema.arguments]  # noqa: SLF001
+    given = dict(zip(names, args, strict=False)) | kwargs
+    q, k, v = given["query"], given["key"], given["value"]
+    added = given.get("attn_mask", given.get("attn_bias"))
+    mask = Mask() if added is None else Mask(added=(added,))
+    if given.get("is_causal"):
+        mask &= causal(align="start")
+    lse = result[1]
+    if lse is None or lse.numel() == 0:  # the operator was told not to compute it
+        lse = None
+    elif lse.dim() == 4:  # cuDNN's has a last dimension of one
+        lse = lse.squeeze(-1)
+    if lse is not None:
+        lse = lse[..., : q.size(2)]  # the efficient kernel's is padded
+    scale = given.get("scale")
+    return FusedCall(
+        q=q,
+        k=k,
+        v=v,
+        mask=mask,
+        scale=q.size(-1) ** -0.5 if scale is None else scale,
+        output=result[0],
+        lse=lse,
+    )

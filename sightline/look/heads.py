@@ -1,0 +1,187 @@
+"""Heads in numbers: how sharp each one is, how far it looks, and how much it leaves on the first token.
+
+    entropy = -Σ_s w log w        distance = Σ_s w |t - s|        share of key j = Σ_t w[t, j] / T
+
+Entropy, peak and share are read off a sight. The distance is one more pass over tiles of weights, from the
+kept q and k, in O(T + S) memory. It is about positions in one sequence, so cross-attention has none.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sightline.look.pairs import Pairs
+from sightline.look.seen import Seen
+from sightline.look.sight import Sight
+from sightline.look.steps import stack
+from sightline.look.stream import weights_of
+from sightline.shapes import Float
+
+__all__ = ["Head", "a_head", "by_layer", "distance", "head_table", "share", "sharpest"]
+
+_TILE = {"cpu": 1 << 19}  # weights alive at a time
+_TILE_ELSEWHERE = 1 << 24
+
+# How torch and Hugging Face call the attention of a decoder to an encoder, where T = S may be an accident.
+_CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multihead_attn", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Head:
+    """One head of one layer, averaged over the batch and over the queries that may look at something.
+
+    Attributes:
+        layer: The module's name, with the call's number where it was called again.
+        head: Which of its heads.
+        entropy: How spread out its weights are, in nats.
+        distance: How many tokens away it looks; None for cross-attention and where q and k are not kept.
+        first: The share of its weight on the first key, the attention sink.
+        peak: A query's largest weight.
+    """
+
+    layer: str
+    head: int
+    entropy: float
+    distance: float | None
+    first: float
+    peak: float
+
+
+def head_table(seen: Seen | Mapping[str, Sight]) -> list[Head]:
+    """Describe every head that was seen, layer by layer.
+
+    Args:
+        seen: What :func:`sightline.watch` gave, or sights by name. ``watch(model, keep=True)`` makes the
+            distances known.
+
+    Example:
+        >>> model = nn.TransformerEncoderLayer(8, 2, batch_first=True)
+        >>> with sl.watch(model, keep=True) as seen:
+        ...     y = model(torch.randn(1, 5, 8))
+        >>> [(row.layer, row.head) for row in head_table(seen)]
+        [('self_attn', 0), ('self_attn', 1)]
+    """
+    table = []
+    for layer, sight in by_layer(seen).items():
+        columns = {
+            "entropy": a_head(sight.entropy.sum(-1), sight),
+            "first": a_head(sight.received[..., 0], sight),
+            "peak": a_head(sight.peak.sum(-1), sight),
+        }
+        if sight.kept and not is_cross(layer, sight):
+            columns["distance"] = a_head(distance(sight).sum(-1), sight)
+        rows = zip(*(x.tolist() for x in columns.values()), strict=True)
+        for head, numbers in enumerate(rows):
+            known = {"distance": None} | dict(zip(columns, numbers, strict=True))
+            table.append(Head(layer=layer, head=head, **known))
+    return table
+
+
+def sharpest(table: Sequence[Head], n: int = 3) -> list[Head]:
+    """The n heads of least entropy, sharpest first."""
+    return sorted(table, key=lambda head: head.entropy)[:n]
+
+
+def by_layer(seen: Seen | Mapping[str, Sight]) -> dict[str, Sight]:
+    """One sight for each name: the steps of a decoding loop stacked, other repeated calls numbered.
+
+    Calls are taken for steps unless all of them have the same number of queries, more than one: those are
+    layers that share a module, or the same model run again.
+    """
+    if not isinstance(seen, Seen):
+        return dict(seen)
+    layers: dict[str, Sight] = {}
+    for name, calls in seen.items():
+        if len(calls) > 1 and len({call.t for call in calls}) == 1 and calls[0].t > 1:
+            layers |= {f"{name} call {i}": call for i, call in enumerate(calls)}
+        else:
+            layers[name] = calls[0] if len(calls) == 1 else stack(calls)
+    return layers
+
+
+def share(sight: Sight, key: int = 0) -> Float[Tensor, "..."]:
+    """The share of all weight that one key received: of the first, the attention sink.
+
+    Example:
+        >>> x = torch.zeros(1, 2, 5, 8)
+        >>> share(sl.look(x, x, x))
+        tensor([[0.2000, 0.2000]])
+    """
+    if not -sight.s <= key < sight.s:
+        raise ValueError(f"the key must be in 0..{sight.s - 1}, got {key}; S is {sight.s} here")
+    return sight.received[..., key] / _looking(sight).sum(-1).clamp(min=1)
+
+
+def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
+    """How far away each query looks, in tokens: the mean of |t - s| under its weights.
+
+    Args:
+        sight: Of self-attention, q and k kept. Under a causal mask it is how far a query looks back.
+        first: Where the first query stands among the keys. Default: each query stands where its own key
+            does, which holds for T = S and for stacked steps of a decoding loop; a single step, or
+            steps without their beginning, need to be told.
+
+    Example:
+        >>> x = torch.zeros(1, 1, 3, 8)                             # each looks at all it may, alike
+        >>> distance(sl.look(x, x, x, sl.masks.causal()))
+        tensor([[[0.0000, 0.5000, 1.0000]]])
+    """
+    if not sight.kept:
+        raise ValueError("the distance needs q and k, which were not kept; keep them with keep=True")
+    if first is None and not _is_aligned(sight):
+        raise ValueError(
+            f"T={sight.t} queries and S={sight.s} keys are not the same tokens, so nothing says how far they "
+            "are apart; if they are of one sequence, say where the first query stands with first="
+        )
+    parts, position = [], first or 0
+    for pairs, lse in sight.kept:
+        parts.append(_distance(pairs, lse, position))
+        position += pairs.shape[2]
+    whole = torch.cat(parts, dim=-1)
+    whole = whole.reshape(*sight.lead, sight.t)
+    return whole.mean(len(sight.lead) - 1) if sight.averaged else whole
+
+
+def is_cross(name: str, sight: Sight) -> bool:
+    """Whether a layer looks from one sequence into another, as its name or its lengths tell."""
+    return bool(_CROSS.search(name.rpartition(".")[2])) or not _is_aligned(sight)
+
+
+def a_head(sums: Float[Tensor, "..."], sight: Sight) -> Float[Tensor, " heads"]:
+    """Sums over the queries as a mean over those of the whole batch that look: one number a head."""
+    heads = sight.lead[-1] if sight.has_heads else 1
+    count = _looking(sight).sum(-1)
+    sums, count = (x.detach().double().reshape(-1, heads).sum(0) for x in (sums, count))
+    return sums / count.clamp(min=1)
+
+
+def _distance(pairs: Pairs, lse: Tensor, first: int) -> Float[Tensor, "B H T"]:
+    found = torch.zeros_like(lse)
+    for tile in pairs.tiles(_TILE.get(lse.device.type, _TILE_ELSEWHERE)):
+        weights = weights_of(pairs, tile, lse[tile.at_rows])
+        queries = torch.arange(*tile.rows, device=lse.device) + first
+        keys = torch.arange(*tile.columns, device=lse.device)
+        apart = (queries[:, None] - keys).abs_().to(weights.dtype)
+        found[tile.at_rows] = torch.linalg.vecdot(weights, apart)
+    return found
+
+
+def _is_aligned(sight: Sight) -> bool:
+    """Whether each query's own key is the one at its place, whether all at once or step by step."""
+    if not sight.kept:
+        return sight.t == sight.s
+    ends, end = [], 0
+    for pairs, _ in sight.kept:
+        end += pairs.shape[2]
+        ends.append(pairs.shape[3] == end)
+    return all(ends)
+
+
+def _looking(sight: Sight) -> Tensor:
+    """Which queries may look at anything; the others add nothing to any sum."""
+    if "lse" in sight.statistics:
+        return sight.lse > -torch.inf
+    return sight.peak > 0  # heads averaged

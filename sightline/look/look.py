@@ -1,0 +1,95 @@
+"""``look``: attention, and what it attended to."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sightline.attention import scores
+from sightline.attention.attend import attention, four_dimensional
+from sightline.attention.masks import Mask, as_mask
+from sightline.attention.scores import Score
+from sightline.look.fused import FusedCall, Listen
+from sightline.look.pairs import Pairs
+from sightline.look.sight import Look, Sight, check_measure, sight_of
+from sightline.shapes import Float, Shaped, autocasting, is_grouped, leading
+
+__all__ = ["look"]
+
+_EVERYTHING = Look()
+
+
+def look(
+    q: Float[Tensor, "... T Dq"],
+    k: Float[Tensor, "... S Dk"],
+    v: Float[Tensor, "... S Dv"],
+    mask: Shaped[Tensor, "..."] | Mask | None = None,
+    *,
+    measure: Look = _EVERYTHING,
+    score: Score | str | None = None,
+    scale: float | None = None,
+    keep: bool = True,
+) -> Sight:
+    """Attend as :func:`sightline.attention` does, and see where the weights went, in O(T + S) memory.
+
+    Args:
+        q, k, v, mask, score, scale: Those of :func:`sightline.attention`.
+        measure: What to measure. Default: received, entropy and peak.
+        keep: Hold on to q and k, so that maps, rows and tops can be had later. They are not copied: it
+            costs what q and k take, once nobody else needs them.
+
+    Returns:
+        A :class:`Sight`, whose ``output`` is bit for bit that of ``sl.attention``. Its lse, entropy, peak
+        and received are differentiable.
+
+    Example:
+        >>> q = k = v = 9 * torch.eye(3)[None, None]                # each query matches one key
+        >>> sight = look(q, k, v)
+        >>> sight.peak_at
+        tensor([[[0, 1, 2]]])
+        >>> sight.rows([1]).round(decimals=2)
+        tensor([[[[0., 1., 0.]]]])
+    """
+    check_measure(measure)
+    calls: list[FusedCall] = []
+    with Listen(calls.append):
+        output = attention(q, k, v, mask, score=score, scale=scale)
+    mask = as_mask(mask)
+    mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))  # the kernel rounds it likewise
+    pairs, lead = pairs_of(q, k, v, mask, scale, score)
+    return sight_of(pairs, measure, lead=lead, lse=_overheard(calls, pairs), output=output, keep=keep)
+
+
+def pairs_of(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float | None = None, score: Score | str | None = None
+) -> tuple[Pairs, tuple[int, ...]]:
+    """What the weights of an attention are made of, and the leading dimensions it was asked with."""
+    lead = leading(q, k, v)
+    matched = scores.named("scaled_dot" if score is None else score)
+    dot = matched.as_dot(q, k)
+    if dot is None:
+        if is_grouped(q, k, v):
+            k, v = (x.repeat_interleave(q.size(1) // k.size(1), 1) for x in (k, v))
+        own_scale = 1.0
+    else:
+        q, k, own_scale = dot
+        q, k = (_as_autocast(x) for x in (q, k))
+    t, s = q.size(-2), k.size(-2)
+    q4, k4, _, mask4 = four_dimensional(q, k, v, mask.fitted(lead, t, s), lead)
+    scale = own_scale if scale is None else scale
+    return Pairs(q4, k4, mask4, scale, matched if dot is None else None), lead
+
+
+def _as_autocast(x: Tensor) -> Tensor:
+    """Round as the kernel's inputs are rounded inside ``torch.autocast``."""
+    if autocasting(x) and x.dtype != torch.float64:
+        return x.to(torch.get_autocast_dtype(x.device.type))
+    return x
+
+
+def _overheard(calls: list[FusedCall], pairs: Pairs) -> Tensor | None:
+    """The kernel's lse of all queries, if every block of them went through one that gave it."""
+    heard = [call.lse for call in calls if call.lse is not None]
+    if not heard or len(heard) != len(calls) or sum(x.size(-1) for x in heard) != pairs.shape[2]:
+        return None
+    return torch.cat(heard, dim=-1) if len(heard) > 1 else heard[0]

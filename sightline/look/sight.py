@@ -1,0 +1,374 @@
+"""``Look``, what to measure; ``Sight``, what was seen."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from pathlib import Path
+from typing import NamedTuple, TypeGuard
+
+import torch
+from torch import Tensor
+
+from sightline.look.pairs import Pairs, places
+from sightline.look.stream import Cells, Want, measure, pool
+from sightline.shapes import Float, Int
+
+__all__ = ["Look", "Sight"]
+
+Size = int | tuple[int, int]
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What to measure. Ask for less, pay for less: one pass over the weights finds all of it.
+
+    Attributes:
+        received: The weight each key received, summed over the queries.
+        entropy: How spread out each query's weights are, in nats.
+        peak: Each query's largest weight, and the key that got it.
+        map: The size of a picture of the T x S weights, a number or (rows, columns).
+        top: How many of each query's largest weights to keep.
+    """
+
+    received: bool = True
+    entropy: bool = True
+    peak: bool = True
+    map: Size | None = None
+    top: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.top is not None and (not is_whole(self.top) or self.top < 1):
+            raise ValueError(f"top must be a whole number >= 1, got {self.top!r}; None keeps no weights")
+        if self.map is not None and min(rows_and_columns(self.map)) < 1:
+            raise ValueError(f"a map must be at least 1 x 1, got {self.map}; None draws none")
+
+    def want(self, t: int, s: int) -> Want:
+        """The same as an order to the second pass over T x S."""
+        if self.top is not None:
+            check_top(self.top, s)
+        cells = None if self.map is None else cells_of(self.map, t, s)
+        return Want(self.received, self.entropy, self.peak, cells, self.top)
+
+
+class Kept(NamedTuple):
+    """What later questions are answered from: some queries, the keys they looked at, and their lse."""
+
+    pairs: Pairs
+    lse: Float[Tensor, "B H T"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sight:
+    """What was seen of one attention: statistics of its weights, which were never stored.
+
+    Statistics have the leading dimensions of q, usually ``(B, H)``. What was not measured raises a sentence
+    that says how to ask. While q and k are kept, :meth:`map`, :meth:`rows` and :meth:`top` answer any
+    question later; :meth:`forget` lets them go. ``sight[0]`` is the first item of the batch,
+    ``sight[0, 2:4]`` two of its heads.
+
+    Attributes:
+        t: How many queries looked.
+        s: At how many keys.
+        lead: The dimensions before them.
+        statistics: What was measured, by name.
+        kept: What later questions are answered from; several when steps were stacked.
+        name: Which module's attention it is, when a model was watched.
+        averaged: Whether the heads have been averaged.
+        n_batch: How many of the dimensions in ``lead`` are of the batch; what follows are heads.
+    """
+
+    t: int
+    s: int
+    lead: tuple[int, ...]
+    statistics: dict[str, Tensor]
+    kept: tuple[Kept, ...] = ()
+    name: str = ""
+    averaged: bool = False
+    n_batch: int = 1
+
+    @property
+    def output(self) -> Float[Tensor, "... T Dv"]:
+        """What the attention gave: the mixed values, bit for bit what it gives when nobody looks."""
+        return self._statistic("output", "sl.look keeps it, sl.watch leaves it to the model")
+
+    @property
+    def lse(self) -> Float[Tensor, "... T"]:
+        """The log-sum-exp of each query's scores; -inf for a query that may look at nothing."""
+        return self._statistic("lse", "it belongs to single heads")
+
+    @property
+    def entropy(self) -> Float[Tensor, "... T"]:
+        """How spread out each query's weights are, in nats: 0 on one key, log S on all alike."""
+        return self._statistic("entropy", "ask for it with measure=sl.Look(entropy=True)")
+
+    @property
+    def peak(self) -> Float[Tensor, "... T"]:
+        """Each query's largest weight."""
+        return self._statistic("peak", "ask for it with measure=sl.Look(peak=True)")
+
+    @property
+    def peak_at(self) -> Int[Tensor, "... T"]:
+        """The key that got it; -1 for a query that may look at nothing."""
+        return self._statistic("peak_at", "ask single heads for it, with measure=sl.Look(peak=True)")
+
+    @property
+    def received(self) -> Float[Tensor, "... S"]:
+        """The weight each key received, summed over the queries."""
+        return self._statistic("received", "ask for it with measure=sl.Look(received=True)")
+
+    def map(
+        self, size: Size, *, queries: Span | None = None, keys: Span | None = None
+    ) -> Float[Tensor, "... rows columns"]:
+        """The T x S picture at any size: the mean weight in each cell, exact.
+
+        Args:
+            size: How many cells down and across, a number or (rows, columns).
+            queries: Only these queries, ``(first, past_the_last)``.
+            keys: Only these keys.
+        """
+        cells = cells_of(size, self.t, self.s, queries, keys)
+        measured = self.statistics.get("map") if queries is None and keys is None else None
+        if measured is not None and tuple(measured.shape[-2:]) == (cells.rows, cells.columns):
+            return measured
+        kept = self._kept(f"a map of {cells.rows} x {cells.columns}", f"measure=sl.Look(map={size})")
+        return self._pooled(kept, cells)
+
+    def rows(self, index: int | Sequence[int] | Int[Tensor, "..."]) -> Float[Tensor, "... n S"]:
+        """Exact rows of the matrix of weights, for the queries asked."""
+        asked = index.tolist() if isinstance(index, Tensor) else index
+        chosen = list(asked) if isinstance(asked, Iterable) else [asked]
+        strange = [i for i in chosen if not is_whole(i)]
+        if strange:
+            raise TypeError(f"rows are asked for by whole numbers, got {strange[0]!r}")
+        wrong = [i for i in chosen if not -self.t <= i < self.t]
+        if wrong:
+            raise ValueError(f"rows must be queries in 0..{self.t - 1}, got {wrong[0]}; T is {self.t} here")
+        kept = self._kept("rows", "keep=True")
+        rows = [
+            self._pooled(kept, Cells(1, self.s, (i % self.t, i % self.t + 1), (0, self.s))) for i in chosen
+        ]
+        return torch.cat(rows, dim=-2) if rows else kept[0].lse.new_zeros(*self.shape, 0, self.s)
+
+    def top(self, k: int) -> tuple[Float[Tensor, "... T k"], Int[Tensor, "... T k"]]:
+        """Each query's k largest weights and their keys, largest first; key -1 where it had fewer."""
+        check_top(k, self.s)
+        measured = self.statistics.get("top")
+        if measured is not None and measured.size(-1) >= k:
+            return measured[..., :k], self.statistics["top_at"][..., :k]
+        if self.averaged:
+            raise ValueError("the largest weights belong to single heads; ask the sight before mean_heads()")
+        kept = self._kept(f"the top {k}", f"measure=sl.Look(top={k})")
+        found = [measure(pairs, Want(top=min(k, pairs.shape[3])), lse) for pairs, lse in kept]
+        values = [padded(part.top, k, 0.0) for part in found if part.top is not None]
+        places = [padded(part.top_at, k, -1.0) for part in found if part.top_at is not None]
+        return self._shaped(torch.cat(values, dim=2)), self._shaped(torch.cat(places, dim=2))
+
+    def mean_heads(self) -> "Sight":
+        """The mean over the heads; what only single heads have, such as peak_at, is left out."""
+        if self.averaged:
+            return self
+        if not self.has_heads:
+            raise ValueError(f"this sight has no heads to average, its leading dimensions are {self.lead}")
+        dim = len(self.lead) - 1
+        means = {n: x.mean(dim) for n, x in self.statistics.items() if n in _AVERAGED}
+        return replace(self, statistics=means, averaged=True)
+
+    def __getitem__(self, index: int | slice | tuple[int | slice, ...]) -> "Sight":
+        """Some items of the batch and some heads: ``sight[0]``, ``sight[:, 2]``, ``sight[0, 2:4]``."""
+        index = index if isinstance(index, tuple) else (index,)
+        shape = self.shape
+        if len(index) > len(shape):
+            raise ValueError(f"this sight has leading dimensions {shape}, got {len(index)} indices, {index}")
+        for i, n in zip(index, shape, strict=False):
+            if isinstance(i, int) and not -n <= i < n:
+                raise ValueError(f"index {i} is out of range for leading dimensions {shape}")
+            if not isinstance(i, int | slice):
+                raise TypeError(f"a sight is indexed by whole numbers and slices, got {type(i).__name__}")
+        statistics = {name: x[index] for name, x in self.statistics.items()}
+        n = self.n_batch
+        batch = torch.arange(math.prod(self.lead[:n])).view(self.lead[:n])[index[:n]]
+        heads = torch.arange(math.prod(self.lead[n:])).view(self.lead[n:])[index[n:]]
+        b, h = batch.flatten().tolist(), heads.flatten().tolist()
+        kept = tuple(Kept(pairs.select(b, h), lse[places(b)][:, places(h)]) for pairs, lse in self.kept)
+        lead = (*batch.shape, *heads.shape)
+        return replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim())
+
+    def forget(self) -> "Sight":
+        """The same without q and k: the statistics stay, later questions can't be answered."""
+        return replace(self, kept=())
+
+    def keeping(self, kept: tuple[Kept, ...]) -> "Sight":
+        """The same, answering later questions from something else."""
+        return replace(self, kept=kept)
+
+    def to(self, device: torch.device | str) -> "Sight":
+        """The same on another device."""
+        kept = tuple(Kept(pairs.to(device), lse.to(device)) for pairs, lse in self.kept)
+        return replace(self, statistics={n: x.to(device) for n, x in self.statistics.items()}, kept=kept)
+
+    def cpu(self) -> "Sight":
+        """The same in main memory."""
+        return self.to("cpu")
+
+    @property
+    def has_heads(self) -> bool:
+        """Whether there is a dimension of heads that is not averaged yet."""
+        return len(self.lead) > self.n_batch and not self.averaged
+
+    @property
+    def kept_nbytes(self) -> int:
+        """How much memory q and k take, if nobody else holds on to them."""
+        return sum(pairs.nbytes + lse.nbytes for pairs, lse in self.kept)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the statistics and what is kept take."""
+        return sum(x.nbytes for x in self.statistics.values()) + self.kept_nbytes
+
+    def save(self, path: str | Path) -> None:
+        """Write the statistics to a safetensors file; what is kept for later questions stays behind."""
+        from sightline.look.files import save  # noqa: PLC0415
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Sight":
+        """Read what :meth:`save` wrote."""
+        from sightline.look.files import load  # noqa: PLC0415
+
+        return load(path)
+
+    def __repr__(self) -> str:
+        """What a person wants to know first."""
+        from sightline.look.describe import described  # noqa: PLC0415
+
+        return described(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions of the statistics before T or S: those of q, without the heads once averaged."""
+        return self.lead[:-1] if self.averaged else self.lead
+
+    def _statistic(self, name: str, remedy: str) -> Tensor:
+        if name not in self.statistics:
+            raise ValueError(f"this sight has no {name}; {remedy}")
+        return self.statistics[name]
+
+    def _kept(self, what: str, remedy: str) -> tuple[Kept, ...]:
+        if not self.kept:
+            raise ValueError(
+                f"{what} can't be had any more, q and k were not kept; keep them with keep=True, "
+                f"or ask beforehand with {remedy}"
+            )
+        return self.kept
+
+    def _pooled(self, kept: tuple[Kept, ...], cells: Cells) -> Tensor:
+        total, first = None, 0
+        for pairs, lse in kept:
+            part = pool(pairs, lse, cells, first)
+            total = part if total is None else total + part
+            first += pairs.shape[2]
+        assert total is not None  # noqa: S101
+        return self._shaped(total.div_(cells.areas(total.device)))
+
+    def _shaped(self, x: Tensor) -> Tensor:
+        """(B, H, ...) in the leading dimensions that the caller knows, heads averaged where they are."""
+        x = x.reshape(*self.lead, *x.shape[2:])
+        return x.mean(len(self.lead) - 1) if self.averaged else x
+
+
+_AVERAGED = ("output", "entropy", "peak", "received", "map")
+
+
+def sight_of(
+    pairs: Pairs,
+    measure_: Look,
+    *,
+    lead: tuple[int, ...],
+    lse: Tensor | None = None,
+    output: Tensor | None = None,
+    keep: bool = True,
+    name: str = "",
+) -> Sight:
+    """Measure what was asked and wrap it up."""
+    t, s = pairs.shape[2:]
+    found = measure(pairs, measure_.want(t, s), lse)
+    named = {
+        "lse": found.lse,
+        "received": found.received,
+        "entropy": found.entropy,
+        "peak": found.peak,
+        "peak_at": found.peak_at,
+        "map": found.cells,
+        "top": found.top,
+        "top_at": found.top_at,
+    }
+    statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in named.items() if x is not None}
+    if output is not None:
+        statistics["output"] = output
+    kept = (Kept(pairs.detached(), found.lse.detach()),) if keep else ()
+    return Sight(t, s, lead, statistics, kept, name, n_batch=batch_dimensions(lead))
+
+
+def batch_dimensions(lead: tuple[int, ...]) -> int:
+    """How many of the leading dimensions count as batch: with two or more, the last are the heads."""
+    return max(len(lead) - 1, min(len(lead), 1))
+
+
+def cells_of(size: Size, t: int, s: int, queries: Span | None = None, keys: Span | None = None) -> Cells:
+    """Lay a grid over T x S or a window of it, or say why it does not fit."""
+    rows, columns = rows_and_columns(size)
+    spans = []
+    for name, span, n in (("queries", queries, t), ("keys", keys, s)):
+        whole = (0, n) if span is None else span
+        if not is_pair(whole) or not 0 <= whole[0] < whole[1] <= n:
+            raise ValueError(f"{name} must be a range (first, past_the_last) within 0..{n}, got {whole!r}")
+        spans.append(whole)
+    (top, bottom), (left, right) = spans
+    if not 1 <= rows <= bottom - top or not 1 <= columns <= right - left:
+        raise ValueError(
+            f"a map has at least one cell and no more than queries and keys, got {rows} x {columns} "
+            f"cells for {bottom - top} queries and {right - left} keys"
+        )
+    return Cells(rows, columns, (top, bottom), (left, right))
+
+
+def check_top(k: int, s: int) -> None:
+    """Refuse to keep more weights than a query has."""
+    if not is_whole(k) or not 1 <= k <= s:
+        raise ValueError(
+            f"top must be a whole number, at least 1 and at most the number of keys S={s}, got {k!r}"
+        )
+
+
+def check_measure(measure_: object) -> None:
+    """Refuse an order that is no Look."""
+    if not isinstance(measure_, Look):
+        raise TypeError(
+            f"measure must be a sl.Look, got {type(measure_).__name__}; sl.Look(map=64) also draws a map"
+        )
+
+
+def rows_and_columns(size: Size) -> tuple[int, int]:
+    """Read the size of a map."""
+    pair = (size, size) if is_whole(size) else size
+    if not is_pair(pair):
+        raise ValueError(f"the size of a map is a whole number or (rows, columns), got {size!r}")
+    return pair
+
+
+def is_pair(x: object) -> TypeGuard[tuple[int, int]]:
+    """Whether it is two whole numbers."""
+    return isinstance(x, tuple | list) and len(x) == 2 and all(map(is_whole, x))
+
+
+def is_whole(x: object) -> TypeGuard[int]:
+    """Whether it is a whole number, numpy's included."""
+    return isinstance(x, Integral) and not isinstance(x, bool)
+
+
+def padded(x: Tensor, width: int, value: float) -> Tensor:
+    """Widen the last dimension to ``width``."""
+    return torch.nn.functional.pad(x, (0, width - x.size(-1)), value=value)

@@ -1,0 +1,297 @@
+"""The second pass: tiles of weights, computed again from q, k and the log-sum-exp, reduced and dropped.
+
+The fused kernel has already given the output and, for each query, lse = log Σ exp(score). So any weight is
+
+    w[t, s] = exp(score[t, s] - lse[t])
+
+on its own, and every question below is a sum or a maximum over tiles of them:
+
+    received[s] = Σ_t w        entropy[t] = -Σ_s w log w        peak[t] = max_s w        map = mean over cells
+
+A tile holds some queries and all the keys they may look at, so memory is O(T + S). Where gradients are
+asked for, a tile is computed once more in the backward pass and nothing is kept.
+"""
+
+import functools
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from sightline.look.pairs import Pairs, Tile
+from sightline.shapes import Float, Int
+
+# Weights alive at a time: on a CPU a few megabytes, which its caches hold; on a GPU enough to fill it.
+_TILE = {"cpu": 1 << 19, "cuda": 1 << 26}
+
+_LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
+_COARSE = -1e3  # an lse below this is rounded to more than 1e-4
+_ROW_SUM = 1e-5  # a row of weights that is further from one than this shows that a kernel's lse is off
+
+
+class Cells(NamedTuple):
+    """A grid laid over some queries and keys, as even as whole numbers allow."""
+
+    rows: int
+    columns: int
+    queries: tuple[int, int]
+    keys: tuple[int, int]
+
+    def row_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
+        """The row of cells that each query falls into."""
+        return _cell(self.rows, self.queries, positions)
+
+    def column_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
+        """The column of cells that each key falls into."""
+        return _cell(self.columns, self.keys, positions)
+
+    def areas(self, device: torch.device) -> Int[Tensor, "rows columns"]:
+        """How many pairs each cell holds."""
+        rows = self.row_of(torch.arange(*self.queries, device=device)).bincount(minlength=self.rows)
+        columns = self.column_of(torch.arange(*self.keys, device=device)).bincount(minlength=self.columns)
+        return rows[:, None] * columns
+
+
+class Want(NamedTuple):
+    """What a pass should find out."""
+
+    received: bool = False
+    entropy: bool = False
+    peak: bool = False
+    cells: Cells | None = None
+    top: int | None = None
+
+
+class Found(NamedTuple):
+    """What it found; None for what it was not asked. All differentiable but indices, cells and top."""
+
+    lse: Float[Tensor, "B H T"]
+    received: Float[Tensor, "B H S"] | None
+    entropy: Float[Tensor, "B H T"] | None
+    peak: Float[Tensor, "B H T"] | None
+    peak_at: Int[Tensor, "B H T"] | None
+    cells: Float[Tensor, "B H rows columns"] | None
+    top: Float[Tensor, "B H T K"] | None
+    top_at: Int[Tensor, "B H T K"] | None
+
+
+def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None) -> Found:
+    """Pass over all weights once and reduce them to what was asked.
+
+    Args:
+        pairs: What the weights are made of.
+        want: What to measure.
+        lse: Each query's log-sum-exp, where a kernel has given it. It is believed only as far as the
+            rows of weights then sum to one; where gradients are asked for, it is computed.
+    """
+    b, h, t, s = pairs.shape
+    differentiable = pairs.requires_grad
+    if differentiable or pairs.q.device.type != "cpu":  # on a GPU checking it would wait for the device
+        lse = None
+    zeros = functools.partial(pairs.q.new_zeros, dtype=pairs.dtype)
+    indices = functools.partial(pairs.q.new_full, fill_value=-1, dtype=torch.long)
+    found = Found(
+        lse=zeros((b, h, t)),
+        received=zeros((b, h, s)) if want.received else None,
+        entropy=zeros((b, h, t)) if want.entropy else None,
+        peak=zeros((b, h, t)) if want.peak else None,
+        peak_at=indices((b, h, t)) if want.peak else None,
+        cells=zeros((b, h, want.cells.rows, want.cells.columns)) if want.cells else None,
+        top=zeros((b, h, t, want.top)) if want.top else None,
+        top_at=indices((b, h, t, want.top)) if want.top else None,
+    )
+    for tile in pairs.tiles(_tile_size(pairs)):
+        part = functools.partial(_measure_tile, pairs, tile, want, None if lse is None else lse[tile.at_rows])
+        _place(found, tile, checkpoint(part, use_reentrant=False) if differentiable else part())
+    if found.cells is not None and want.cells is not None:
+        found.cells.div_(want.cells.areas(found.cells.device))
+    return found
+
+
+def pool(
+    pairs: Pairs, lse: Float[Tensor, "B H T"], cells: Cells, first_query: int = 0
+) -> Float[Tensor, "B H rows columns"]:
+    """Sum the weights in each cell of a window, from a known lse: only the window is computed.
+
+    Args:
+        pairs: What the weights are made of.
+        lse: Each query's log-sum-exp.
+        cells: The grid, in positions of the whole picture.
+        first_query: Where in that picture the first of these queries stands.
+    """
+    b, h, t, s = pairs.shape
+    local = cells._replace(queries=(cells.queries[0] - first_query, cells.queries[1] - first_query))
+    sums = pairs.q.new_zeros((b, h, cells.rows, cells.columns), dtype=pairs.dtype)
+    queries = max(local.queries[0], 0), min(local.queries[1], t)
+    keys = local.keys[0], min(local.keys[1], s)
+    if queries[0] >= queries[1] or keys[0] >= keys[1]:
+        return sums
+    for tile in pairs.tiles(_tile_size(pairs), queries, keys):
+        first, part = _pool_tile(weights_of(pairs, tile, lse[tile.at_rows]), tile, local)
+        sums[tile.batch, tile.heads, first : first + part.size(2)] += part
+    return sums
+
+
+def weights_of(pairs: Pairs, tile: Tile, lse: Float[Tensor, "b h t"]) -> Float[Tensor, "b h t s"]:
+    """The weights of a tile, from the lse of its queries.
+
+    The huge negatives that some models forbid with may fill a row. Its lse is too coarse then to tell one
+    weight from another, so the whole row is looked at again.
+    """
+    if bool((lse < _COARSE).logical_and_(lse > -torch.inf).any()):
+        t, s = pairs.shape[2:]
+        row = tile._replace(columns=pairs.mask.keys(tile.rows, t, s))
+        first = row.columns[0]
+        logs = pairs.scores(row).log_softmax(-1)[..., tile.columns[0] - first : tile.columns[1] - first]
+    else:
+        logs = pairs.scores(tile) - lse.unsqueeze(-1)
+    weights = logs.exp_()
+    return weights.nan_to_num_(nan=0.0) if pairs.is_cut(tile) else weights  # -inf - -inf: nothing to look at
+
+
+class _Part(NamedTuple):
+    """What one tile contributes."""
+
+    lse: Tensor
+    received: Tensor | None
+    entropy: Tensor | None
+    peak: Tensor | None
+    peak_at: Tensor | None
+    cells: Tensor | None
+    first_cell: int
+    top: Tensor | None
+    top_at: Tensor | None
+
+
+def _measure_tile(pairs: Pairs, tile: Tile, want: Want, lse: Tensor | None) -> _Part:
+    cut = pairs.is_cut(tile)
+    scores = pairs.scores(tile)  # (b, h, t, s)
+    if scores.size(-1) == 0:
+        return _nothing(scores, want)
+    empty = (scores.amax(-1, keepdim=True) == -torch.inf) if cut else None
+    lse, logs, weights = _weights(scores, empty, lse)
+    first_cell, cells, received = 0, None, None
+    if want.cells is not None:
+        first_cell, cells = _pool_tile(weights.detach(), tile, want.cells)
+    if want.received:
+        received = weights.sum(-2)
+    entropy = _entropy(weights, logs) if want.entropy else None
+    peak = peak_at = top = top_at = None
+    if want.peak:
+        peak = weights.amax(-1)
+        peak_at = _argmax(weights.detach()).add_(tile.columns[0])
+        if empty is not None:
+            peak_at = peak_at.masked_fill_(empty[..., 0], -1)
+    if want.top:
+        top, top_at = weights.detach().topk(min(want.top, weights.size(-1)), dim=-1)
+        top_at = top_at.add_(tile.columns[0]).masked_fill_(top == 0, -1)
+    return _Part(lse, received, entropy, peak, peak_at, cells, first_cell, top, top_at)
+
+
+def _weights(scores: Tensor, empty: Tensor | None, lse: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """lse, log w and w of a tile; the given lse where its rows then sum to one."""
+    if lse is not None:
+        logs = scores - lse.unsqueeze(-1)
+        logs = logs if empty is None else logs.clamp_(min=_LOG_ZERO)
+        weights = logs.exp()
+        sums = weights.sum(-1)
+        off = (sums - 1).abs() if empty is None else (sums - 1).abs().masked_fill_(empty[..., 0], 0.0)
+        if bool((off < _ROW_SUM).all()):
+            if empty is not None:
+                lse = lse.masked_fill(empty[..., 0], -torch.inf)
+                weights = weights.masked_fill_(empty, 0.0)
+            return lse, logs, weights
+    if empty is None:
+        logs = scores.log_softmax(-1)
+        return scores.logsumexp(-1), logs, logs.exp()
+    scores = scores.masked_fill(empty, 0.0)
+    logs = scores.log_softmax(-1).clamp(min=_LOG_ZERO)
+    lse = scores.logsumexp(-1).masked_fill(empty[..., 0], -torch.inf)
+    return lse, logs, logs.exp().masked_fill(empty, 0.0)
+
+
+def _pool_tile(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r columns"]]:
+    """Sum a tile into the cells it touches: the first row of them, and the sums."""
+    rows = cells.row_of(torch.arange(*tile.rows, device=weights.device))
+    columns = cells.column_of(torch.arange(*tile.columns, device=weights.device))
+    first, last = (_cell_of(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
+    belongs = (rows == torch.arange(first, last + 1, device=rows.device)[:, None]).to(weights.dtype)
+    with torch.autocast(weights.device.type, enabled=False):
+        by_row = belongs @ weights  # (b, h, r, s)
+    sums = weights.new_zeros(*by_row.shape[:3], cells.columns)
+    return first, sums.index_add_(-1, columns, by_row)
+
+
+def _place(found: Found, tile: Tile, part: _Part) -> None:
+    """Put what a tile found where it belongs."""
+    found.lse[tile.at_rows] = part.lse
+    for name in ("entropy", "peak", "peak_at"):
+        whole, piece = getattr(found, name), getattr(part, name)
+        if whole is not None:
+            whole[tile.at_rows] = piece
+    if found.received is not None and part.received is not None:
+        found.received[tile.at_columns] += part.received
+    if found.cells is not None and part.cells is not None:
+        stop = part.first_cell + part.cells.size(2)
+        found.cells[tile.batch, tile.heads, part.first_cell : stop] += part.cells
+    if (
+        found.top is not None
+        and found.top_at is not None
+        and part.top is not None
+        and part.top_at is not None
+    ):
+        found.top[tile.at_rows][..., : part.top.size(-1)] = part.top
+        found.top_at[tile.at_rows][..., : part.top.size(-1)] = part.top_at
+
+
+def _nothing(scores: Tensor, want: Want) -> _Part:
+    """The part of queries that may look at no key at all."""
+    zero = scores.sum(-1)
+    minus_one = torch.full_like(zero, -1, dtype=torch.long)
+    return _Part(
+        lse=zero - torch.inf,
+        received=scores.sum(-2) if want.received else None,
+        entropy=zero if want.entropy else None,
+        peak=zero if want.peak else None,
+        peak_at=minus_one if want.peak else None,
+        cells=None,
+        first_cell=0,
+        top=None,
+        top_at=None,
+    )
+
+
+def _entropy(weights: Float[Tensor, "... t s"], logs: Float[Tensor, "... t s"]) -> Float[Tensor, "... t"]:
+    with torch.autocast(weights.device.type, enabled=False):
+        return 0.0 - torch.linalg.vecdot(weights, logs).clamp(max=0.0)  # 0 - 0 is 0, -0 would be "-0.000"
+
+
+def _argmax(weights: Float[Tensor, "... t s"], chunk: int = 64) -> Int[Tensor, "... t"]:
+    """The place of the largest weight. In chunks: a maximum is quick to find, its place is not."""
+    s = weights.size(-1)
+    whole = s - s % chunk
+    if whole <= chunk:
+        return weights.argmax(-1)
+    chunks = weights[..., :whole].unflatten(-1, (-1, chunk))
+    best = chunks.amax(-1).argmax(-1, keepdim=True)  # the chunk that holds it
+    inside = chunks.take_along_dim(best.unsqueeze(-1), dim=-2).squeeze(-2)  # (..., t, chunk)
+    at = inside.argmax(-1) + best.squeeze(-1) * chunk
+    if whole == s:
+        return at
+    rest = weights[..., whole:]
+    largest = weights.take_along_dim(at.unsqueeze(-1), dim=-1).squeeze(-1)
+    return torch.where(rest.amax(-1) > largest, rest.argmax(-1) + whole, at)
+
+
+def _cell_of(n: int, span: tuple[int, int], position: int) -> int:
+    """Which of n cells a position falls into: cell i begins at ⌊i · length / n⌋."""
+    return ((position - span[0] + 1) * n - 1) // (span[1] - span[0])
+
+
+def _cell(n: int, span: tuple[int, int], positions: Tensor) -> Tensor:
+    return ((positions - span[0] + 1) * n - 1) // (span[1] - span[0])
+
+
+def _tile_size(pairs: Pairs) -> int:
+    return _TILE.get(pairs.q.device.type, _TILE["cuda"])

@@ -1,0 +1,247 @@
+"""``watch``: what any model attends to, while it runs on its own kernels and computes its own output.
+
+Three listeners, each for what the one before can't hear; none of them changes what is computed:
+
+1. below autograd, the fused operators themselves, wherever they are called from, with their log-sum-exp;
+2. around ``F.scaled_dot_product_attention``, for the calls that torch takes apart into matrix products;
+3. around ``nn.MultiheadAttention``, for the calls that compute their weights by hand (``need_weights=True``).
+"""
+
+import contextlib
+import fnmatch
+import threading
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from sightline.look.fused import FusedCall, Listen
+from sightline.look.look import pairs_of
+from sightline.look.pairs import Tile, WeightRows
+from sightline.look.seen import Seen
+from sightline.look.sight import Kept, Look, Sight, check_measure, is_whole, sight_of
+from sightline.look.stream import weights_of
+from sightline.look.torch_calls import call_of_mha, call_of_sdpa
+
+__all__ = ["watch"]
+
+_EVERYTHING = Look()
+_FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
+
+
+def watch(
+    model: nn.Module,
+    *,
+    layers: str | Callable[[str], bool] | None = None,
+    every: int = 1,
+    measure: Look = _EVERYTHING,
+    keep: bool = False,
+    limit: int = 2 << 30,
+) -> "Watch":
+    """See what a model attends to: ``with sl.watch(model) as seen: model(x)``.
+
+    The model keeps its kernels, its output and its gradients, bit for bit; only torch's whole-layer
+    inference operators, which show nothing, are switched off inside the block (there the output agrees to
+    rounding). After the block, or an exception in it, no trace is left.
+
+    Args:
+        model: Any module that calls a fused attention kernel, ``F.scaled_dot_product_attention``,
+            ``nn.MultiheadAttention`` or ``sl.attention``.
+        layers: Which modules to look at: a pattern such as ``"*.3.self_attn"``, or a function of the name.
+        every: Measure each n-th call of a module only, for training.
+        measure: What to measure. Default: received, entropy and peak.
+        keep: Hold on to each call's q and k for later maps, rows and tops: as much memory as they take.
+        limit: How many bytes of sights to collect; what comes after is not measured, and that is told.
+
+    Example:
+        >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+        >>> with watch(model) as seen:
+        ...     y = model(torch.randn(3, 5, 8))
+        >>> seen.names()
+        ['self_attn']
+        >>> seen["self_attn"].received.shape
+        torch.Size([3, 2, 5])
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"watch takes an nn.Module, got {type(model).__name__}; sl.look looks at q, k and v")
+    for name, module in model.named_modules():
+        if _is_compiled(module):
+            raise ValueError(
+                f"a compiled module, here {name or 'the model itself'} ({type(module).__name__}), does not "
+                "show its attention; watch the module it was made from"
+            )
+    if not is_whole(every) or every < 1:
+        raise ValueError(f"every must be a whole number >= 1, got {every!r}; 1 measures each call")
+    check_measure(measure)
+    if limit < 0:
+        raise ValueError(f"limit must be a number of bytes >= 0, got {limit}")
+    return Watch(model, _chooser(layers), every, measure, keep, limit)
+
+
+class Watch:
+    """The block inside which a model is watched; entering it gives the :class:`Seen`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        chosen: Callable[[str], bool],
+        every: int,
+        measure: Look,
+        keep: bool,
+        limit: int,
+    ) -> None:
+        self._model, self._chosen = model, chosen
+        self._every, self._measure, self._keep, self._limit = every, measure, keep, limit
+        self._stack: list[str] = []
+        self._counts: dict[str, int] = {}  # calls of each module so far
+        self._heard = 0  # of all, so, that a later listener knows whether an earlier one heard
+        self._undo: contextlib.ExitStack | None = None
+        self._thread = 0
+
+    def __enter__(self) -> Seen:
+        """Start listening."""
+        if self._undo is not None:
+            raise RuntimeError("this watch is entered already; make another one with sl.watch(model)")
+        self._seen, self._counts, self._heard = Seen(self._model), {}, 0
+        self._thread = threading.get_ident()
+        with contextlib.ExitStack() as undo:
+            undo.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+            torch.backends.mha.set_fastpath_enabled(False)
+            for name, module in self._model.named_modules():
+                self._listen_at(module, name, undo)
+            undo.enter_context(_AroundSdpa(self._around_sdpa))
+            undo.enter_context(Listen(self._saw))
+            self._undo = undo.pop_all()
+        return self._seen
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening and leave everything as it was."""
+        assert self._undo is not None  # noqa: S101
+        undo, self._undo = self._undo, None
+        self._stack.clear()
+        undo.__exit__(kind, error, trace)
+
+    def _listen_at(self, module: nn.Module, name: str, undo: contextlib.ExitStack) -> None:
+        """Know when a module runs, and what an ``nn.MultiheadAttention`` is given."""
+        starts: list[int] = []
+
+        def before(_module: nn.Module, _args: Any) -> None:
+            if threading.get_ident() != self._thread and not _recomputing():
+                raise RuntimeError(
+                    "a watched model must run in the thread that watches it; run it there, "
+                    "or watch it inside each thread"
+                )
+            self._stack.append(name)
+            self._seen.ran(name)
+            starts.append(self._heard)
+
+        def after(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+            if not starts:  # refused before it ran
+                return
+            heard_before = starts.pop()
+            if (
+                isinstance(module, nn.MultiheadAttention)
+                and self._heard == heard_before
+                and output is not None
+            ):
+                call = call_of_mha(module, args, kwargs, output[0])
+                if call is not None:
+                    self._saw(call)
+            self._stack.pop()
+
+        undo.callback(module.register_forward_pre_hook(before).remove)
+        undo.callback(module.register_forward_hook(after, with_kwargs=True, always_call=True).remove)
+
+    def _around_sdpa(
+        self, sdpa: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
+        heard_before = self._heard
+        output = sdpa(*args, **kwargs)
+        if self._heard == heard_before:
+            call = call_of_sdpa(args, kwargs, output)
+            if call is not None:
+                self._saw(call)
+        return output
+
+    def _saw(self, call: FusedCall) -> None:
+        """Measure a call, if it is one that was asked for."""
+        self._heard += 1
+        name = self._stack[-1] if self._stack else ""
+        if _recomputing():
+            return
+        if not self._chosen(name):
+            self._seen.passed_over(name)
+            return
+        count = self._counts[name] = self._counts.get(name, -1) + 1
+        if count % self._every:
+            return
+        if self._seen.nbytes > self._limit:
+            if not self._seen.full:
+                self._seen.full = True
+                warnings.warn(
+                    f"sights of more than {self._limit} bytes were collected, later calls are not measured; "
+                    "raise limit=, or ask for less with every=, layers= or measure=",
+                    stacklevel=2,
+                )
+            return
+        with torch.no_grad():
+            pairs, lead = pairs_of(call.q, call.k, call.v, call.mask, call.scale)
+            sight = sight_of(
+                pairs.detached(), self._measure, lead=lead, lse=call.lse, keep=self._keep, name=name
+            )
+            if self._keep and sight.t <= _FEW_QUERIES:
+                sight = _with_rows_kept(sight)
+        self._seen.add(name, sight)
+
+
+class _AroundSdpa(TorchFunctionMode):
+    """Hand every call of ``F.scaled_dot_product_attention`` to a function that makes it."""
+
+    def __init__(self, around: Callable[..., Any]) -> None:
+        super().__init__()
+        self._around = around
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is F.scaled_dot_product_attention:
+            return self._around(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+def _with_rows_kept(sight: Sight) -> Sight:
+    """Keep the weights themselves instead of q and k."""
+    ((pairs, lse),) = sight.kept
+    b, h, t, s = pairs.shape
+    tile = Tile(slice(0, b), slice(0, h), (0, t), (0, s))
+    weights = weights_of(pairs, tile, lse)
+    rows = WeightRows(weights, weights.new_empty(b, h, s, 0), type(pairs.mask)(), 1.0)
+    return sight.keeping((Kept(rows, torch.zeros_like(lse)),))
+
+
+def _recomputing() -> bool:
+    """Whether this is gradient checkpointing's second run, in the backward pass and maybe its thread."""
+    return torch._C._current_graph_task_id() != -1  # noqa: SLF001
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """Whether it came from ``torch.compile``, ``module.compile()`` or ``torch.jit``."""
+    compiled = getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod")
+    return compiled or isinstance(module, torch.jit.ScriptModule)
+
+
+def _chooser(layers: str | Callable[[str], bool] | None) -> Callable[[str], bool]:
+    if layers is None:
+        return lambda _name: True
+    if isinstance(layers, str):
+        return lambda name: fnmatch.fnmatchcase(name, layers)
+    if callable(layers):
+        return layers
+    raise TypeError(f"layers must be a pattern or a function of a module's name, got {type(layers).__name__}")

@@ -1,0 +1,82 @@
+"""Rollout against the product of matrices; the flow of what was received."""
+
+import pytest
+import torch
+from look_oracle import MASKS, near, randn
+
+import sightline as sl
+from sightline.look.flow import received_flow, rollout
+
+B, H, T = 2, 3, 7
+
+
+def layers(n, mask="nothing", lead=(B, H), **options):
+    given_mask = MASKS[mask](lead, T, T)[0]
+    return [
+        sl.look(*(randn(*lead, T, 5, seed=10 * i + j) for j in range(3)), given_mask, **options)
+        for i in range(n)
+    ]
+
+
+@pytest.mark.parametrize("residual", [0.5, 0.0, 0.3, 1.0])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_rollout_is_the_product_of_the_layers(residual, n):
+    sights = layers(n, "causal")
+    expected = torch.eye(T, dtype=torch.float64)
+    for sight in sights:
+        weights = torch.stack([sight.rows([t])[..., 0, :] for t in range(T)], -2).mean(1)
+        expected = (residual * torch.eye(T, dtype=torch.float64) + (1 - residual) * weights) @ expected
+    found = rollout(sights, residual=residual)
+    near(found, expected, rtol=1e-9)
+    near(found.sum(-1), torch.ones(B, T), rtol=1e-9)
+
+
+def test_rows_sum_to_one_around_an_empty_row():
+    near(rollout(layers(3, "dense")).sum(-1), torch.ones(B, T), rtol=1e-9)
+
+
+@pytest.mark.parametrize("lead", [(B, H), (), (3,)])
+def test_flow_of_one_layer_is_the_mean_of_rollouts_columns(lead):
+    sights = layers(1, lead=lead)
+    near(received_flow(sights), rollout(sights).mean(-2), rtol=1e-9)
+
+
+def test_flow_sums_to_one_and_needs_nothing_kept():
+    sights = [x.forget() for x in layers(4, "causal")]
+    flow = received_flow(sights)
+    near(flow.sum(-1), torch.ones(B), rtol=1e-9)
+    assert (flow > 0).all()
+    near(received_flow([x.mean_heads() for x in sights]), flow, rtol=1e-9)
+
+
+def test_flow_follows_the_layers_from_the_last_to_the_first():
+    def shares(sight):
+        return sight.received.mean(1) / T
+
+    first, last = layers(2)
+    expected = 0.5 * (0.5 / T + 0.5 * shares(last)) + 0.5 * shares(first)
+    near(received_flow([first, last]), expected, rtol=1e-9)
+
+
+def test_of_a_watched_model():
+    layer = torch.nn.TransformerEncoderLayer(12, 3, 5, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    with sl.watch(model, keep=True) as seen:
+        model(torch.randn(B, T, 12))
+    near(rollout([x for _, (x,) in seen.items()]).sum(-1), torch.ones(B, T))
+
+
+@pytest.mark.bad_input
+def test_what_does_not_flow():
+    with pytest.raises(ValueError, match="at least one layer, got none"):
+        rollout([])
+    cross = sl.look(randn(T, 3), randn(5, 3), randn(5, 3))
+    for flow in (rollout, received_flow):
+        with pytest.raises(ValueError, match=r"T=7 and S=5 .*leave out cross-attention"):
+            flow([cross])
+        with pytest.raises(ValueError, match=r"residual is a share in \[0, 1\], got 1\.5"):
+            flow(layers(1), residual=1.5)
+    with pytest.raises(ValueError, match=r"a map of 7 x 7 .*keep=True"):
+        rollout([x.forget() for x in layers(2)])
+    with pytest.raises(ValueError, match="no received"):
+        received_flow(layers(1, measure=sl.Look(received=False)))

@@ -1,0 +1,520 @@
+"""The second pass against the whole matrix in float64: every statistic, mask, score, dtype and tile."""
+
+import math
+import subprocess
+import sys
+from contextlib import contextmanager
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from look_oracle import (
+    INF,
+    MASKS,
+    SCORES,
+    agrees,
+    entropy,
+    matrix,
+    near,
+    picture,
+    plain_scores,
+    randn,
+    score_of,
+    sizes_created,
+    tile_of,
+)
+
+import sightline as sl
+from sightline.attention import attend
+from sightline.attention.masks import as_mask
+from sightline.look import stream
+from sightline.look.look import pairs_of
+from sightline.look.stream import Want, measure
+
+LEADS = [(), (3,), (2, 3), (2, 3, 2)]
+
+
+def inputs(lead, t, s, d, d_v=3, kv_heads=None, dtype=torch.float32):
+    kv_lead = lead if kv_heads is None else (lead[0], kv_heads)
+    return (
+        randn(*lead, t, d, seed=t, dtype=dtype),
+        randn(*kv_lead, s, d, seed=s + 1, dtype=dtype),
+        randn(*kv_lead, s, d_v, seed=s + 2, dtype=dtype),
+    )
+
+
+@contextmanager
+def attention_in_blocks(pairs, block):
+    """Let sl.attention build masks of so many pairs, and take so many queries at a time beyond that."""
+    with (
+        mock.patch.object(attend, "_PAIRS", dict.fromkeys(("cpu", "cuda"), pairs)),
+        mock.patch.object(attend, "_BLOCK", dict.fromkeys(("cpu", "cuda"), block)),
+    ):
+        yield
+
+
+def truth(q, k, added, score_name="scaled_dot", score=None):
+    if q.dim() == 4 and q.size(1) != k.size(1):
+        k = k.repeat_interleave(q.size(1) // k.size(1), 1)
+    q, k = q.double(), k.double()
+    return matrix(q, k, added, scores=plain_scores(score_name, score, q, k))
+
+
+# Exactness
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    lead=st.sampled_from([*LEADS, "grouped"]),
+    t=st.sampled_from([1, 2, 5, 13, 29]),
+    s=st.sampled_from([1, 3, 7, 11, 31]),
+    d=st.sampled_from([1, 3, 7]),
+    mask=st.sampled_from(sorted(MASKS)),
+    score=st.sampled_from(SCORES),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    tile=st.sampled_from([1, 17, 83, 1 << 19]),
+)
+def test_every_statistic_is_that_of_the_matrix(lead, t, s, d, mask, score, dtype, tile):
+    kv_heads = 2 if lead == "grouped" else None
+    lead = (3, 6) if lead == "grouped" else lead
+    q, k, v = inputs(lead, t, s, d, kv_heads=kv_heads, dtype=dtype)
+    given_mask, added = MASKS[mask](lead, t, s)
+    built = score_of(score, d, dtype)
+    with tile_of(tile), torch.no_grad():
+        sight = sl.look(q, k, v, given_mask, score=built)
+        tight = {"rtol": 1e-9, "atol": 1e-9} if dtype == torch.float64 else {}
+        agrees(sight, *truth(q, k, added, score, built), **tight)
+        assert torch.equal(sight.output, sl.attention(q, k, v, given_mask, score=built))
+
+
+@pytest.mark.parametrize("mask", sorted(MASKS))
+@pytest.mark.parametrize("lead", [(), (2, 3), "grouped"], ids=str)
+def test_every_mask_in_many_tiles(mask, lead):
+    kv_heads = 2 if lead == "grouped" else None
+    lead = (3, 4) if lead == "grouped" else lead
+    q, k, v = inputs(lead, 13, 11, 5, kv_heads=kv_heads)
+    given_mask, added = MASKS[mask](lead, 13, 11)
+    weights, lse = truth(q, k, added)
+    with tile_of(37):
+        sight = sl.look(q, k, v, given_mask, measure=sl.Look(map=(3, 7), top=4))
+        agrees(sight, weights, lse)
+        measured = sight.forget()
+    near(measured.map((3, 7)), picture(weights, 3, 7), atol=2e-6)
+    near(measured.top(4)[0], weights.topk(4).values, atol=2e-6)
+    assert torch.equal(sight.output, sl.attention(q, k, v, given_mask))
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("kv_heads", [None, 2])
+def test_every_score(score, kv_heads):
+    q, k, v = inputs((3, 4), 13, 7, 5, kv_heads=kv_heads)
+    mask, added = MASKS["causal"]((3, 4), 13, 7)
+    built = score_of(score, 5)
+    with tile_of(50), torch.no_grad():
+        sight = sl.look(q, k, v, mask, score=built)
+        agrees(sight, *truth(q, k, added, score, built))
+        assert torch.equal(sight.output, sl.attention(q, k, v, mask, score=built))
+
+
+@pytest.mark.parametrize("scale", [0.37, -1.3, 0.0])
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+def test_a_scale_of_ones_own(scale, score):
+    q, k, v = inputs((2, 3), 5, 7, 11)
+    built = score_of(score, 11)
+    own = 11**-0.5 if score == "scaled_dot" else 1.0
+    scores = plain_scores(score, built, q.double(), k.double()) / own * scale
+    with torch.no_grad():
+        sight = sl.look(q, k, v, score=built, scale=scale)
+        agrees(sight, *matrix(q, k, scores=scores))
+        assert torch.equal(sight.output, sl.attention(q, k, v, score=built, scale=scale))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("mask", ["nothing", "causal", "padding", "dense", "bias_with_inf"])
+@pytest.mark.parametrize("lead", [(2, 3), "grouped", (5,)], ids=str)
+def test_half_precision_only_rounds_the_inputs(dtype, mask, lead):
+    kv_heads = 2 if lead == "grouped" else None
+    lead = (3, 4) if lead == "grouped" else lead
+    q, k, v = inputs(lead, 13, 11, 7, d_v=7, kv_heads=kv_heads, dtype=dtype)
+    given_mask, added = MASKS[mask](lead, 13, 11)
+    if mask == "bias_with_inf":  # the kernel takes a bias in the dtype of q
+        added = added.to(dtype).double()
+    sight = sl.look(q, k, v, given_mask)
+    agrees(sight, *truth(q, k, added))
+    assert sight.entropy.dtype == torch.float32
+    assert sight.output.dtype == dtype
+    assert torch.equal(sight.output, sl.attention(q, k, v, given_mask))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("score", ["cosine", "general", "additive"])
+def test_half_precision_with_a_score(dtype, score):
+    """Scores are mapped in half precision, as the attention itself maps them."""
+    q, k, v = inputs((2, 3), 13, 11, 7, dtype=dtype)
+    built = score_of(score, 7, dtype)
+    with torch.no_grad():
+        sight = sl.look(q, k, v, score=built)
+        atol = 8 * torch.finfo(dtype).eps
+        agrees(sight, *truth(q, k, None, score, built), rtol=atol, atol=atol)
+
+
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_long_rows_with_the_kernels_own_lse(dtype, d):
+    """S past several chunks of the argmax and blocks of the kernel, with a peak in the last few keys."""
+    q, k, v = inputs((1, 2), 307, 523, d, d_v=d, dtype=dtype)
+    k[0, 0, 521] += 2 * q[0, 0, 11]
+    sight = sl.look(q, k, v, sl.masks.causal())
+    weights, lse = truth(q, k, MASKS["causal"]((1, 2), 307, 523)[1])
+    near(sight.lse, lse, atol=2e-6)
+    near(sight.entropy, entropy(weights), atol=5e-6)
+    near(sight.received, weights.sum(-2), atol=5e-6)
+    near(sight.peak, weights.amax(-1), atol=2e-6)
+    near(weights.take_along_dim(sight.peak_at[..., None], -1)[..., 0], weights.amax(-1), atol=2e-6)
+    near(sight.map((31, 43)), picture(weights, 31, 43), atol=2e-7)
+
+
+@pytest.mark.parametrize("s", [63, 64, 65, 127, 128, 129, 191, 192, 193, 257])
+def test_the_place_of_the_peak_at_every_chunk_border(s):
+    k = torch.zeros(s, 1)
+    for at in {0, 1, 63, 64, 127, 128, s - 2, s - 1} & set(range(s)):
+        k.zero_()[at] = 1.0
+        sight = sl.look(torch.ones(1, 1), k, torch.zeros(s, 1))
+        assert sight.peak_at.tolist() == [at]
+
+
+@pytest.mark.parametrize(("t", "s"), [(0, 5), (5, 0), (0, 0)])
+def test_no_queries_or_no_keys(t, s):
+    q, k, v = inputs((2, 3), t, s, 5)
+    sight = sl.look(q, k, v)
+    assert sight.received.shape == (2, 3, s)
+    assert not sight.received.any()
+    assert sight.entropy.shape == sight.peak.shape == (2, 3, t)
+    assert (sight.peak_at == -1).all()
+    assert (sight.lse == -INF).all()
+    assert torch.equal(sight.output, sl.attention(q, k, v))
+    assert "T=" in repr(sight)
+
+
+def test_no_items_in_the_batch():
+    q, k, v = inputs((0, 3), 5, 7, 2)
+    assert sl.look(q, k, v).received.shape == (0, 3, 7)
+
+
+# Empty rows
+
+
+@pytest.mark.parametrize("mask", ["boolean", "float"])
+@pytest.mark.parametrize("tile", [1, 1 << 19])
+def test_a_query_with_nothing_to_look_at(mask, tile):
+    allowed = torch.ones(5, 7, dtype=torch.bool)
+    allowed[[1, 4]] = False
+    given_mask = allowed if mask == "boolean" else torch.zeros(5, 7).masked_fill(~allowed, -INF)
+    q, k, v = inputs((2, 3), 5, 7, 11)
+    with tile_of(tile):
+        sight = sl.look(q, k, v, given_mask, measure=sl.Look(top=2, map=5))
+        rows, later_map, (values, places) = sight.rows([1, 4]), sight.map((5, 7)), sight.top(3)
+    for x in (sight.entropy[..., [1, 4]], sight.peak[..., [1, 4]], rows, later_map[..., [1, 4], :]):
+        assert torch.equal(x, torch.zeros_like(x))
+        assert not x.signbit().any()  # nor minus nothing
+    assert (sight.peak_at[..., [1, 4]] == -1).all()
+    assert (sight.lse[..., [1, 4]] == -INF).all()
+    assert (places[..., [1, 4], :] == -1).all()
+    assert not values[..., [1, 4], :].any()
+    others = sl.look(q[..., [0, 2, 3], :], k, v)
+    near(sight.received, others.received)
+    near(sight.received.sum(-1), torch.full((2, 3), 3.0))
+
+
+def test_entropy_is_never_minus_zero():
+    q, k, v = inputs((2, 3), 5, 5, 7)
+    sight = sl.look(q, k, v, sl.masks.causal())
+    assert not sight.entropy.signbit().any()  # the first query sees one key alone
+
+
+@pytest.mark.parametrize("huge", [torch.finfo(torch.float32).min, -1e30, -1e9, -1e5])
+@pytest.mark.parametrize("t", [5, 13])
+def test_a_row_of_huge_negatives_looks_at_all_alike(huge, t):
+    """As torch does with finite masks; its lse is too coarse to tell the weights, so rows are read anew."""
+    added = torch.zeros(t, 7)
+    added[2] = huge
+    added[3, 4:] = huge
+    q, k, v = torch.zeros(2, 3, t, 5), *inputs((2, 3), t, 7, 5)[1:]
+    sight = sl.look(q, k, v, added)
+    even = torch.full((2, 3, 7), 1 / 7)
+    near(sight.rows([2])[..., 0, :], even, atol=1e-6)
+    near(sight.map((t, 7))[..., 2, :], even, atol=1e-6)
+    near(sight.map((1, 3), queries=(2, 3), keys=(4, 7))[..., 0, :], even[..., 4:], atol=1e-6)
+    near(sight.entropy[..., 2], torch.full((2, 3), math.log(7)))
+    near(sight.entropy[..., 3], torch.full((2, 3), math.log(4)))
+    near(sight.received.sum(-1), torch.full((2, 3), float(t)))
+    near(sight.top(7)[0][..., 2, :], even, atol=1e-6)
+    near(sight.output[..., 2, :], v.mean(-2), atol=1e-6)
+
+
+# The kernel's lse is checked, not believed
+
+
+def overheard(q, k, v, mask, lse):
+    pairs, _ = pairs_of(q, k, v, as_mask(mask))
+    return measure(pairs, Want(received=True, entropy=True, peak=True), lse)
+
+
+@pytest.mark.parametrize("wrong", [0.01, -0.5, 3.0, math.nan, INF, -INF])
+@pytest.mark.parametrize("mask", [None, "dense"])
+def test_a_wrong_lse_is_found_out(wrong, mask):
+    q, k, v = inputs((2, 3), 5, 7, 11)
+    given_mask, added = MASKS[mask or "nothing"]((2, 3), 5, 7)
+    weights, lse = truth(q, k, added)
+    offered = lse.float() + wrong * (torch.arange(5) == 3)
+    found = overheard(q, k, v, given_mask, offered)
+    near(found.lse, lse, atol=1e-6)
+    near(found.received, weights.sum(-2), atol=1e-6)
+    near(found.entropy, entropy(weights), atol=1e-6)
+
+
+def test_a_right_lse_saves_a_softmax():
+    q, k, v = inputs((2, 3), 5, 7, 11)
+    lse = truth(q, k, None)[1].float()
+    with sizes_created() as known:
+        found = overheard(q, k, v, None, lse)
+    with sizes_created() as unknown:
+        overheard(q, k, v, None, None)
+    assert torch.equal(found.lse, lse)
+    assert not any("softmax" in op for _, op in known)
+    assert any("softmax" in op for _, op in unknown)
+
+
+def test_a_slightly_wrong_lse_costs_less_than_the_tolerance():
+    """What passes the check may be off by no more than what is promised of every statistic."""
+    q, k, v = inputs((2, 3), 5, 7, 11)
+    weights, lse = truth(q, k, None)
+    for off in (1e-5, 3e-5, 1e-4, 3e-4, 9e-4):
+        found = overheard(q, k, v, None, lse.float() + off)
+        near(found.received, weights.sum(-2), rtol=1.2e-5)
+
+
+# Output: looking changes nothing
+
+
+@pytest.mark.parametrize("mask", sorted(MASKS))
+@pytest.mark.parametrize("pairs", [16, 1 << 22])
+@pytest.mark.parametrize("grad", [False, True])
+def test_output_is_bit_equal_on_every_path(mask, pairs, grad):
+    q, k, v = (x.requires_grad_(grad) for x in inputs((2, 3), 13, 11, 7))
+    given_mask, _ = MASKS[mask]((2, 3), 13, 11)
+    with (
+        mock.patch.object(attend, "_PAIRS", {"cpu": pairs, "cuda": pairs}),
+        mock.patch.object(attend, "_BLOCK", {"cpu": 3, "cuda": 3}),
+    ):
+        blind = sl.attention(q, k, v, given_mask)
+        sight = sl.look(q, k, v, given_mask)
+        assert torch.equal(sight.output, blind)
+        if grad:
+            upstream = randn(*blind.shape, seed=5, dtype=torch.float32)
+            expected, found = (torch.autograd.grad(x, (q, k, v), upstream) for x in (blind, sight.output))
+            assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize("mask", ["window", "causal_and_padding", "causal"])
+def test_blocks_of_queries_are_overheard_one_after_the_other(mask):
+    q, k, v = inputs((2, 3), 13, 17, 7, d_v=7)
+    given_mask, added = MASKS[mask]((2, 3), 13, 17)
+    with (
+        mock.patch.object(attend, "_PAIRS", {"cpu": 16, "cuda": 16}),
+        mock.patch.object(attend, "_BLOCK", {"cpu": 5, "cuda": 5}),
+    ):
+        agrees(sl.look(q, k, v, given_mask), *truth(q, k, added))
+
+
+# Gradients
+
+
+GRADS = ("received", "entropy", "peak", "lse")
+
+
+def gradients(statistic, of):
+    upstream = randn(*statistic.shape, seed=31).to(statistic)
+    visible = torch.where(statistic.detach().isfinite(), statistic, 0.0)  # the lse of an empty row is -inf
+    return torch.autograd.grad(visible, of, upstream, allow_unused=True, retain_graph=True)
+
+
+def same_gradients(found, expected, atol=1e-9):
+    for ours, theirs in zip(found, expected, strict=True):
+        if theirs is None:
+            assert ours is None or not ours.any()
+        else:
+            near(ours, theirs, rtol=1e-9, atol=atol)
+
+
+@pytest.mark.parametrize("mask", ["nothing", "causal", "window", "padding", "dense", "bias_with_inf"])
+@pytest.mark.parametrize("kv_heads", [None, 2])
+@pytest.mark.parametrize("tile", [41, 1 << 19])
+def test_gradients_are_those_of_the_matrix(mask, kv_heads, tile):
+    q, k, v = (x.requires_grad_() for x in inputs((3, 4), 7, 5, 3, kv_heads=kv_heads, dtype=torch.float64))
+    given_mask, added = MASKS[mask]((3, 4), 7, 5)
+    with tile_of(tile):
+        sight = sl.look(q, k, v, given_mask)
+        weights, lse = matrix(q, k, added)
+        expected = {
+            "received": weights.sum(-2),
+            "entropy": entropy(weights),
+            "peak": weights.amax(-1),
+            "lse": lse,
+        }
+        for name in GRADS:
+            same_gradients(gradients(getattr(sight, name), (q, k)), gradients(expected[name], (q, k)))
+
+
+@pytest.mark.parametrize("score", ["general", "low_rank", "additive", "cosine"])
+def test_gradients_reach_the_parameters_of_a_score(score):
+    q, k, v = (x.requires_grad_() for x in inputs((2, 3), 7, 5, 3, dtype=torch.float64))
+    built = score_of(score, 3, torch.float64)
+    of = (q, k, *(built.parameters() if isinstance(built, torch.nn.Module) else ()))
+    mask, added = MASKS["causal"]((2, 3), 7, 5)
+    with tile_of(23):
+        sight = sl.look(q, k, v, mask, score=built)
+        weights, lse = matrix(q, k, added, scores=plain_scores_with_grad(score, built, q, k))
+        expected = {
+            "received": weights.sum(-2),
+            "entropy": entropy(weights),
+            "peak": weights.amax(-1),
+            "lse": lse,
+        }
+        for name in GRADS:
+            same_gradients(gradients(getattr(sight, name), of), gradients(expected[name], of))
+
+
+def plain_scores_with_grad(name, score, q, k):
+    return plain_scores(name, score, q, k)  # .double() of a float64 parameter is that parameter
+
+
+def test_gradients_reach_a_bias_alone():
+    q, k, v = inputs((2, 3), 7, 5, 3, dtype=torch.float64)
+    bias = randn(3, 7, 5, seed=9).requires_grad_()
+    with tile_of(23):
+        sight = sl.look(q, k, v, sl.masks.bias(bias) & sl.masks.causal())
+        weights, _ = matrix(q, k, bias + MASKS["causal"]((2, 3), 7, 5)[1])
+        for found, expected in (
+            (sight.received, weights.sum(-2)),
+            (sight.entropy, entropy(weights)),
+            (sight.peak, weights.amax(-1)),
+        ):
+            same_gradients(gradients(found, (bias,)), gradients(expected, (bias,)))
+
+
+@pytest.mark.parametrize("mask", [None, "causal", "dense"])
+def test_gradcheck(mask):
+    q, k = (randn(1, 1, 3, 2, seed=n).requires_grad_() for n in (1, 2))
+    v = randn(1, 1, 3, 2, seed=3)
+    given_mask = None if mask is None else MASKS[mask]((1, 1), 3, 3)[0]
+
+    def statistics(q, k):
+        sight = sl.look(q, k, v, given_mask)
+        return sight.received, sight.entropy, sight.peak
+
+    with tile_of(4):
+        assert torch.autograd.gradcheck(statistics, (q, k), fast_mode=True)
+
+
+def test_gradients_in_float32_are_finite_around_empty_rows_and_huge_negatives():
+    q, k, v = (x.requires_grad_() for x in inputs((2, 3), 5, 7, 11))
+    added = torch.zeros(5, 7)
+    added[1], added[2], added[3, 2:] = -INF, torch.finfo(torch.float32).min, -INF
+    sight = sl.look(q, k, v, added)
+    loss = sight.received.square().sum() + sight.entropy.sum() + sight.peak.sum()
+    for grad in torch.autograd.grad(loss, (q, k)):
+        assert grad.isfinite().all()
+        assert grad.any()
+
+
+def test_nothing_is_differentiable_where_nothing_asks_for_it():
+    q, k, v = (x.requires_grad_() for x in inputs((2, 3), 5, 7, 11))
+    with torch.no_grad():
+        sight = sl.look(q, k, v)
+    assert not any(x.requires_grad for x in sight.statistics.values())
+    sight = sl.look(q, k, v, measure=sl.Look(map=3, top=2))
+    assert all(getattr(sight, name).requires_grad for name in GRADS)
+    assert not sight.kept[0].pairs.q.requires_grad
+
+
+# Memory
+
+
+@pytest.mark.parametrize("mask", [None, "causal", "window", "bias"])
+@pytest.mark.parametrize("grad", [False, True])
+def test_no_tensor_as_large_as_the_matrix_is_ever_created(mask, grad):
+    t, s = 211, 223
+    q, k, v = (x.requires_grad_(grad) for x in inputs((1, 1), t, s, 3))
+    given_mask = {
+        None: None,
+        "causal": sl.masks.causal(),
+        "window": sl.masks.window(5, 0),
+        "bias": sl.masks.bias(randn(1, s, dtype=torch.float32)),
+    }[mask]
+    with tile_of(4001), attention_in_blocks(16, 7), sizes_created() as sizes:
+        sight = sl.look(q, k, v, given_mask, measure=sl.Look(map=7, top=3))
+        if grad:
+            (sight.received.square().sum() + sight.entropy.sum() + sight.peak.sum()).backward()
+        sight.map((5, 3))
+        sight.rows([0, 200])
+        sight.top(5)
+    largest, op = max(sizes)
+    assert largest < t * s // 4, f"{op} created {largest} elements"
+
+
+def test_backward_keeps_no_tile():
+    """Between forward and backward only O(T + S) is saved for the gradient."""
+    t, s = 211, 223
+    q, k, v = (x.requires_grad_() for x in inputs((1, 1), t, s, 3))
+    pairs, _ = pairs_of(q, k, v, as_mask(None))
+    saved = []
+
+    def note(x):
+        saved.append(x.untyped_storage().nbytes() // x.element_size())
+        return x
+
+    with tile_of(4001), torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
+        measure(pairs, Want(received=True, entropy=True, peak=True))
+    assert sum(saved) < t * s // 4
+
+
+_MEMORY = """
+import resource, torch, sightline as sl
+torch.set_num_threads(1)
+t, d = 32768, 64
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+sl.look(*(torch.randn(1, 1, 300, d) for _ in range(3)), sl.masks.causal(), measure=sl.Look(map=64)).map(32)
+q, k, v = (torch.randn(1, 1, t, d) for _ in range(3))
+before = peak()
+sight = sl.look(q, k, v, measure=sl.Look(map=64))
+after = peak()
+assert sight.map(64).shape == (1, 1, 64, 64)
+assert abs(float(sight.received.sum()) - t) < 1, sight.received.sum()
+print(after - before)
+"""
+
+
+def test_a_long_sequence_takes_little_memory():
+    """The matrix would take 4.3 GB."""
+    command = [sys.executable, "-c", _MEMORY]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) < 300e6
+
+
+# The cells of a map
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(1, 97), st.integers(1, 97), st.integers(0, 13))
+def test_cells_are_even_and_in_order(length, n, first):
+    n = min(n, length)
+    positions = torch.arange(first, first + length)
+    cells = stream.Cells(n, 1, (first, first + length), (0, 1)).row_of(positions)
+    begins = [first + length * i // n for i in range(n)]
+    assert cells.tolist() == [max(i for i in range(n) if begins[i] <= p) for p in positions.tolist()]
+    counts = cells.bincount(minlength=n)
+    assert counts.max() - counts.min() <= 1

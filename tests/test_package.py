@@ -1,0 +1,89 @@
+"""The package as a user meets it: what it needs, and the names it promises."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+import sightline as sl
+
+ALONE = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))  # None there is what "not installed" looks like
+import torch
+import sightline as sl
+
+q, k, v = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 11)
+output = sl.attention(q, k, v, sl.masks.padding([3, 7]), score=sl.scores.Additive(3, 3, 2))
+print(tuple(output.shape), tuple(sl.nn.MultiheadAttention(6, 2)(*[torch.ones(5, 6)] * 3)[0].shape))
+"""
+EXTRAS = "jaxtyping,beartype,hypothesis,matplotlib,PIL,typer,rich,accelerate,tokenizers,transformers,timm"
+
+
+def test_torch_and_numpy_are_enough():
+    python = [sys.executable, "-W", "error", "-c", ALONE, EXTRAS]
+    done = subprocess.run(python, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "(2, 5, 11) (5, 6)\n"
+
+
+def test_importing_it_is_light():
+    code = "import torch; a = torch.initial_seed(); import sightline, sys; print(a == torch.initial_seed(),"
+    code += " sorted({'matplotlib', 'typer', 'rich', 'PIL'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == "True []\n"
+
+
+@pytest.mark.parametrize(
+    ("space", "names"),
+    [
+        (sl, "attention reference masks scores nn Mask"),
+        (sl.reference, "scaled_dot_product_attention"),
+        (sl.masks, "causal padding window dense bias from_ones Mask"),
+        (sl.scores, "Dot ScaledDot Cosine General LowRank Additive Score"),
+        (sl.nn, "SelfAttention MultiHeadSelfAttention MultiheadAttention Transformer TransformerEncoder"),
+        (sl.nn, "TransformerEncoderLayer TransformerDecoder TransformerDecoderLayer"),
+    ],
+)
+def test_the_promised_names_are_there(space, names):
+    for name in names.split():
+        assert callable(getattr(space, name)) or name in {"reference", "masks", "scores", "nn"}
+        assert name in dir(space)
+
+
+def test_every_public_name_exists():
+    for space in (sl, sl.masks, sl.scores, sl.nn):
+        assert all(hasattr(space, name) for name in space.__all__)
+
+
+def test_attention_stays_the_function():
+    code = "import sightline.attention.masks, sightline as sl; import sightline.attention.attend;"
+    code += " from sightline import attention; print(attention is sl.attention, type(sl.attention).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == "True function\n"
+
+
+def test_every_other_name_of_nn_is_torchs():
+    assert sl.nn.Linear is torch.nn.Linear
+    assert sl.nn.functional is torch.nn.functional
+    assert sl.nn.MultiheadAttention is not torch.nn.MultiheadAttention
+    assert {"Linear", "SelfAttention"} <= set(dir(sl.nn))
+
+
+def test_the_modules_are_drop_ins_for_isinstance():
+    assert isinstance(sl.nn.SelfAttention(3, 5, 7), torch.nn.Module)
+
+
+@pytest.mark.bad_input
+def test_a_name_nobody_has():
+    with pytest.raises(AttributeError, match=r"neither sightline\.nn nor torch\.nn has 'Linaer'"):
+        sl.nn.Linaer  # noqa: B018
+
+
+def test_one_version():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert sl.__version__ == project["version"]
+    assert sorted(name.split(">")[0] for name in project["dependencies"]) == ["numpy", "torch"]
