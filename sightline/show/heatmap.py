@@ -1,0 +1,34 @@
+"""The picture of a table of positions: one row a position, one column a dimension."""
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from sightline.shapes import Float
+from sightline.show.style import COLOURS, matrix_of, name_ticks, style
+
+
+def positions(table: Float[Tensor, "T E"], *, title: str | None = None) -> Figure:
+    """Draw a table of positions, position down and embedding dimension across.
+
+    Args:
+        table: ``sightline.positions.sinusoidal(length, d_model)``, or the weight of learned positions.
+        title: Stands above the picture.
+
+    Returns:
+        The figure. In a sinusoidal table the left columns flicker and the right ones hardly move.
+
+    Example:
+        >>> from sightline.positions import sinusoidal
+        >>> positions(sinusoidal(64, 32)).axes[0].get_ylabel()
+        'Position in the sequence'
+    """
+    values = matrix_of(table, "table")
+    with style():
+        figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
+        axes = figure.subplots()
+        image = axes.imshow(values, aspect="auto", cmap=COLOURS)
+        name_ticks(axes.xaxis, values.shape[1], None, room=6.0)
+        name_ticks(axes.yaxis, values.shape[0], None, room=4.0)
+        axes.set(xlabel="Embedding dimension", ylabel="Position in the sequence", title=title)
+        figure.colorbar(image, label="Value")
+    return figure

@@ -1,0 +1,197 @@
+"""Pictures of sights: the T x S weights of a head, or of all heads of a layer, at any length."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from torch import Tensor
+
+from sightline.look.sight import Sight, Span
+from sightline.shapes import Float
+from sightline.show.style import COLOURS, SCALE, Sheet, matrix_of, style
+
+_MOST_HEADS = 128
+_PANEL = 1.45  # inches a head takes in the grid
+_FEW = 32  # keys, of which each gets a fair part of the weight; with more, colours follow the logarithm
+_DARKEST = 1e-4  # of the brightest, where they do
+
+
+def sight_map(
+    sight: Sight,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    *,
+    head: int | None = None,
+    size: int | None = None,
+    window: tuple[Span, Span] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw the weights of one head, or of all heads averaged, brighter where a query looks more.
+
+    Up to ``size`` queries and keys get a cell each. Beyond that a cell is the mean of its weights, and the
+    sides are numbered. With more than 32 keys colours follow the logarithm: most get next to nothing.
+
+    Args:
+        sight: Of one item of the batch; q and k kept, or a map measured.
+        queries: A name for each query, written where it has a row of its own.
+        keys: A name for each key.
+        head: Which head. Default: the mean of all.
+        size: Cells down and across, at most. Default: those of the measured map, else 256.
+        window: Only these queries and keys, each ``(first, past_the_last)``.
+        title: Stands above the picture. Default: the name of the module that was watched.
+
+    Example:
+        >>> x = torch.randn(1, 2, 3, 8)
+        >>> figure = sight_map(sl.look(x, x, x), list("abc"), list("abc"), head=1)
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['a', 'b', 'c']
+    """
+    one = one_head(sight, head)
+    spans = window or ((0, sight.t), (0, sight.s))
+    matrix = matrix_of(map_of(one, size, 256, window), "map")
+    whole = matrix.shape == tuple(last - first for first, last in spans)
+    rows = _inside(checked_names(queries, sight.t, "query"), spans[0]) if whole else None
+    columns = _inside(checked_names(keys, sight.s, "key"), spans[1]) if whole else None
+    with style():
+        room = rows or [f"{spans[0][1]:,}"]
+        title = title or sight.name
+        sheet = Sheet.of(1, *matrix.shape, queries=room, keys=columns, title=title, beside=SCALE)
+        ax = sheet.axes[0]
+        image = sheet.draw(ax, matrix, brightest=float(matrix.max()))
+        if sight.s > _FEW:
+            follow_logarithm(image, float(matrix.max()))
+        _place(
+            image,
+            spans[0] if rows is None else (0, len(rows)),
+            spans[1] if columns is None else (0, len(columns)),
+        )
+        sheet.name(ax, rows, columns)
+        for axis, names in ((ax.yaxis, rows), (ax.xaxis, columns)):
+            if names is None:
+                axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        sheet.explain(image, "Weight" if whole else "Mean weight")
+    return sheet.figure
+
+
+def heads(sight: Sight, *, size: int | None = None, title: str | None = None) -> Figure:
+    """Draw every head of a layer, small, with its number and its entropy in nats, on one scale of colours.
+
+    Args:
+        sight: Of one item of the batch; q and k kept, or a map measured. Up to 128 heads.
+        size: Cells down and across, at most. Default: those of the measured map, else 64.
+        title: Stands above the grid. Default: the name of the module that was watched.
+
+    Example:
+        >>> x = torch.zeros(1, 2, 3, 8)
+        >>> [axes.get_title() for axes in heads(sl.look(x, x, x)).axes[:2]]
+        ['head 0 · 1.10', 'head 1 · 1.10']
+    """
+    one = one_item(sight)
+    if not one.has_heads or not 0 < one.lead[0] <= _MOST_HEADS:
+        shape = "averaged heads" if one.averaged else f"leading dimensions {one.lead}"
+        raise ValueError(f"a grid has 1 to {_MOST_HEADS} heads, got a sight with {shape}")
+    maps = map_of(one, size, 64)  # (H, rows, columns)
+    matrices = [matrix_of(head, "map") for head in maps]
+    brightest = max(float(matrix.max()) for matrix in matrices)
+    names = [f"head {i}" for i in range(len(matrices))]
+    if "entropy" in one.statistics:
+        entropies = one.entropy.detach().double().mean(-1).tolist()
+        names = [f"{name} · {nats:.2f}" for name, nats in zip(names, entropies, strict=True)]
+    with style():
+        figure, axes = _grid(len(matrices), sight.t, sight.s, title or sight.name)
+        for ax, matrix, name in zip(axes, matrices, names, strict=True):
+            image = ax.imshow(matrix, cmap=COLOURS, vmin=0, vmax=brightest, aspect="auto")
+            if sight.s > _FEW:
+                follow_logarithm(image, brightest)
+            _place(image, (0, sight.t), (0, sight.s))
+            ax.set_title(name, fontsize=10)
+        whole = tuple(maps.shape[-2:]) == (sight.t, sight.s)
+        figure.colorbar(image, ax=axes, label="Weight" if whole else "Mean weight", aspect=30, fraction=0.05)
+    return figure
+
+
+def one_item(sight: Sight) -> Sight:
+    """The heads of the only item of a batch, or a sentence that says to pick one."""
+    batch = sight.lead[: sight.n_batch]
+    if any(n != 1 for n in batch):
+        raise ValueError(
+            f"a picture is of one item, got a sight of leading dimensions {sight.shape}; pick one, sight[0]"
+        )
+    return sight[(0,) * len(batch)] if batch else sight
+
+
+def one_head(sight: Sight, head: int | None) -> Sight:
+    """One head of one item, or the mean of its heads."""
+    one = one_item(sight)
+    if head is None:
+        return one.mean_heads() if one.has_heads else one
+    if not one.has_heads:
+        raise ValueError(f"this sight has no single heads, got head={head}; leave it out")
+    if not 0 <= head < one.lead[0]:
+        raise ValueError(f"head must be in 0..{one.lead[0] - 1}, got {head}")
+    return one[head]
+
+
+def map_of(
+    sight: Sight, size: int | None, default: int, window: tuple[Span, Span] | None = None
+) -> Float[Tensor, "... rows columns"]:
+    """The map that was measured, or one of at most that size."""
+    if size is None and window is None and "map" in sight.statistics:
+        return sight.statistics["map"]
+    size = default if size is None else size
+    if size < 1:
+        raise ValueError(f"size must be at least 1 cell, got {size}")
+    queries, keys = window or (None, None)
+    lengths = [n if span is None else span[1] - span[0] for n, span in ((sight.t, queries), (sight.s, keys))]
+    return sight.map((min(size, lengths[0]), min(size, lengths[1])), queries=queries, keys=keys)
+
+
+def checked_names(names: Sequence[str] | None, count: int, what: str) -> list[str] | None:
+    """The names as a list, or a sentence about how many there must be."""
+    if names is not None and len(names) != count:
+        raise ValueError(
+            f"there must be one name for each {what}, got {len(names)} names for {count} of them"
+        )
+    return None if names is None else list(names)
+
+
+def follow_logarithm(image: AxesImage, brightest: float) -> None:
+    """Let colours tell factors, not differences, apart."""
+    if brightest > 0:
+        image.set_norm(LogNorm(brightest * _DARKEST, brightest, clip=True))
+        colours = image.get_cmap()
+        image.set_cmap(colours.with_extremes(bad=colours(0.0)))  # the logarithm of nothing
+
+
+def _inside(names: list[str] | None, span: Span) -> list[str] | None:
+    return None if names is None else names[slice(*span)]
+
+
+def _place(image: AxesImage, queries: Span, keys: Span) -> None:
+    """Lay a picture over the positions that it is of."""
+    image.set_extent((keys[0] - 0.5, keys[1] - 0.5, queries[1] - 0.5, queries[0] - 0.5))
+
+
+def _grid(count: int, t: int, s: int, title: str) -> tuple[Figure, list[Axes]]:
+    """Panels in rows, wider than high and as full as can be; sides are numbered at the edges only."""
+    wide = [n for n in range(math.ceil(count**0.5), math.ceil(2 * count**0.5) + 1) if n <= max(count, 1)]
+    columns = min(wide, key=lambda n: (-count % n, abs(n - 1.5 * math.ceil(count / n))))
+    rows = math.ceil(count / columns)
+    height, width = _PANEL * min(max(t / s, 0.5), 1), _PANEL * min(max(s / t, 0.5), 1)
+    size = max(columns * (width + 0.2), 2.6) + 1.9, rows * (height + 0.45) + 0.9
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten().tolist()
+    for spare in axes[count:]:
+        spare.remove()
+    for ax in axes[:count]:
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(MaxNLocator(nbins=2, integer=True, min_n_ticks=1))
+            axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    figure.suptitle(title, fontsize=12)
+    figure.supxlabel("Key", fontsize=11)
+    figure.supylabel("Query", fontsize=11)
+    return figure, axes[:count]

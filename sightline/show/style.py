@@ -1,0 +1,187 @@
+"""The look all figures share: fonts, colours, the size of a cell, and how the rows of a matrix are named."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis, XAxis
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from sightline.shapes import is_tensor
+
+COLOURS = "viridis"
+MAY_LOOK, MAY_NOT = "#21918c", "#e4e4e8"  # the middle of viridis, and a grey that stays behind it
+
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.labelsize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.bottom": False,
+    "axes.spines.left": False,
+    "axes.grid": False,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "text.parse_math": False,  # a token may hold a dollar sign, which would start a formula
+}
+SCALE = 1.4  # inches a scale of colours takes
+_LONGEST = 18  # letters of a name
+_LETTER = 0.085  # inches one of them takes
+_CELL = 0.36  # inches a cell takes while there is room
+_NAME = 0.21  # inches a written name takes
+
+
+def style() -> AbstractContextManager[None]:
+    """Draw inside this: matplotlib's settings are ours for the block and the user's again after it."""
+    return mpl.rc_context(_STYLE)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A figure of matrices side by side, each T x S, queries down and keys across, measured in inches.
+
+    Attributes:
+        figure: What is handed back in the end.
+        axes: One for each matrix.
+        t: Rows of each matrix.
+        s: Columns of each matrix.
+        height: Inches that the rows take.
+        width: Inches that the columns take.
+    """
+
+    figure: Figure
+    axes: list[Axes]
+    t: int
+    s: int
+    height: float
+    width: float
+
+    @classmethod
+    def of(
+        cls,
+        count: int,
+        t: int,
+        s: int,
+        *,
+        queries: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        title: str | None = None,
+        beside: float = 0.15,
+        below: float = 0.0,
+    ) -> "Sheet":
+        """Lay out that many matrices in rows of three at most, with room for the names of their sides.
+
+        Args:
+            count: How many matrices.
+            t: Rows of each.
+            s: Columns of each.
+            queries: Names that will stand left of each.
+            keys: Names that will stand, slanted, under each.
+            title: Stands above them all, broken into lines that fit.
+            beside: Inches kept free on the right, for a scale of colours.
+            below: Inches kept free at the bottom, for a legend.
+        """
+        columns = math.ceil(count / math.ceil(count / 3))
+        rows = math.ceil(count / columns)
+        height, width = _sides(t, s, most=6.5 if count == 1 else 2.8)
+        slanted = _LETTER * _longest(keys) * math.sqrt(0.5)  # as far down as left of its column
+        left, under = max(0.45, _LETTER * _longest(queries) + 0.12, slanted), max(0.3, slanted + 0.2)
+        across, down = left + width + 0.15, 0.35 + height + under
+        full_width = max(0.35 + columns * across + beside, 3.2)
+        lines = textwrap.wrap(title or "", int(10 * full_width))
+        full_height = 0.15 + 0.25 * len(lines) + rows * down + 0.3 + below
+        figure = Figure(figsize=(full_width, full_height), dpi=150)
+        figure.text(0.5, 1 - 0.12 / full_height, "\n".join(lines), ha="center", va="top", fontsize=12)
+        axes = []
+        for i in range(count):
+            row, column = divmod(i, columns)
+            x = 0.35 + column * across + left
+            y = below + 0.3 + (rows - 1 - row) * down + under
+            box = (x / full_width, y / full_height, width / full_width, height / full_height)
+            axes.append(figure.add_axes(box, ylabel="" if column else "Query"))
+            axes[-1].set_xlabel("Key" if i + columns >= count else "")
+        return cls(figure, axes, t, s, height, width)
+
+    def draw(
+        self, ax: Axes, matrix: Any, *, brightest: float, colours: str | Colormap = COLOURS
+    ) -> AxesImage:
+        """Draw one matrix, from 0 to the brightest value of all."""
+        return ax.imshow(matrix, cmap=colours, vmin=0, vmax=brightest, aspect="auto")
+
+    def name(self, ax: Axes, queries: Sequence[str] | None, keys: Sequence[str] | None) -> None:
+        """Name or number the rows and the columns of one matrix."""
+        name_ticks(ax.yaxis, self.t, queries, room=self.height)
+        name_ticks(ax.xaxis, self.s, keys, room=self.width)
+
+    def part_cells(self, ax: Axes) -> None:
+        """Draw thin white lines between cells that are large enough to be counted."""
+        if self.height / self.t > 0.12 and self.width / self.s > 0.12:
+            ax.set_xticks([x + 0.5 for x in range(self.s - 1)], minor=True)
+            ax.set_yticks([y + 0.5 for y in range(self.t - 1)], minor=True)
+            ax.grid(which="minor", color="white", linewidth=1)
+            ax.tick_params(which="minor", length=0)
+
+    def explain(self, image: AxesImage, label: str) -> None:
+        """Put the scale of colours into the room kept beside the matrices, as high as they are."""
+        boxes = [ax.get_position() for ax in self.axes]
+        right, bottom, top = max(b.x1 for b in boxes), min(b.y0 for b in boxes), max(b.y1 for b in boxes)
+        inch = 1 / self.figure.get_figwidth()
+        scale = self.figure.add_axes((right + 0.2 * inch, bottom, 0.18 * inch, top - bottom))
+        self.figure.colorbar(image, cax=scale, label=label)
+
+
+def name_ticks(axis: Axis, count: int, names: Sequence[str] | None, *, room: float) -> None:
+    """Number the rows or columns, or name them: all that fit into so many inches, evenly spaced."""
+    if names is None:
+        axis.set_major_locator(
+            MaxNLocator(nbins=max(1, min(8, int(room / 0.3))), integer=True, min_n_ticks=1)
+        )
+        return
+    if len(names) != count:
+        raise ValueError(
+            f"there must be one name for each row or column, got {len(names)} names for {count} of them"
+        )
+    step = math.ceil(count * _NAME / room)
+    shortened = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in names]
+    sideways: dict[str, Any] = {}
+    if isinstance(axis, XAxis) and _longest(names) > 2:
+        sideways = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    axis.set_ticks(range(0, count, step), shortened[::step], parse_math=False, **sideways)
+
+
+def matrix_of(x: Tensor, name: str) -> Any:
+    """The numbers of a matrix, as matplotlib takes them; refuse what is no matrix or has no cells."""
+    is_tensor(x, name)
+    if x.dim() != 2 or not x.numel():
+        raise ValueError(
+            f"{name} must be a matrix with at least one row and one column to be drawn, got shape "
+            f"{tuple(x.shape)}"
+        )
+    return x.detach().cpu().double().numpy()
+
+
+def _longest(names: Sequence[str] | None) -> int:
+    return min(max(map(len, names or [""])), _LONGEST)
+
+
+def _sides(t: int, s: int, *, most: float) -> tuple[float, float]:
+    """Inches for T rows and S columns: square cells, unless that leaves one side too thin to see."""
+    least = 1.6
+    if max(t, s) > 4 * min(t, s):
+        return min(max(t * _CELL, least), most), min(max(s * _CELL, least), most)
+    cell = min(max(_CELL, least / min(t, s)), most / max(t, s))
+    return t * cell, s * cell
