@@ -1,0 +1,36 @@
+"""``python -m sightline.bench attention``: the bench where neither typer nor rich is installed."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from sightline.bench.command import BENCHES, HELP, STANDARD_OUTPUT, run
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line, measure, and give the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m sightline.bench", description=__doc__)
+    parser.add_argument("bench", help=f"One of {', '.join(BENCHES)}.")
+    parser.add_argument("--device", help=HELP["device"])
+    parser.add_argument("--quick", action="store_true", help=HELP["quick"])
+    parser.add_argument("--json", nargs="?", const=STANDARD_OUTPUT, metavar="FILE", help=HELP["json"])
+    parser.add_argument("--only", metavar="PATTERN", help=HELP["only"])
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help=HELP["budget"])
+    wishes = parser.parse_args(arguments)
+    try:
+        run(
+            wishes.bench,
+            device=wishes.device,
+            quick=wishes.quick,
+            json_to=wishes.json,
+            only=wishes.only,
+            budget=wishes.budget,
+        )
+    except ValueError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""A case: contestants that must give the same answer from the same inputs, checked, then timed."""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from sightline.bench.result import Outcome, Result
+from sightline.bench.timing import (
+    Context,
+    Pace,
+    Stopwatch,
+    cuda_peak_bytes,
+    interleaved,
+    median_and_spread,
+)
+
+OURS = "sightline"
+
+
+@runtime_checkable
+class Case(Protocol):
+    """Something with a name that can be measured."""
+
+    @property
+    def name(self) -> str:
+        """What ``--only`` matches."""
+        ...
+
+    def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:
+        """Measure every contestant."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contestant:
+    """One way to the answer.
+
+    Attributes:
+        name: ``sightline``, or the name of a peer.
+        run: One call, handing back what it computed; fresh tensors each time.
+        context: Entered around a call, outside the measured time.
+    """
+
+    name: str
+    run: Callable[[], Sequence[Tensor]]
+    context: Context = nullcontext
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Field:
+    """The contestants of a race on their marks: their inputs are in memory.
+
+    Attributes:
+        contestants: Who runs, ours first.
+        exact: Computes in float64 what each of them should hand back, or None for no check.
+        slack: An error up to this is no fault, whatever the peers'.
+        notes: Why someone is missing, or why there is no check.
+    """
+
+    contestants: tuple[Contestant, ...]
+    exact: Callable[[], Sequence[Tensor]] | None = None
+    slack: float = 1e-12
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Race:
+    """A case that is timed.
+
+    Attributes:
+        name: What ``--only`` matches.
+        device: Where it runs.
+        bar: The least ratio of the best peer's time to ours.
+        field: Makes the inputs and the contestants; called when the case's turn has come.
+    """
+
+    name: str
+    device: torch.device
+    bar: float
+    field: Callable[[], Field]
+
+    def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:
+        """Check every contestant against float64, leave out those that can't run, time the others."""
+        field = self.field()
+        notes = list(field.notes)
+        exact = None
+        if field.exact is not None:
+            try:
+                exact = field.exact()
+            except RuntimeError as problem:
+                notes.append(f"no float64 check: {_first_line(problem)}")
+        errors: dict[str, float | None] = {}
+        start = watch.now()
+        for contestant in field.contestants:
+            try:
+                errors[contestant.name] = _trial(contestant, exact)
+            except RuntimeError as problem:  # a backend without a kernel for these inputs, or no memory left
+                notes.append(f"{contestant.name} could not run: {_first_line(problem)}")
+        exact = None
+        tried = watch.now() - start if self.device.type == "cpu" else 0.0  # a GPU compiles on first use
+        ready = [c for c in field.contestants if c.name in errors]
+        peaks = {c.name: self._peak(c) for c in ready}
+        runs = {c.name: (c.run, c.context) for c in ready}
+        laps = interleaved(runs, watch, pace, tried=tried) if ready else {}
+        results = []
+        for name, milliseconds in laps.items():
+            median, spread = median_and_spread(milliseconds)
+            results.append(
+                Result(
+                    case=self.name,
+                    contestant=name,
+                    milliseconds=median,
+                    spread=spread,
+                    peak_bytes=peaks[name],
+                    error=errors[name],
+                )
+            )
+        return Outcome(
+            case=self.name,
+            results=tuple(results),
+            ours=OURS,
+            bar=self.bar,
+            slack=field.slack,
+            notes=tuple(notes),
+        )
+
+    def _peak(self, contestant: Contestant) -> int | None:
+        if self.device.type != "cuda":
+            return None
+        return cuda_peak_bytes(contestant.run, self.device, contestant.context)
+
+
+def relative_error(got: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
+    """Give ‖got - exact‖ / ‖exact‖ of the pair where it is largest; NaN if any is.
+
+    Example:
+        >>> relative_error([torch.tensor([3.0, 4.5])], [torch.tensor([3.0, 4.0], dtype=torch.float64)])
+        0.1
+    """
+    errors = [
+        ((x.double() - y).norm() / y.norm().clamp_min(torch.finfo(torch.float64).tiny)).item()
+        for x, y in zip(got, exact, strict=True)
+    ]
+    return math.nan if any(map(math.isnan, errors)) else max(errors)
+
+
+def _trial(contestant: Contestant, exact: Sequence[Tensor] | None) -> float | None:
+    """Run once, untimed: whoever can't run raises here."""
+    with warnings.catch_warnings(), contestant.context():
+        warnings.simplefilter("ignore")  # a backend that can't run explains itself in warnings
+        got = contestant.run()
+        if exact is None:
+            if got[0].is_cuda:
+                torch.cuda.synchronize(got[0].device)
+            return None
+    return relative_error(got, exact)
+
+
+def _first_line(problem: Exception) -> str:
+    return next(iter(str(problem).splitlines()), type(problem).__name__)[:120]

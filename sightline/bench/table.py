@@ -1,0 +1,99 @@
+"""The report for people: one line for each contestant of each case, ours with the ratio and a mark."""
+
+import io
+
+from sightline.bench.result import Outcome, Report, Result
+
+COLUMNS = ("case", "contestant", "ms", "spread", "peak MB", "error", "ratio", "bar", "")
+_NUMBERS = range(2, 8)
+
+
+def text(report: Report, *, color: bool = False) -> str:
+    """Give the table and its summary: by rich where it is installed, else as plain text."""
+    try:
+        from rich.console import Console  # noqa: PLC0415 - rich is an extra
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+    except ImportError:
+        return plain(report)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, column in enumerate(COLUMNS):
+        table.add_column(column, justify="right" if i in _NUMBERS else "left", no_wrap=True)
+    for outcome in report.outcomes:
+        style = "red" if outcome.faults else ""
+        for cells in lines(outcome):
+            table.add_row(*map(Text, cells), style=style if cells[6] or cells[8] else "")
+    console = Console(file=io.StringIO(), width=1000, force_terminal=color)  # no name is cut short
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get() + summary(report)
+
+
+def plain(report: Report) -> str:
+    """Give the table and its summary as text."""
+    rows = [COLUMNS, *(cells for outcome in report.outcomes for cells in lines(outcome))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    drawn = ""
+    for row in rows:
+        cells = (
+            cell.rjust(width) if i in _NUMBERS else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        drawn += "  ".join(cells).rstrip() + "\n"
+    return drawn + summary(report)
+
+
+def lines(outcome: Outcome) -> list[tuple[str, ...]]:
+    """Give the cells of each contestant's line; the first names the case."""
+    rows: list[tuple[str, ...]] = []
+    for i, result in enumerate(outcome.results or (Result(case=outcome.case, contestant="-"),)):
+        ours = result.contestant == outcome.ours
+        rows.append(
+            (
+                outcome.case if i == 0 else "",
+                result.contestant,
+                _number(result.milliseconds, ".3f"),
+                _number(result.spread, ".0%"),
+                _number(None if result.peak_bytes is None else result.peak_bytes / 1e6, ".1f"),
+                _number(result.error, ".1e"),
+                _number(outcome.ratio, ".2f") if ours else "",
+                _bar(outcome) if ours else "",
+                ", ".join(outcome.faults).upper() if ours or (outcome.own is None and i == 0) else "",
+            )
+        )
+    return rows
+
+
+def summary(report: Report) -> str:
+    """Say where it was measured, what fell short, and what a reader should know."""
+    machine = report.machine
+    named = ", ".join(machine["devices"].values())
+    triton = f", triton {machine['triton']}" if machine["triton"] else ""
+    said = f"\n{named}; {machine['threads']} threads; torch {machine['torch']}{triton}\n"
+    said += "ratio: the best peer's time over ours, 1 or more is at least as fast; error: against float64\n"
+    for note, cases in _by_note(report).items():
+        said += f"note: {note} ({cases[0] if len(cases) == 1 else f'{len(cases)} cases, first {cases[0]}'})\n"
+    total = len(report.outcomes)
+    said += f"{total - len(report.short)} of {total} cases stand\n"
+    for outcome in report.short:
+        ratio = "" if outcome.ratio is None else f" ratio {outcome.ratio:.2f}"
+        said += f"  {', '.join(outcome.faults)}: {outcome.case}{ratio}\n"
+    return said
+
+
+def _by_note(report: Report) -> dict[str, list[str]]:
+    notes: dict[str, list[str]] = {}
+    for outcome in report.outcomes:
+        for note in outcome.notes:
+            notes.setdefault(note, []).append(outcome.case)
+    return notes
+
+
+def _bar(outcome: Outcome) -> str:
+    if outcome.memory_bar is not None:
+        return f"{outcome.memory_bar / 1e6:.0f} MB"
+    return _number(outcome.bar, ".2f")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

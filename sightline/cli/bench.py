@@ -1,0 +1,43 @@
+"""``sightline bench``: side-by-side measurements against peers."""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from sightline.bench.command import HELP, STANDARD_OUTPUT, run
+
+app = typer.Typer(help="Side-by-side measurements against peers.", no_args_is_help=True)
+
+
+class _BareJson(TyperCommand):
+    """Lets ``--json`` stand alone, for standard output, as well as before a file's name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        spelled = []
+        for word, following in zip(args, [*args[1:], "--"], strict=True):
+            spelled.append(word)
+            if word == "--json" and following.startswith("--"):
+                spelled.append(STANDARD_OUTPUT)
+        return super().parse_args(ctx, spelled)
+
+
+@app.callback()
+def bench() -> None:
+    """Side-by-side measurements against peers, in one run."""
+
+
+@app.command(cls=_BareJson)
+def attention(
+    device: Annotated[str | None, typer.Option(help=HELP["device"])] = None,
+    quick: Annotated[bool, typer.Option("--quick", help=HELP["quick"])] = False,
+    json: Annotated[str | None, typer.Option(metavar="[FILE]", help=HELP["json"])] = None,
+    only: Annotated[str | None, typer.Option(metavar="PATTERN", help=HELP["only"])] = None,
+    budget: Annotated[float | None, typer.Option(metavar="SECONDS", help=HELP["budget"])] = None,
+) -> None:
+    """Time sl.attention and sl.nn's modules beside torch's, check them against float64, measure memory."""
+    try:
+        run("attention", device=device, quick=quick, json_to=json, only=only, budget=budget)
+    except ValueError as problem:
+        typer.echo(str(problem), err=True)
+        raise typer.Exit(2) from None

@@ -1,0 +1,139 @@
+import io
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from sightline.bench import __main__ as bare
+from sightline.bench import attention, command, race
+from sightline.bench.sizes import Sizes
+from sightline.cli import bench
+
+TINY = Sizes(
+    device=torch.device("cpu"),
+    lengths=(5,),
+    widths=(3,),
+    n_heads=2,
+    d_model=6,
+    tokens=5,
+    memory_length=None,
+)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    def cases(device, *, quick):
+        return attention.cases(device, sizes=replace(TINY, device=device))
+
+    monkeypatch.setattr(command, "BENCHES", {"attention": cases})
+
+
+def typer_way(*words):
+    done = CliRunner().invoke(bench.app, ["attention", *words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def bare_way(*words):
+    out, err, was = io.StringIO(), io.StringIO(), (sys.stdout, sys.stderr)
+    sys.stdout, sys.stderr = out, err
+    try:
+        return bare.main(["attention", *words]), out.getvalue(), err.getvalue()
+    finally:
+        sys.stdout, sys.stderr = was
+
+
+both_ways = pytest.mark.parametrize("call", [typer_way, bare_way])
+FEW = ("--device", "cpu", "--budget", "0.001", "--only", "attention*causal")
+
+
+@both_ways
+def test_table_on_stdout_progress_on_stderr(call):
+    code, out, err = call(*FEW)
+    assert code == 0
+    for name in ("forward", "forward+backward"):
+        assert f"cpu attention {name} T=5 D=3 causal" in out
+        assert f"cpu attention {name} T=5 D=3 causal ..." in err
+    assert out.count("  sightline") == out.count("  torch") == 2
+    assert "multihead" not in out
+    assert "[1/2]" in err
+    assert "[1/2]" not in out
+
+
+@both_ways
+def test_bare_json_is_alone_on_stdout(call):
+    for words in ((*FEW, "--json"), ("--json", *FEW)):
+        code, out, err = call(*words)
+        assert code == 0
+        read = json.loads(out)
+        assert "contestant" in err
+        assert read["bench"] == "attention"
+        assert len(read["cases"]) == 2
+        for case in read["cases"]:
+            ours, theirs = (result["milliseconds"] for result in case["results"])
+            assert case["ratio"] == theirs / ours
+
+
+@both_ways
+def test_json_in_a_file_names_machine_and_versions(call, tmp_path):
+    file = tmp_path / "results.json"
+    code, out, _ = call("--json", str(file), *FEW)
+    assert code == 0
+    assert "contestant" in out
+    machine = json.loads(file.read_text())["machine"]
+    assert machine["torch"] == torch.__version__
+    assert machine["threads"] == torch.get_num_threads()
+    assert machine["machine"]
+    assert machine["devices"]["cpu"]
+    assert machine["date"].endswith("+00:00")
+    assert "triton" in machine
+
+
+def test_budget_reaches_the_stopwatch(monkeypatch):
+    seen = []
+    measure = race.Race.measure
+    monkeypatch.setattr(
+        race.Race, "measure", lambda self, watch, pace: seen.append(pace.budget) or measure(self, watch, pace)
+    )
+    typer_way(*FEW)
+    assert seen == [0.001, 0.001]
+
+
+def test_help_shows_every_option():
+    text = CliRunner().invoke(bench.app, ["attention", "--help"], env={"COLUMNS": "200"}).stdout
+    for option in ("--device", "--quick", "--json", "--only", "--budget"):
+        assert option in text
+
+
+@pytest.mark.bad_input
+@both_ways
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--device", "tpu"), "unknown device 'tpu', expected one of 'cpu', 'cuda'"),
+        (("--device", "cdua"), "unknown device 'cdua', expected one of 'cpu', 'cuda'; did you mean 'cuda'?"),
+        (("--device", "meta"), "unknown device 'meta'"),
+        (("--device", "cuda:93"), "device 'cuda:93' is not there"),
+        (("--budget", "-1"), "budget must be a positive number of seconds, got -1.0"),
+        (("--budget", "nan"), "budget must be a positive number of seconds, got nan"),
+        (("--budget", "0"), "got 0.0"),
+        (("--only", "zebra"), "no case matches 'zebra' among 16, from 'cpu attention forward T=5 D=3' to"),
+        (("--json", "no/such/folder/x.json"), "needs the folder 'no/such/folder', which is not there"),
+        (("--json", "."), "--json needs a file, got the folder '.'"),
+    ],
+)
+def test_bad_input_gets_a_sentence_and_exit_2(call, words, sentence):
+    code, out, err = call("--device", "cpu", *words)
+    assert code == 2
+    assert sentence in err
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+
+
+@pytest.mark.bad_input
+def test_unknown_bench():
+    with pytest.raises(ValueError, match=r"unknown bench 'atention'.*did you mean 'attention'"):
+        command.run("atention")
