@@ -1,0 +1,291 @@
+"""``sightline look`` on tiny Hugging Face folders, made here from random weights."""
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import matplotlib.image
+import pytest
+import torch
+
+import sightline as sl
+from sightline.cli import hugging_face, main
+from sightline.cli.look import _matches
+from sightline.look.heads import head_table
+
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+TEXT = "the cat sat on <b>&amp;</b> $x$ mat"
+WORDS = ["[UNK]", "[CLS]", *TEXT.split(), "because", "it", "was", "tired"]
+SIZES = {"vocab_size": len(WORDS), "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3}
+BERT = {**SIZES, "intermediate_size": 7, "max_position_embeddings": 11}
+
+
+def save(folder, model):
+    model.save_pretrained(folder)
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]")
+    )
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    words.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A", special_tokens=[("[CLS]", 1)]
+    )
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    torch.manual_seed(0)
+    model = transformers.BertModel(transformers.BertConfig(**BERT))
+    return save(tmp_path_factory.mktemp("bert"), model)
+
+
+def run(capsys, *args):
+    capsys.readouterr()  # what saving a folder said
+    with pytest.raises(SystemExit) as ended:
+        main(["look", *map(str, args)])
+    out, err = capsys.readouterr()
+    return ended.value.code or 0, out, err
+
+
+def test_the_table_has_every_head(folder, capsys):
+    code, out, err = run(capsys, folder, TEXT)
+    assert (code, err) == (0, "")
+    first, header, *rows = out.splitlines()
+    assert first == f"BertModel in {folder}: 8 tokens"
+    assert header.split() == ["layer", "head", "entropy", "distance", "first", "peak"]
+    assert [row.split()[:2] for row in rows[:6]] == [
+        [f"encoder.layer.{i}.attention.self", str(h)] for i in range(2) for h in range(3)
+    ]
+    assert out.count("* sharp") == 3
+
+
+def test_json_holds_the_same_numbers(folder, capsys):
+    code, out, err = run(capsys, folder, TEXT, "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    model = transformers.BertModel.from_pretrained(folder, attn_implementation="sdpa").eval()
+    ids = torch.tensor([[WORDS.index(word) for word in ["[CLS]", *TEXT.split()]]])
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model(ids)
+    for row, expected in zip(found["heads"], head_table(seen), strict=True):
+        assert row["layer"] == expected.layer
+        for name in ("entropy", "distance", "first", "peak"):
+            assert row[name] == pytest.approx(getattr(expected, name), rel=1e-5)
+    sharp = sorted(row["entropy"] for row in found["heads"])[:3]
+    assert sorted(row["entropy"] for row in found["heads"] if row["sharpest"]) == sharp
+    assert found["keys"]["encoder.layer.1.attention.self"] == ["[CLS]", *TEXT.split()]
+
+
+def test_the_page_is_one_file_and_escapes_tokens(folder, tmp_path, capsys):
+    out = tmp_path / "new" / "page.html"
+    code, printed, _ = run(capsys, folder, TEXT, "--out", out)
+    assert code == 0
+    assert printed.endswith(f"\n{out}\n")
+    text = out.read_text(encoding="utf-8")
+    assert "<b>" not in text
+    assert "&lt;b&gt;&amp;amp;&lt;/b&gt;" in text
+    assert not re.search(r"(src|href)=\"(?!data:)|<script|<link", text)
+    assert text.count("data:image/png") == 3
+    assert text.count("<tr") == 7
+    assert text.count('<tr class="marked">') == 3
+    assert [path.name for path in out.parent.iterdir()] == ["page.html"]
+
+
+def test_a_layer_is_chosen(folder, tmp_path, capsys):
+    shapes = {}
+    for name, layer in {"one": ["--layer", "layer.1"], "all": []}.items():
+        out = tmp_path / f"{name}.png"
+        code, printed, _ = run(capsys, folder, TEXT, *layer, "--out", out)
+        assert code == 0
+        assert ("encoder.layer.0" in printed) == (name == "all")
+        shapes[name] = matplotlib.image.imread(out).shape
+    assert shapes["one"] != shapes["all"]
+    run(capsys, folder, TEXT, "--layer", "*", "--out", tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/png") == 4
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        ("*.3.*", True),
+        ("3", True),
+        ("layer.3", True),
+        ("encoder.layer.3.self", True),
+        ("13", False),
+        ("l", False),
+    ],
+)
+def test_patterns(pattern, fits):
+    assert _matches("encoder.layer.3.self", pattern) is fits
+
+
+def test_text_from_standard_input(folder, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("the cat"))
+    assert run(capsys, folder, "-")[1].startswith(f"BertModel in {folder}: 3 tokens")
+
+
+def test_a_decoder_looks_back(tmp_path, capsys):
+    config = transformers.GPT2Config(vocab_size=len(WORDS), n_embd=12, n_layer=2, n_head=3, n_positions=11)
+    save(tmp_path, transformers.GPT2LMHeadModel(config))
+    code, out, err = run(capsys, tmp_path, TEXT, "--json")
+    assert (code, err) == (0, "")
+    heads = json.loads(out)["heads"]
+    assert len(heads) == 6
+    assert all(0 < head["distance"] < 4 and head["first"] > 1 / 8 for head in heads)
+
+
+def test_an_encoder_decoder_reads_on_both_sides(tmp_path, capsys):
+    config = transformers.T5Config(
+        vocab_size=len(WORDS), d_model=12, d_kv=5, d_ff=7, num_layers=1, num_heads=3, decoder_start_token_id=0
+    )
+    save(tmp_path, transformers.T5ForConditionalGeneration(config))
+    code, out, err = run(capsys, tmp_path, TEXT, "--json", "--out", tmp_path / "page.html")
+    assert (code, err) == (0, f"{tmp_path / 'page.html'}\n")
+    found = json.loads(out)
+    kinds = {head["layer"].split(".")[-1]: head["distance"] for head in found["heads"]}
+    assert kinds["EncDecAttention"] is None
+    assert kinds["SelfAttention"] is not None
+    tokens = ["[CLS]", *TEXT.split()]
+    names = [name for name in found["keys"] if name.startswith("decoder")]
+    assert [found["keys"][name] for name in names] == [["[UNK]", *tokens[:-1]], tokens]
+
+
+def test_nothing_is_left_behind(folder, capsys):
+    logging = transformers.utils.logging
+    before = os.environ.get("HF_HUB_OFFLINE"), logging.get_verbosity(), logging.is_progress_bar_enabled()
+    run(capsys, folder, TEXT)
+    after = os.environ.get("HF_HUB_OFFLINE"), logging.get_verbosity(), logging.is_progress_bar_enabled()
+    assert after == before
+
+
+def without(folder, tmp_path, *patterns):
+    """A copy of a folder that lacks some files."""
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(*patterns))
+    return copy
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["nowhere", TEXT], "'nowhere' does not exist"),
+        ([__file__, TEXT], "test_cli_look.py' is a file, not a folder"),
+        (["FOLDER", " "], "look needs a text to read, got ' '"),
+        (["FOLDER", "the " * 11], "reads at most 11 tokens, got 12; give it a shorter text"),
+        (
+            ["FOLDER", TEXT, "--layer", "*.7.*"],
+            "no layer matches '*.7.*'; this model has encoder.layer.0.att",
+        ),
+        (["FOLDER", TEXT, "--out", "page.txt"], "--out must end in .html for a page, or in one of .jpg"),
+    ],
+)
+def test_bad_arguments(folder, capsys, args, words):
+    code, out, err = run(capsys, *[folder if arg == "FOLDER" else arg for arg in args])
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        (["config.json"], "there is no config.json in"),
+        (["tokenizer*"], "there is no tokenizer in"),
+        (["*.safetensors"], "there are no weights in"),
+    ],
+)
+def test_folders_that_lack_something(folder, tmp_path, capsys, missing, words):
+    code, out, err = run(capsys, without(folder, tmp_path, *missing), TEXT)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("config.json", "{", "config.json is no JSON"),
+        ("config.json", "[]", "config.json must hold one JSON object, got list"),
+        ("config.json", '{"model_type": "nonsense"}', "can't load the"),
+        ("model.safetensors", "rubbish", "can't load the model in"),
+        ("tokenizer.json", "{}", "can't load the tokenizer in"),
+        (
+            "model.safetensors.index.json",
+            '{"weight_map": {"a": "evil.bin"}}',
+            "weights must be in safetensors files",
+        ),
+    ],
+)
+def test_folders_that_are_damaged(folder, tmp_path, capsys, name, content, words):
+    copy = without(folder, tmp_path)
+    (copy / name).write_text(content)
+    code, out, err = run(capsys, copy, TEXT)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+class Evil:
+    def __reduce__(self):
+        return exec, ("raise SystemExit('ran')",)
+
+
+@pytest.mark.bad_input
+def test_pickled_weights_are_refused(folder, tmp_path, capsys):
+    copy = without(folder, tmp_path, "*.safetensors")
+    torch.save({"a": Evil()}, copy / "pytorch_model.bin")
+    code, _, err = run(capsys, copy, TEXT)
+    assert code == 2
+    assert "got 'pytorch_model.bin'" in err
+    assert "can run code when it is loaded" in err
+
+
+@pytest.mark.bad_input
+def test_weights_of_another_model(folder, tmp_path, capsys):
+    copy = without(folder, tmp_path)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    code, _, err = run(capsys, copy, TEXT)
+    assert code == 2
+    assert "of the tensors that its config.json asks for, such as 'encoder.layer.2" in err
+
+
+@pytest.mark.bad_input
+def test_code_in_the_folder_is_not_run(folder, tmp_path, capsys):
+    copy = without(folder, tmp_path)
+    config = json.loads((copy / "config.json").read_text())
+    own = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.C", "AutoModel": "mine.M"}}
+    (copy / "config.json").write_text(json.dumps(config | own))
+    (copy / "mine.py").write_text("raise SystemExit('ran')")
+    code, _, err = run(capsys, copy, TEXT)
+    assert code == 2
+    assert "can't load" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.bad_input
+def test_without_transformers_a_sentence(folder):
+    script = "import sys; sys.modules['transformers'] = None; from sightline.cli import main; "
+    script += f"main(['look', {str(folder)!r}, 'the cat'])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 2
+    assert done.stderr == (
+        "a Hugging Face folder needs transformers, which is not installed; pip install 'sightline[hf]'\n"
+    )
+
+
+def test_positions_kept_for_padding_are_not_counted():
+    config = transformers.RobertaConfig(**BERT | {"vocab_size": 13, "pad_token_id": 1})
+    model = transformers.RobertaModel(config)
+    tokenizer = type("T", (), {"model_max_length": 10**30})
+    assert hugging_face._longest(model, tokenizer) == 9

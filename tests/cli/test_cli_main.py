@@ -1,0 +1,59 @@
+import subprocess
+import sys
+
+import pytest
+
+import sightline
+from sightline.cli import main
+
+
+def run(capsys, *args):
+    """Run the command line; return its exit code, standard output and standard error."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(args))
+    out, err = capsys.readouterr()
+    return ended.value.code or 0, out, err
+
+
+def test_version(capsys):
+    assert run(capsys, "--version") == (0, f"sightline {sightline.__version__}\n", "")
+
+
+def test_help_names_the_commands(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert all(name in out for name in ("positions", "demo", "bench"))
+
+
+def test_bench_is_there(capsys):
+    code, out, _ = run(capsys, "bench", "--help")
+    assert code == 0
+    assert "attention" in out
+
+
+def test_as_a_module():
+    python = [sys.executable, "-W", "error", "-m", "sightline", "--version"]
+    done = subprocess.run(python, capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == f"sightline {sightline.__version__}\n"
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib"])
+def test_without_an_extra_a_sentence(missing):
+    script = f"import sys; sys.modules[{missing!r}] = None; from sightline.cli import main; main(['demo'])"
+    python = [sys.executable, "-c", script]
+    done = subprocess.run(python, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"the command line needs {missing}, which is not installed; pip install 'sightline[cli]'\n"
+    )
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "args", [["dmeo"], ["positions", "--length", "many"], ["positions", "--lenght", "3"]]
+)
+def test_usage_errors(capsys, args):
+    code, out, err = run(capsys, *args)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    assert "Usage" in err
