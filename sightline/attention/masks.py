@@ -56,14 +56,12 @@ class Band:
         last = s if self.right is None else min(s, queries[1] + shift + self.right)
         return first, max(first, last)
 
-    def allows_all(self, queries: tuple[int, int], keys: tuple[int, int], t: int, s: int) -> bool:
-        """Whether every one of these queries may look at every one of these keys."""
+    def keys_of_all(self, queries: tuple[int, int], t: int, s: int) -> tuple[int, int]:
+        """The range of keys that every one of these queries may look at."""
         shift = s - t if self.align == "end" else 0
-        farthest_behind = queries[1] - 1 + shift - keys[0]
-        farthest_ahead = keys[1] - 1 - queries[0] - shift
-        return (self.left is None or farthest_behind <= self.left) and (
-            self.right is None or farthest_ahead <= self.right
-        )
+        first = 0 if self.left is None else max(0, queries[1] - 1 + shift - self.left)
+        last = s if self.right is None else min(s, queries[0] + shift + self.right + 1)
+        return first, max(first, last)
 
     def allows(
         self, queries: Int[Tensor, " t"], keys: Int[Tensor, " s"], t: int, s: int

@@ -101,33 +101,56 @@ class Pairs:
         """What keeping it costs, if nobody else holds on to it."""
         return sum(x.nbytes for x in (self.q, self.k, *self.mask.tensors))
 
-    def scores(self, tile: Tile) -> Float[Tensor, "b h t s"]:
-        """The scores of a tile, -inf where a query may not look."""
+    def scores(self, tile: Tile, out: Tensor | None = None) -> Float[Tensor, "b h t s"]:
+        """The scores of a tile, -inf where a query may not look.
+
+        Args:
+            tile: Which of them.
+            out: Where to put them, if not into a new tensor.
+        """
         group = self.q.size(1) // self.k.size(1)
         kv_heads = slice(tile.heads.start // group, -(-tile.heads.stop // group))
         q, k = self.q[tile.at_rows], self.k[tile.batch, kv_heads, slice(*tile.columns)]
         if self.score is not None:
             scores = self.score(q, k.repeat_interleave(group, 1)).to(self.dtype) * self.scale
         else:  # the heads that share their keys are rows of one product
-            q, k = q.to(self.dtype), k.to(self.dtype)
-            shared = (q * self.scale).reshape(q.size(0), k.size(1), -1, q.size(-1))
+            rows = (q.to(self.dtype) * self.scale).reshape(q.size(0) * k.size(1), -1, q.size(-1))
+            keys = k.to(self.dtype).reshape(q.size(0) * k.size(1), k.size(2), k.size(3))
+            out = None if out is None else out.view(rows.size(0), rows.size(1), keys.size(1))
             with torch.autocast(q.device.type, enabled=False):
-                scores = (shared @ k.mT).view(*q.shape[:3], k.size(2))
-        if not self.is_cut(tile):
-            return scores
-        block = self.mask.block(tile.rows, tile.columns, *self.shape[2:], device=q.device)
-        if block.dim() == 4:
-            block = block[tile.batch] if block.size(0) != 1 else block
-            block = block[:, tile.heads] if block.size(1) != 1 else block
-        if block.dtype == torch.bool:
-            return scores.masked_fill_(~block, -torch.inf)
-        return scores.add_(block)
+                scores = torch.bmm(rows, keys.mT, out=out).view(*q.shape[:3], k.size(2))
+        for span in self.cut(tile):
+            part = scores[..., span[0] - tile.columns[0] : span[1] - tile.columns[0]]
+            block = self.mask.block(tile.rows, span, *self.shape[2:], device=q.device)
+            if block.dim() == 4:
+                block = block[tile.batch] if block.size(0) != 1 else block
+                block = block[:, tile.heads] if block.size(1) != 1 else block
+            if block.dtype == torch.bool:
+                part.masked_fill_(~block, -torch.inf)
+            else:
+                part.add_(block)
+        return scores
 
-    def is_cut(self, tile: Tile) -> bool:
-        """Whether the mask forbids or tilts anything in a tile, as far as positions tell."""
-        t, s = self.shape[2:]
-        whole = all(band.allows_all(tile.rows, tile.columns, t, s) for band in self.mask.bands)
-        return bool(self.mask.tensors) or not whole
+    def cut(self, tile: Tile) -> list[tuple[int, int]]:
+        """The columns of a tile in which the mask forbids or tilts something."""
+        left, right = tile.columns
+        if self.mask.tensors:
+            return [tile.columns]
+        first, last = left, right
+        for band in self.mask.bands:
+            low, high = band.keys_of_all(tile.rows, *self.shape[2:])
+            first, last = max(first, low), min(last, high)
+        if first >= last:
+            return [tile.columns] if left < right else []
+        return [span for span in ((left, first), (last, right)) if span[0] < span[1]]
+
+    def may_be_empty(self, tile: Tile) -> bool:
+        """Whether some query of a tile might have nothing to look at."""
+        if self.mask.tensors or len(self.mask.bands) > 1:
+            return True
+        ends = (tile.rows[0], tile.rows[0] + 1), (tile.rows[1] - 1, tile.rows[1])
+        spans = (self.mask.keys(row, *self.shape[2:]) for row in ends)
+        return any(first >= last for first, last in spans)
 
     def tiles(
         self, size: int, queries: tuple[int, int] | None = None, keys: tuple[int, int] | None = None
@@ -144,6 +167,8 @@ class Pairs:
         group = h // self.k.size(1)
         row = max(1, right - left)
         rows = min(max(1, bottom - top), max(1, size // (row * group)))
+        if self.mask.bands:  # thin tiles follow the edge of a band, and skip what lies behind it
+            rows = min(rows, max(64, (bottom - top) // 16))
         heads = min(h, group * max(1, size // (row * rows * group)))
         items = max(1, size // (row * rows * h)) if heads == h else 1
         for item in range(0, b, items):
@@ -163,12 +188,16 @@ class WeightRows(Pairs):
     They stand where q stands; their logarithms are scores whose log-sum-exp is zero.
     """
 
-    def scores(self, tile: Tile) -> Float[Tensor, "b h t s"]:
+    def scores(self, tile: Tile, out: Tensor | None = None) -> Float[Tensor, "b h t s"]:  # noqa: ARG002
         """The logarithms of the kept weights."""
         return self.q[tile.at_rows][..., slice(*tile.columns)].log()
 
-    def is_cut(self, tile: Tile) -> bool:  # noqa: ARG002
-        """Some weights may be zero."""
+    def cut(self, tile: Tile) -> list[tuple[int, int]]:
+        """Some weights may be zero, anywhere."""
+        return [tile.columns]
+
+    def may_be_empty(self, tile: Tile) -> bool:  # noqa: ARG002
+        """A query that had nothing to look at is kept as zeros."""
         return True
 
 

@@ -13,6 +13,8 @@ asked for, a tile is computed once more in the backward pass and nothing is kept
 """
 
 import functools
+import itertools
+import math
 from typing import NamedTuple
 
 import torch
@@ -101,9 +103,13 @@ def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None)
         top=zeros((b, h, t, want.top)) if want.top else None,
         top_at=indices((b, h, t, want.top)) if want.top else None,
     )
+    scratch = _Scratch(pairs)
     for tile in pairs.tiles(_tile_size(pairs)):
-        part = functools.partial(_measure_tile, pairs, tile, want, None if lse is None else lse[tile.at_rows])
-        _place(found, tile, checkpoint(part, use_reentrant=False) if differentiable else part())
+        if differentiable:
+            part = checkpoint(_measure_tile, pairs, tile, want, None, use_reentrant=False)
+        else:
+            part = _measure_tile(pairs, tile, want, None if lse is None else lse[tile.at_rows], scratch)
+        _place(found, tile, part)
     if found.cells is not None and want.cells is not None:
         found.cells.div_(want.cells.areas(found.cells.device))
     return found
@@ -147,7 +153,9 @@ def weights_of(pairs: Pairs, tile: Tile, lse: Float[Tensor, "b h t"]) -> Float[T
     else:
         logs = pairs.scores(tile) - lse.unsqueeze(-1)
     weights = logs.exp_()
-    return weights.nan_to_num_(nan=0.0) if pairs.is_cut(tile) else weights  # -inf - -inf: nothing to look at
+    return (
+        weights.nan_to_num_(nan=0.0) if pairs.may_be_empty(tile) else weights
+    )  # -inf - -inf: nothing to look at
 
 
 class _Part(NamedTuple):
@@ -164,61 +172,100 @@ class _Part(NamedTuple):
     top_at: Tensor | None
 
 
-def _measure_tile(pairs: Pairs, tile: Tile, want: Want, lse: Tensor | None) -> _Part:
-    cut = pairs.is_cut(tile)
-    scores = pairs.scores(tile)  # (b, h, t, s)
-    if scores.size(-1) == 0:
-        return _nothing(scores, want)
-    empty = (scores.amax(-1, keepdim=True) == -torch.inf) if cut else None
-    lse, logs, weights = _weights(scores, empty, lse)
+def _measure_tile(
+    pairs: Pairs, tile: Tile, want: Want, lse: Tensor | None, scratch: "_Scratch | None" = None
+) -> _Part:
+    if tile.columns[0] >= tile.columns[1]:
+        return _nothing(pairs.scores(tile), want)
+    if scratch is None:
+        lse, logs, weights, empty = _weights(pairs, tile)
+    else:
+        lse, logs, weights, empty = _weights_in_place(pairs, tile, lse, scratch)
     first_cell, cells, received = 0, None, None
     if want.cells is not None:
         first_cell, cells = _pool_tile(weights.detach(), tile, want.cells)
     if want.received:
         received = weights.sum(-2)
-    entropy = _entropy(weights, logs) if want.entropy else None
-    peak = peak_at = top = top_at = None
+    entropy = peak = peak_at = top = top_at = None
     if want.peak:
         peak = weights.amax(-1)
         peak_at = _argmax(weights.detach()).add_(tile.columns[0])
         if empty is not None:
-            peak_at = peak_at.masked_fill_(empty[..., 0], -1)
+            peak_at = peak_at.masked_fill_(empty, -1)
     if want.top:
         top, top_at = weights.detach().topk(min(want.top, weights.size(-1)), dim=-1)
         top_at = top_at.add_(tile.columns[0]).masked_fill_(top == 0, -1)
+    if want.entropy:  # the last to need log w
+        products = logs * weights if scratch is None else logs.mul_(weights)
+        entropy = 0.0 - products.sum(-1).clamp(max=0.0)  # 0 - 0 is 0, -0 would be "-0.000"
     return _Part(lse, received, entropy, peak, peak_at, cells, first_cell, top, top_at)
 
 
-def _weights(scores: Tensor, empty: Tensor | None, lse: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """lse, log w and w of a tile; the given lse where its rows then sum to one."""
-    if lse is not None:
-        logs = scores - lse.unsqueeze(-1)
-        logs = logs if empty is None else logs.clamp_(min=_LOG_ZERO)
-        weights = logs.exp()
-        sums = weights.sum(-1)
-        off = (sums - 1).abs() if empty is None else (sums - 1).abs().masked_fill_(empty[..., 0], 0.0)
-        if bool((off < _ROW_SUM).all()):
-            if empty is not None:
-                lse = lse.masked_fill(empty[..., 0], -torch.inf)
-                weights = weights.masked_fill_(empty, 0.0)
-            return lse, logs, weights
-    if empty is None:
+class _Scratch:
+    """Two buffers that all tiles share: fresh memory for each would cost as much as the arithmetic."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self._like = pairs.q.new_empty(0, dtype=pairs.dtype)
+        self._buffers = [self._like, self._like]
+
+    def take(self, which: int, n: int) -> Tensor:
+        if self._buffers[which].numel() < n:
+            self._buffers[which] = self._like.new_empty(n)
+        return self._buffers[which][:n]
+
+
+def _weights(pairs: Pairs, tile: Tile) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """lse, log w, w and which rows are empty, in steps that can be differentiated."""
+    scores = pairs.scores(tile)
+    if not pairs.cut(tile):
         logs = scores.log_softmax(-1)
-        return scores.logsumexp(-1), logs, logs.exp()
-    scores = scores.masked_fill(empty, 0.0)
+        return scores.logsumexp(-1), logs, logs.exp(), None
+    empty = scores.amax(-1) == -torch.inf
+    scores = scores.masked_fill(empty.unsqueeze(-1), 0.0)
     logs = scores.log_softmax(-1).clamp(min=_LOG_ZERO)
-    lse = scores.logsumexp(-1).masked_fill(empty[..., 0], -torch.inf)
-    return lse, logs, logs.exp().masked_fill(empty, 0.0)
+    lse = scores.logsumexp(-1).masked_fill(empty, -torch.inf)
+    return lse, logs, logs.exp().masked_fill(empty.unsqueeze(-1), 0.0), empty
+
+
+def _weights_in_place(
+    pairs: Pairs, tile: Tile, lse: Tensor | None, scratch: _Scratch
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The same in scratch memory; from the given lse as far as its rows then sum to one."""
+    b, h, t = pairs.q[tile.at_rows].shape[:3]
+    shape = (b, h, t, tile.columns[1] - tile.columns[0])
+    logs = pairs.scores(tile, out=scratch.take(0, math.prod(shape)).view(shape))
+    maybe_empty = pairs.may_be_empty(tile)
+    largest = logs.amax(-1) if lse is None or maybe_empty else None
+    empty = largest == -torch.inf if maybe_empty and largest is not None else None
+    shift = largest if lse is None else lse
+    assert shift is not None  # noqa: S101
+    shift = shift if empty is None else shift.masked_fill(empty, 0.0)
+    logs.sub_(shift.unsqueeze(-1))
+    for first, last in pairs.cut(tile):
+        logs[..., first - tile.columns[0] : last - tile.columns[0]].clamp_(min=_LOG_ZERO)
+    weights = torch.exp(logs, out=scratch.take(1, logs.numel()).view(shape))
+    if empty is not None:
+        weights.masked_fill_(empty.unsqueeze(-1), 0.0)
+    sums = weights.sum(-1)
+    sums = sums if empty is None else sums.masked_fill_(empty, 1.0)
+    if lse is None:
+        rest = sums.log()
+        weights.mul_(sums.reciprocal().unsqueeze(-1))
+        logs.sub_(rest.unsqueeze(-1))
+        lse = shift + rest
+    elif not bool(((sums - 1).abs() < _ROW_SUM).all()):
+        return _weights_in_place(pairs, tile, None, scratch)
+    return lse if empty is None else lse.masked_fill(empty, -torch.inf), logs, weights, empty
 
 
 def _pool_tile(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r columns"]]:
     """Sum a tile into the cells it touches: the first row of them, and the sums."""
-    rows = cells.row_of(torch.arange(*tile.rows, device=weights.device))
     columns = cells.column_of(torch.arange(*tile.columns, device=weights.device))
     first, last = (_cell_of(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
-    belongs = (rows == torch.arange(first, last + 1, device=rows.device)[:, None]).to(weights.dtype)
-    with torch.autocast(weights.device.type, enabled=False):
-        by_row = belongs @ weights  # (b, h, r, s)
+    edges = [_first_of(cells.rows, cells.queries, i) - tile.rows[0] for i in range(first, last + 2)]
+    edges = [min(max(edge, 0), weights.size(-2)) for edge in edges]
+    spans = itertools.pairwise(edges)
+    by_row = torch.stack([weights[..., a:b, :].sum(-2) for a, b in spans], dim=-2)  # (b, h, r, s)
     sums = weights.new_zeros(*by_row.shape[:3], cells.columns)
     return first, sums.index_add_(-1, columns, by_row)
 
@@ -262,11 +309,6 @@ def _nothing(scores: Tensor, want: Want) -> _Part:
     )
 
 
-def _entropy(weights: Float[Tensor, "... t s"], logs: Float[Tensor, "... t s"]) -> Float[Tensor, "... t"]:
-    with torch.autocast(weights.device.type, enabled=False):
-        return 0.0 - torch.linalg.vecdot(weights, logs).clamp(max=0.0)  # 0 - 0 is 0, -0 would be "-0.000"
-
-
 def _argmax(weights: Float[Tensor, "... t s"], chunk: int = 64) -> Int[Tensor, "... t"]:
     """The place of the largest weight. In chunks: a maximum is quick to find, its place is not."""
     s = weights.size(-1)
@@ -287,6 +329,11 @@ def _argmax(weights: Float[Tensor, "... t s"], chunk: int = 64) -> Int[Tensor, "
 def _cell_of(n: int, span: tuple[int, int], position: int) -> int:
     """Which of n cells a position falls into: cell i begins at ⌊i · length / n⌋."""
     return ((position - span[0] + 1) * n - 1) // (span[1] - span[0])
+
+
+def _first_of(n: int, span: tuple[int, int], cell: int) -> int:
+    """Where a cell begins."""
+    return span[0] + cell * (span[1] - span[0]) // n
 
 
 def _cell(n: int, span: tuple[int, int], positions: Tensor) -> Tensor:
