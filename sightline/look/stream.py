@@ -103,12 +103,14 @@ def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None)
         top=zeros((b, h, t, want.top)) if want.top else None,
         top_at=indices((b, h, t, want.top)) if want.top else None,
     )
-    scratch = _Scratch(pairs)
+    scratch = _Scratch(pairs, want.cells)
     for tile in pairs.tiles(_tile_size(pairs)):
-        if differentiable:
-            part = checkpoint(_measure_tile, pairs, tile, want, None, use_reentrant=False)
-        else:
-            part = _measure_tile(pairs, tile, want, None if lse is None else lse[tile.at_rows], scratch)
+        order = (pairs, tile, want, None if lse is None else lse[tile.at_rows], scratch, differentiable)
+        part = (
+            checkpoint(_measure_tile, *order, use_reentrant=False)
+            if differentiable
+            else _measure_tile(*order)
+        )
         _place(found, tile, part)
     if found.cells is not None and want.cells is not None:
         found.cells.div_(want.cells.areas(found.cells.device))
@@ -133,8 +135,9 @@ def pool(
     keys = local.keys[0], min(local.keys[1], s)
     if queries[0] >= queries[1] or keys[0] >= keys[1]:
         return sums
+    columns = local.column_of(torch.arange(*local.keys, device=sums.device))
     for tile in pairs.tiles(_tile_size(pairs), queries, keys):
-        first, part = _pool_tile(weights_of(pairs, tile, lse[tile.at_rows]), tile, local)
+        first, part = _pool_tile(weights_of(pairs, tile, lse[tile.at_rows]), tile, local, columns)
         sums[tile.batch, tile.heads, first : first + part.size(2)] += part
     return sums
 
@@ -173,17 +176,17 @@ class _Part(NamedTuple):
 
 
 def _measure_tile(
-    pairs: Pairs, tile: Tile, want: Want, lse: Tensor | None, scratch: "_Scratch | None" = None
+    pairs: Pairs, tile: Tile, want: Want, lse: Tensor | None, scratch: "_Scratch", differentiable: bool
 ) -> _Part:
     if tile.columns[0] >= tile.columns[1]:
         return _nothing(pairs.scores(tile), want)
-    if scratch is None:
+    if differentiable:
         lse, logs, weights, empty = _weights(pairs, tile)
     else:
         lse, logs, weights, empty = _weights_in_place(pairs, tile, lse, scratch)
     first_cell, cells, received = 0, None, None
     if want.cells is not None:
-        first_cell, cells = _pool_tile(weights.detach(), tile, want.cells)
+        first_cell, cells = _pool_tile(weights.detach(), tile, want.cells, scratch.columns)
     if want.received:
         received = weights.sum(-2)
     entropy = peak = peak_at = top = top_at = None
@@ -196,15 +199,17 @@ def _measure_tile(
         top, top_at = weights.detach().topk(min(want.top, weights.size(-1)), dim=-1)
         top_at = top_at.add_(tile.columns[0]).masked_fill_(top == 0, -1)
     if want.entropy:  # the last to need log w
-        products = logs * weights if scratch is None else logs.mul_(weights)
+        products = logs * weights if differentiable else logs.mul_(weights)
         entropy = 0.0 - products.sum(-1).clamp(max=0.0)  # 0 - 0 is 0, -0 would be "-0.000"
     return _Part(lse, received, entropy, peak, peak_at, cells, first_cell, top, top_at)
 
 
 class _Scratch:
-    """Two buffers that all tiles share: fresh memory for each would cost as much as the arithmetic."""
+    """What all tiles share: two buffers, since fresh memory would cost as much as the arithmetic."""
 
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: Pairs, cells: Cells | None) -> None:
+        keys = torch.arange(*(cells.keys if cells else (0, 0)), device=pairs.q.device)
+        self.columns = cells.column_of(keys) if cells else keys  # the column of cells of each key
         self._like = pairs.q.new_empty(0, dtype=pairs.dtype)
         self._buffers = [self._like, self._like]
 
@@ -258,16 +263,21 @@ def _weights_in_place(
     return lse if empty is None else lse.masked_fill(empty, -torch.inf), logs, weights, empty
 
 
-def _pool_tile(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r columns"]]:
-    """Sum a tile into the cells it touches: the first row of them, and the sums."""
-    columns = cells.column_of(torch.arange(*tile.columns, device=weights.device))
+def _pool_tile(
+    weights: Tensor, tile: Tile, cells: Cells, columns: Int[Tensor, " keys"]
+) -> tuple[int, Float[Tensor, "b h r columns"]]:
+    """Sum a tile into the cells it touches: the first row of them, and the sums.
+
+    ``columns`` says which column of cells each key of the grid falls into.
+    """
     first, last = (_cell_of(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
     edges = [_first_of(cells.rows, cells.queries, i) - tile.rows[0] for i in range(first, last + 2)]
     edges = [min(max(edge, 0), weights.size(-2)) for edge in edges]
     spans = itertools.pairwise(edges)
     by_row = torch.stack([weights[..., a:b, :].sum(-2) for a, b in spans], dim=-2)  # (b, h, r, s)
     sums = weights.new_zeros(*by_row.shape[:3], cells.columns)
-    return first, sums.index_add_(-1, columns, by_row)
+    left = cells.keys[0]
+    return first, sums.index_add_(-1, columns[tile.columns[0] - left : tile.columns[1] - left], by_row)
 
 
 def _place(found: Found, tile: Tile, part: _Part) -> None:
