@@ -58,6 +58,10 @@ class Sizes:
             )
         return replace(sizes, lengths=(128, 1024)) if quick else sizes
 
+    def with_lengths(self, lengths: tuple[int, ...]) -> "Sizes":
+        """The same with other lengths."""
+        return replace(self, lengths=lengths)
+
     def batch(self, length: int) -> int:
         """Give B for a length.
 

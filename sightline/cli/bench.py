@@ -27,17 +27,27 @@ def bench() -> None:
     """Side-by-side measurements against peers, in one run."""
 
 
-@app.command(cls=_BareJson)
-def attention(
-    device: Annotated[str | None, typer.Option(help=HELP["device"])] = None,
-    quick: Annotated[bool, typer.Option("--quick", help=HELP["quick"])] = False,
-    json: Annotated[str | None, typer.Option(metavar="[FILE]", help=HELP["json"])] = None,
-    only: Annotated[str | None, typer.Option(metavar="PATTERN", help=HELP["only"])] = None,
-    budget: Annotated[float | None, typer.Option(metavar="SECONDS", help=HELP["budget"])] = None,
-) -> None:
-    """Time sl.attention and sl.nn's modules beside torch's, check them against float64, measure memory."""
-    try:
-        run("attention", device=device, quick=quick, json_to=json, only=only, budget=budget)
-    except ValueError as problem:
-        typer.echo(str(problem), err=True)
-        raise typer.Exit(2) from None
+def _command(name: str, purpose: str) -> None:
+    """Add ``sightline bench NAME``; all benches take the same options."""
+
+    def command(
+        device: Annotated[str | None, typer.Option(help=HELP["device"])] = None,
+        quick: Annotated[bool, typer.Option("--quick", help=HELP["quick"])] = False,
+        json: Annotated[str | None, typer.Option(metavar="[FILE]", help=HELP["json"])] = None,
+        only: Annotated[str | None, typer.Option(metavar="PATTERN", help=HELP["only"])] = None,
+        budget: Annotated[float | None, typer.Option(metavar="SECONDS", help=HELP["budget"])] = None,
+    ) -> None:
+        try:
+            run(name, device=device, quick=quick, json_to=json, only=only, budget=budget)
+        except ValueError as problem:
+            typer.echo(str(problem), err=True)
+            raise typer.Exit(2) from None
+
+    app.command(name, cls=_BareJson, help=purpose)(command)
+
+
+_command(
+    "attention",
+    "Time sl.attention and sl.nn's modules beside torch's, check them against float64, measure memory.",
+)
+_command("look", "Time attention seen beside attention blind and beside eager attention; measure memory.")

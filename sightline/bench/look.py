@@ -1,0 +1,144 @@
+"""``bench look``: attention seen, beside attention blind and beside eager attention with the same statistics.
+
+Everything is asked for: received, entropy, peak, where it is, and a 64 x 64 map. A ratio of 1/3 to the blind
+kernel means that seeing costs three times as much as not seeing.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+import sightline as sl
+from sightline.bench.memory import MemoryCase
+from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.bench.sizes import Sizes
+from sightline.shapes import Float
+
+BLIND_BAR = 1 / 3  # everything seen in three times the blind forward
+EAGER_BAR = 2.0  # and in half of eager's time
+WATCH_BAR = 1 / 1.6  # a watched encoder, default Look
+MEMORY_BAR = 300_000_000
+_CELLS = 64
+_D_HEAD = 64
+_HERE = "sightline.bench.look"
+
+
+def cases(device: torch.device, *, quick: bool = False, sizes: Sizes | None = None) -> list[Case]:
+    """List the cases.
+
+    Args:
+        device: Where to measure.
+        quick: Leave out the long inputs, and all but one of the cases that measure memory.
+        sizes: Sizes of your own.
+    """
+    if sizes is None:
+        sizes = Sizes.of(device, quick=quick)
+        lengths = (4096, 8192, 16384) if device.type == "cuda" else (1024, 4096)
+        sizes = sizes.with_lengths(lengths[:1] if quick else lengths)
+    listed: list[Case] = []
+    for length in sizes.lengths:
+        for causal in (False, True):
+            words = f"T={length} D={_D_HEAD}{' causal' * causal}"
+            for peer, bar in (("blind", BLIND_BAR), ("eager", EAGER_BAR)):
+                field = partial(field_of, sizes, length, peer, causal=causal)
+                listed.append(
+                    Race(name=f"{device} look beside {peer} {words}", device=device, bar=bar, field=field)
+                )
+    watched = partial(watched_field, sizes)
+    listed.append(Race(name=f"{device} watch encoder T=512", device=device, bar=WATCH_BAR, field=watched))
+    if sizes.memory_length is not None:
+        listed += [memory_case(device, length) for length in ((32768,) if quick else (8192, 16384, 32768))]
+    return listed
+
+
+def field_of(sizes: Sizes, length: int, peer: str, *, causal: bool) -> Field:
+    """Draw queries, keys and values, and put the look and one peer on their marks."""
+    shape = (sizes.batch(length), sizes.n_heads, length, _D_HEAD)
+    q, k, v = (sizes.draw(seed, *shape) for seed in range(3))
+    mask = sl.masks.causal() if causal else None
+    cells = min(_CELLS, length)
+    everything = sl.Look(map=cells)
+
+    def seen() -> tuple[Tensor, ...]:
+        sight = sl.look(q, k, v, mask, measure=everything, keep=False)
+        return sight.output, sight.received, sight.entropy, sight.peak, sight.map(cells)
+
+    def blind() -> tuple[Tensor, ...]:
+        return (sl.attention(q, k, v, mask),)
+
+    ours = Contestant(name=OURS, run=seen, context=torch.no_grad)
+    if peer == "blind":
+        other = Contestant(name="blind", run=blind, context=torch.no_grad)
+        return Field(contestants=(ours, other), notes=("the blind kernel gives the output alone",))
+    other = Contestant(name="eager", run=partial(eager, q, k, v, cells, causal=causal), context=torch.no_grad)
+    exact = partial(eager, q.double(), k.double(), v.double(), cells, causal=causal)
+    if not sizes.checkable(length):
+        return Field(contestants=(ours, other), notes=("too large for a float64 check",))
+    return Field(contestants=(ours, other), exact=exact, slack=1e-2 if q.dtype != torch.float32 else 1e-5)
+
+
+def eager(
+    q: Float[Tensor, "B H T D"],
+    k: Float[Tensor, "B H S D"],
+    v: Float[Tensor, "B H S D"],
+    cells: int,
+    *,
+    causal: bool,
+) -> tuple[Tensor, ...]:
+    """Store the matrix and ask it everything."""
+    scores = (q @ k.mT) * q.size(-1) ** -0.5
+    if causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(future, -torch.inf)
+    exact = scores.dtype if scores.dtype == torch.float64 else torch.float32
+    weights = scores.softmax(-1, dtype=exact)
+    peak, _ = weights.max(-1)
+    by_key = weights.unflatten(-1, (cells, -1)).mean(-1)
+    picture = by_key.unflatten(-2, (cells, -1)).mean(-2)
+    return weights.to(v.dtype) @ v, weights.sum(-2), torch.special.entr(weights).sum(-1), peak, picture
+
+
+def watched_field(sizes: Sizes) -> Field:
+    """Put an encoder of six layers on its marks, watched and blind."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(sizes.d_model, sizes.n_heads, batch_first=True)
+    model = nn.TransformerEncoder(layer, num_layers=6).to(sizes.device, sizes.dtype).eval()
+    x = sizes.draw(0, 1, 512, sizes.d_model)
+
+    def watched() -> tuple[Tensor, ...]:
+        with sl.watch(model):
+            return (model(x),)
+
+    return Field(
+        contestants=(
+            Contestant(name=OURS, run=watched, context=torch.no_grad),
+            Contestant(name="blind", run=lambda: (model(x),), context=torch.no_grad),
+        ),
+        notes=("the model itself, blind and watched",),
+    )
+
+
+def memory_case(device: torch.device, length: int) -> MemoryCase:
+    """One head, everything seen: memory should grow with the length, not with its square."""
+    matrix = f"the {length} x {length} matrix in float32 takes {4 * length**2 / 1e6:.0f} MB"
+    return MemoryCase(
+        name=f"{device} memory of a look T={length} D={_D_HEAD}",
+        targets={OURS: f"{_HERE}:long_look"},
+        arguments={"length": length},
+        memory_bar=MEMORY_BAR,
+        notes=(matrix,),
+    )
+
+
+def long_look(length: int) -> Callable[[], object]:
+    """Get a look at a long sequence ready."""
+
+    def ready(t: int) -> Callable[[], object]:
+        generator = torch.Generator().manual_seed(0)
+        q, k, v = (torch.randn(1, 1, t, _D_HEAD, generator=generator) for _ in range(3))
+        return lambda: sl.look(q, k, v, measure=sl.Look(map=_CELLS), keep=False)
+
+    ready(_CELLS)()  # what torch sets up on first use is not counted
+    return ready(length)
