@@ -5,6 +5,8 @@
 The names below are ours; every other name is torch's.
 """
 
+import contextlib
+import sys
 from typing import Any
 
 import torch.nn
@@ -28,13 +30,20 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderLayer",
 ]
+__all__ += [name for name in dir(torch.nn) if not name.startswith("_") and name not in __all__]
+
+# ``import sightline.nn.functional as F`` gives torch's own module, not a second copy of it.
+__path__: list[str] = []
+for _name, _module in list(sys.modules.items()):
+    if _name.startswith("torch.nn."):
+        sys.modules.setdefault(f"sightline{_name.removeprefix('torch')}", _module)
 
 
 def __getattr__(name: str) -> Any:
-    try:
-        return getattr(torch.nn, name)
-    except AttributeError:
-        raise AttributeError(f"neither sightline.nn nor torch.nn has {name!r}") from None
+    if not name.startswith("__"):
+        with contextlib.suppress(AttributeError):
+            return getattr(torch.nn, name)
+    raise AttributeError(f"neither sightline.nn nor torch.nn has {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -87,3 +87,17 @@ def test_one_version():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert sl.__version__ == project["version"]
     assert sorted(name.split(">")[0] for name in project["dependencies"]) == ["numpy", "torch"]
+
+
+def test_every_form_of_import_gives_torchs_own_modules() -> None:
+    import sightline.nn.functional as functional  # noqa: PLR0402
+    import sightline.nn.utils.rnn as rnn  # noqa: PLR0402
+    from sightline.nn.modules.linear import Linear
+
+    assert functional is torch.nn.functional
+    assert rnn is torch.nn.utils.rnn
+    assert Linear is torch.nn.Linear
+    names: dict[str, object] = {}
+    exec("from sightline.nn import *", names)  # noqa: S102
+    assert names["Linear"] is torch.nn.Linear
+    assert names["Transformer"] is sl.nn.Transformer

@@ -38,6 +38,7 @@ from sightline.shapes import Float, Shaped, are_plain, check_qkv, check_same_wid
 _PAIRS = {"cpu": 1 << 22, "cuda": 1 << 26}
 _BLOCK = {"cpu": 256, "cuda": 2048}
 
+_FEW = 1 << 16  # pairs that the CPU attends to as fast without its fused kernel
 _NO_MASK = Mask()
 _HALF = (torch.float16, torch.bfloat16)
 _CAUSAL = (Band(None, 0, "end"),)
@@ -94,7 +95,7 @@ def attention(
         if dot is None:
             return _explicit(score, q, k, v, mask, 1.0 if scale is None else scale, dropout_p)
         q, k, own_scale = dot
-        scale = own_scale if scale is None else scale
+        scale = own_scale if scale is None else own_scale * scale
     else:
         check_same_width(q, k)
         scale = q.size(-1) ** -0.5 if scale is None else scale
@@ -220,7 +221,7 @@ def _sdpa(
             mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
         elif mask.dtype != torch.bool:
             mask = mask.to(q.dtype)
-    padded = d != d_v and not q.is_cuda and q.size(-2) * k.size(-2) > _PAIRS["cpu"]
+    padded = d != d_v and not q.is_cuda and q.shape[:3].numel() * k.size(-2) > _FEW
     if padded:  # the CPU's kernel wants one width
         q, k, v = (F.pad(x, (0, max(d, d_v) - x.size(-1))) for x in (q, k, v))
     output = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, causal, scale=scale, enable_gqa=grouped)
@@ -253,10 +254,9 @@ def four_dimensional(
 
 def _pairs(mask: Mask, t: int, s: int) -> int:
     """How many numbers the mask would take if it were built whole, beyond what the caller has built."""
-    if not mask.bands and not mask.lengths:
-        return 0
     shapes = [x.shape for x in mask.tensors] + [(t, 1) for _ in mask.bands]
-    return math.prod(torch.broadcast_shapes(*shapes, (1, s)))
+    pairs = math.prod(torch.broadcast_shapes(*shapes, (1, s)))
+    return 0 if any(x.numel() == pairs for x in mask.allowed + mask.added) else pairs
 
 
 def _on_device(mask: Mask, q: Tensor) -> Mask:

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
+from torch.utils.checkpoint import checkpoint
 
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
@@ -80,17 +81,30 @@ def _head_by_head(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout_p: float)
     """
     n_batch, n_heads, t = q.shape[:3]
     some = max(1, min(n_heads if q.is_cuda else n_heads // 2, _SMALL // max(1, n_batch * t * k.size(2))))
+    large = (
+        n_heads * n_batch * t * k.size(2) > _SMALL
+        and torch.is_grad_enabled()
+        and not _is_transformed(q, k, v)
+    )
     outputs, total = [], None
     for i, (q_some, k_some, v_some) in enumerate(
         zip(*(x.split(some, dim=1) for x in (q, k, v)), strict=True)
     ):
-        weights = _weights(q_some, k_some, _of_heads(mask, slice(i * some, (i + 1) * some)))
-        weights = F.dropout(weights, dropout_p) if dropout_p > 0 else weights
-        outputs.append(weights @ v_some)
-        part = _over_heads(weights)
+        step = functools.partial(_some_heads, _of_heads(mask, slice(i * some, (i + 1) * some)), dropout_p)
+        if large:  # keep nothing for the backward pass: compute it again
+            output, part = checkpoint(step, q_some, k_some, v_some, use_reentrant=False)
+        else:
+            output, part = step(q_some, k_some, v_some)
+        outputs.append(output)
         total = part if total is None else total + part
     assert total is not None  # noqa: S101
     return torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0], total / n_heads
+
+
+def _some_heads(mask: Mask, dropout_p: float, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = _weights(q, k, mask)
+    weights = F.dropout(weights, dropout_p) if dropout_p > 0 else weights
+    return weights @ v, _over_heads(weights)
 
 
 class _Average(torch.autograd.Function):

@@ -64,19 +64,25 @@ class Cache:
                 f"k and v must be (B, H, T, D) and (B, H, T, Dv) with equal B, H, T, got {shown(k=k, v=v)}"
             )
         if self._room is None:
-            return Cache(_Room(k, v, k.size(2)), k.size(2))
+            return Cache(_Room(k.clone(), v.clone(), k.size(2)), k.size(2))
         old = self._room
+        if (k.dtype, k.device) != (old.k.dtype, old.k.device):
+            raise TypeError(
+                f"new keys must have the dtype and device of the cached ones, got {k.dtype} on {k.device} "
+                f"for {old.k.dtype} on {old.k.device}"
+            )
         if (k.shape[:2], k.size(3), v.size(3)) != (old.k.shape[:2], old.k.size(3), old.v.size(3)):
             raise ValueError(
                 "new keys and values must match the cached ones in batch, heads and width, "
                 f"got {shown(k=k, v=v)} for cached {shown(k=self.k, v=self.v)}"
             )
         length = self._length + k.size(2)
-        if torch.is_grad_enabled() and (k.requires_grad or old.k.requires_grad):
+        if torch.is_grad_enabled() and any(x.requires_grad for x in (k, v, old.k, old.v)):
             k, v = torch.cat([self.k, k], dim=2), torch.cat([self.v, v], dim=2)
             return Cache(_Room(k, v, length), length)
         room = old
-        if old.taken != self._length or length > old.k.size(2):  # another branch wrote there, or it is full
+        stale = old.k.is_inference() and not torch.is_inference_mode_enabled()  # can't be written to here
+        if stale or old.taken != self._length or length > old.k.size(2):  # or another branch wrote, or full
             room = _Room(_grown(self.k, length), _grown(self.v, length), length)
         room.k[:, :, self._length : length] = k
         room.v[:, :, self._length : length] = v

@@ -1,11 +1,36 @@
 """The border with ``torch.nn.MultiheadAttention``: its calls, masks and heads, in our terms."""
 
+import copy
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.attention.masks import Mask
 from sightline.shapes import Float
+
+
+class Scriptable:
+    """Lets ``torch.jit.script`` take a drop-in: as the torch class it stands for, parameters and all."""
+
+    def __prepare_scriptable__(self) -> object:
+        """What to compile in our place."""
+        kind: Any = next(c for c in type(self).__mro__ if c.__module__.startswith("torch.nn"))
+        twin = kind.__new__(kind)
+        twin.__dict__.update(self.__dict__)
+        modules = self.__dict__["_modules"]  # the compiler would replace them in place, in ours too
+        twin.__dict__["_modules"] = {name: _unshared(module) for name, module in modules.items()}
+        return twin
+
+
+def _unshared(module: Any) -> Any:
+    """A module with a table of submodules of its own, all the way down."""
+    if module is None or isinstance(module, Scriptable):
+        return module
+    twin = copy.copy(module)
+    twin.__dict__["_modules"] = {name: _unshared(m) for name, m in module._modules.items()}  # noqa: SLF001
+    return twin
 
 
 def fits(

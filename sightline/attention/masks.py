@@ -349,6 +349,16 @@ def _fit_lengths(lengths: Tensor, lead: tuple[int, ...]) -> Tensor:
 
 
 def _fit(x: Tensor, scores: tuple[int, ...], *, batch_first: bool) -> Tensor:
+    if x.dim() > len(scores):
+        raise ValueError(
+            f"the mask has more dimensions than the scores (..., T, S) = {scores}, got a mask of shape "
+            f"{tuple(x.shape)}; squeeze it, or give q, k and v as many"
+        )
+    if x.dim() == 3 < len(scores) and not batch_first and scores[0] == x.size(0) == scores[-3] > 1:
+        raise ValueError(
+            f"a float mask of three dimensions could mean the batch or the heads of scores {scores}, got "
+            f"{tuple(x.shape)}; write mask[:, None] for (B, T, S) and mask[None] for (H, T, S)"
+        )
     shape = _aligned(x.shape, len(scores), batch_first=batch_first)
     if not _broadcasts(shape, scores):
         read = f", read as {shape}" if shape != tuple(x.shape) else ""

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from sightline.attention.attend import attention
 from sightline.attention.averaged import attention_with_average, attention_with_weights
-from sightline.attention.from_torch import fits, heads, mask_from_torch
+from sightline.attention.from_torch import Scriptable, fits, heads, mask_from_torch
 from sightline.attention.masks import Mask, causal
-from sightline.shapes import Float, Shaped
+from sightline.shapes import Float, Shaped, autocasting, is_tensor
 
 __all__ = ["MultiHeadSelfAttention", "MultiheadAttention", "SelfAttention"]
 
@@ -46,6 +46,14 @@ class SelfAttention(nn.Module):
 
     def project(self, x: Float[Tensor, "... T d_in"]) -> tuple[Tensor, Tensor, Tensor]:
         """What each position looks for, what it offers, and what it hands over."""
+        is_tensor(x, "x")
+        d_in, dtype = self.Wq.in_features, self.Wq.weight.dtype
+        if x.dim() < 2 or x.size(-1) != d_in:
+            raise ValueError(f"x must be (..., T, d_in) with d_in={d_in}, got x {tuple(x.shape)}")
+        if x.dtype != dtype and not autocasting(x):
+            raise TypeError(
+                f"x must have the dtype of the weights, {dtype}, got {x.dtype}; x.to({dtype}) does it"
+            )
         return self.Wq(x), self.Wk(x), self.Wv(x)
 
 
@@ -87,7 +95,7 @@ class MultiHeadSelfAttention(nn.Module):
         return self.Wo(context.transpose(-3, -2).flatten(-2))
 
 
-class MultiheadAttention(nn.MultiheadAttention):
+class MultiheadAttention(Scriptable, nn.MultiheadAttention):
     """``torch.nn.MultiheadAttention``: its arguments, parameters, checkpoints and results.
 
     The constructor is torch's own. What differs is how ``forward`` gets there:

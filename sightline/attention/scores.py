@@ -79,7 +79,7 @@ class Cosine(_DotScore):
 
     def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         check_same_width(q, k)
-        return F.normalize(q, dim=-1), F.normalize(k, dim=-1), 1.0
+        return _unit(q), _unit(k), 1.0
 
 
 class General(_DotScore):
@@ -157,6 +157,12 @@ def named(score: str | Score) -> Score:
     if score not in _NAMED:
         raise ValueError(f"unknown score {score!r}, {did_you_mean(score, [*_NAMED, *_BUILT])}")
     return _NAMED[score]()
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Scale to length one; a zero vector stays zero, and so does its gradient."""
+    squares = x.to(torch.promote_types(x.dtype, torch.float32)).square().sum(-1, keepdim=True)
+    return (x * torch.where(squares > 0, squares, 1.0).rsqrt() * (squares > 0)).to(x.dtype)
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:

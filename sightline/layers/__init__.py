@@ -1,6 +1,6 @@
 """The Transformer's layers, under torch's names and with torch's checkpoints.
 
-``feedforward.py`` -> ``encoder.py`` -> ``decoder.py`` -> ``transformer.py``
+``parts.py`` -> ``encoder.py`` -> ``decoder.py`` -> ``transformer.py``
 """
 
 from sightline.layers.decoder import TransformerDecoder, TransformerDecoderLayer

@@ -6,13 +6,14 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sightline.attention.from_torch import Scriptable
 from sightline.attention.multihead import MultiheadAttention
 from sightline.layers.parts import activation_of, is_causal_mask, sequence_length
 
 __all__ = ["TransformerDecoder", "TransformerDecoderLayer"]
 
 
-class TransformerDecoderLayer(nn.TransformerDecoderLayer):
+class TransformerDecoderLayer(Scriptable, nn.TransformerDecoderLayer):
     """``torch.nn.TransformerDecoderLayer``: its arguments, parameters, checkpoints and results.
 
         x = norm1(x + attend(x))        x = norm2(x + attend_to(memory))        x = norm3(x + feedforward(x))
@@ -71,40 +72,56 @@ class TransformerDecoderLayer(nn.TransformerDecoderLayer):
         across = (memory_mask, memory_key_padding_mask, memory_is_causal)
         x = tgt
         if self.norm_first:
-            x = x + self._attend(self.norm1(x), *past)
-            x = x + self._attend_to(memory, self.norm2(x), *across)
-            x = x + self._feed_forward(self.norm3(x))
+            x = x + self._sa_block(self.norm1(x), *past)
+            x = x + self._mha_block(self.norm2(x), memory, *across)
+            x = x + self._ff_block(self.norm3(x))
         else:
-            x = self.norm1(x + self._attend(x, *past))
-            x = self.norm2(x + self._attend_to(memory, x, *across))
-            x = self.norm3(x + self._feed_forward(x))
+            x = self.norm1(x + self._sa_block(x, *past))
+            x = self.norm2(x + self._mha_block(x, memory, *across))
+            x = self.norm3(x + self._ff_block(x))
         return x
 
-    def _attend(self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        """Look at the sequence itself. Named as in torch, where subclasses override it."""
         context, _ = self.self_attn(
-            x, x, x, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False
+            x,
+            x,
+            x,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            is_causal=is_causal,
+            need_weights=False,
         )
         return self.dropout1(context)
 
-    def _attend_to(
-        self, memory: Tensor, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
+    def _mha_block(
+        self,
+        x: Tensor,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
     ) -> Tensor:
+        """Look across at the encoder's memory."""
         context, _ = self.multihead_attn(
             x,
-            memory,
-            memory,
-            attn_mask=mask,
-            key_padding_mask=padding,
+            mem,
+            mem,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
             is_causal=is_causal,
             need_weights=False,
         )
         return self.dropout2(context)
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
+    def _ff_block(self, x: Tensor) -> Tensor:
+        """Think, each position for itself."""
         return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
-class TransformerDecoder(nn.TransformerDecoder):
+class TransformerDecoder(Scriptable, nn.TransformerDecoder):
     """``torch.nn.TransformerDecoder``: a stack of layers that start out alike; torch's own constructor.
 
     Example:

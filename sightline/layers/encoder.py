@@ -7,13 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sightline.attention.from_torch import Scriptable
 from sightline.attention.multihead import MultiheadAttention
 from sightline.layers.parts import activation_of, is_causal_mask, sequence_length
 
 __all__ = ["TransformerEncoder", "TransformerEncoderLayer"]
 
 
-class TransformerEncoderLayer(nn.TransformerEncoderLayer):
+class TransformerEncoderLayer(Scriptable, nn.TransformerEncoderLayer):
     """``torch.nn.TransformerEncoderLayer``: its arguments, parameters, checkpoints and results.
 
         x = norm1(x + attend(x))        x = norm2(x + feedforward(x))
@@ -65,20 +66,30 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
             return super().forward(src, src_mask, src_key_padding_mask, is_causal)
         x = src
         if self.norm_first:
-            x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            x = x + self._feed_forward(self.norm2(x))
+            x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
+            x = x + self._ff_block(self.norm2(x))
         else:
-            x = self.norm1(x + self._attend(x, src_mask, src_key_padding_mask, is_causal))
-            x = self.norm2(x + self._feed_forward(x))
+            x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
+            x = self.norm2(x + self._ff_block(x))
         return x
 
-    def _attend(self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        """Look at the sequence itself. Named as in torch, where subclasses override it."""
         context, _ = self.self_attn(
-            x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+            x,
+            x,
+            x,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            need_weights=False,
+            is_causal=is_causal,
         )
         return self.dropout1(context)
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
+    def _ff_block(self, x: Tensor) -> Tensor:
+        """Think, each position for itself."""
         return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
     def _has_inference_kernel(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> bool:
@@ -93,7 +104,7 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         )
 
 
-class TransformerEncoder(nn.TransformerEncoder):
+class TransformerEncoder(Scriptable, nn.TransformerEncoder):
     """``torch.nn.TransformerEncoder``: a stack of layers that start out alike.
 
     The constructor is torch's own, its warnings about nested tensors included.

@@ -6,13 +6,14 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sightline.attention.from_torch import Scriptable
 from sightline.layers.decoder import TransformerDecoder, TransformerDecoderLayer
 from sightline.layers.encoder import TransformerEncoder, TransformerEncoderLayer
 
 __all__ = ["Transformer"]
 
 
-class Transformer(nn.Transformer):
+class Transformer(Scriptable, nn.Transformer):
     """``torch.nn.Transformer``: its arguments, parameters, checkpoints and results.
 
         memory = encoder(src)        output = decoder(tgt, memory)

@@ -76,7 +76,10 @@ def pairs_of(
         q, k = (_as_autocast(x) for x in (q, k))
     t, s = q.size(-2), k.size(-2)
     q4, k4, _, mask4 = four_dimensional(q, k, v, mask.fitted(lead, t, s), lead)
-    scale = own_scale if scale is None else scale
+    if scale is None:
+        scale = own_scale
+    elif score is not None:
+        scale = own_scale * scale
     return Pairs(q4, k4, mask4, scale, matched if dot is None else None), lead
 
 

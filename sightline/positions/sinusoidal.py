@@ -54,7 +54,9 @@ def sinusoidal(
                 [ 0.9093, -0.4161,  0.0200,  0.9998]])
     """
     table = _encoded(0, checked_count("length", length, least=0), d_model, base)
-    return table.to(device=device or torch.get_default_device(), dtype=checked_dtype(dtype))
+    return table.to(
+        device=torch.get_default_device() if device is None else device, dtype=checked_dtype(dtype)
+    )
 
 
 def shift_matrix(
@@ -97,7 +99,9 @@ def shift_matrix(
     matrix[sine, sine] = matrix[cosine, cosine] = turn.cos()
     matrix[sine, cosine] = turn.sin()
     matrix[cosine, sine] = -turn.sin()
-    return matrix.to(device=device or torch.get_default_device(), dtype=checked_dtype(dtype))
+    return matrix.to(
+        device=torch.get_default_device() if device is None else device, dtype=checked_dtype(dtype)
+    )
 
 
 def frequencies(d_model: int, base: Number) -> Float[Tensor, " half"]:

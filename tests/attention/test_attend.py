@@ -187,8 +187,6 @@ def test_it_is_the_equation(leads, t, s, d, d_v, names, score, scale, way):
     made = scored(score, d)
     module = made if isinstance(made, sl.scores.Score) else None if score is None else sl.scores.named(score)
     parameters = [] if module is None else list(module.parameters())
-    if score == "scaled_dot":  # here a scale takes the place of the score's own
-        module, parameters = None, []
 
     with way():
         found = value_and_gradients(

@@ -230,9 +230,17 @@ def test_three_dimensions_boolean_belong_to_the_batch_and_float_to_the_heads():
     of_batch, _ = on_scores(masks.dense(allowed), lead=(3, 3))
     assert not of_batch[1].any()
     assert of_batch[[0, 2]].all()
-    _, added = on_scores(masks.bias(torch.zeros(3, 1, 7).masked_fill(~allowed, -5.0)), lead=(3, 3))
+    bias = torch.zeros(3, 1, 7).masked_fill(~allowed, -5.0)
+    _, added = on_scores(masks.bias(bias), lead=(2, 3))
     assert (added[:, 1] == -5).all()
     assert (added[:, [0, 2]] == 0).all()
+
+
+@pytest.mark.bad_input
+def test_a_float_mask_that_could_be_of_the_batch_or_of_the_heads_is_refused():
+    bias = masks.bias(torch.zeros(3, 1, 7))
+    with pytest.raises(ValueError, match=r"batch or the heads of scores \(3, 3, 5, 7\), got \(3, 1, 7\)"):
+        bias.fitted((3, 3), 5, 7)
 
 
 def test_with_three_dimensions_of_scores_both_are_the_batch():
@@ -397,7 +405,7 @@ def test_bad_input(call, error, words):
             (2, 3),
             r"got a mask of shape \(2, 1, 7\), read as \(1, 2, 1, 7\); insert",
         ),
-        (masks.bias(torch.ones(2, 5, 7)), (), r"\(5, 7\), got a mask of shape \(2, 5, 7\); insert"),
+        (masks.bias(torch.ones(2, 5, 7)), (), r"\(5, 7\), got a mask of shape \(2, 5, 7\); squeeze"),
         (masks.padding([3, 5]), (3,), r"got lengths \(2,\) for \(3,\); give one length"),
         (masks.padding([3, 5]), (), r"got lengths \(2,\) for \(\)"),
         (masks.padding(torch.tensor([[3, 5]])), (2, 3), r"got lengths \(1, 2\) for \(2, 3\)"),

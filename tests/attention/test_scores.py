@@ -200,3 +200,12 @@ def test_a_score_must_say_how_it_scores():
 
     with pytest.raises(TypeError, match="forward"):
         Silent()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_the_cosine_of_a_zero_vector_is_zero_and_so_is_its_gradient(dtype):
+    q = torch.zeros(2, 5, dtype=dtype, requires_grad=True)
+    scores = sl.scores.Cosine()(q, torch.randn(3, 5).to(dtype))
+    scores.sum().backward()
+    assert not scores.any()
+    assert not q.grad.any()

@@ -335,3 +335,17 @@ def test_a_bad_constructor_argument_is_answered_as_by_torch(arguments, words):
         nn.TransformerEncoderLayer(*arguments)
     with pytest.raises(type(expected.value), match=words):
         sl.nn.TransformerEncoderLayer(*arguments)
+
+
+def test_what_a_subclass_overrides_is_called() -> None:
+    class Loud(sl.nn.TransformerEncoderLayer):
+        def _sa_block(self, *args, **kwargs):
+            return super()._sa_block(*args, **kwargs) + 1
+
+        def _ff_block(self, x):
+            return super()._ff_block(x) * 0
+
+    layer = Loud(16, 2, 11, dropout=0.0, norm_first=True)
+    x = torch.randn(5, 3, 16)
+    expected = x + layer.self_attn(layer.norm1(x), layer.norm1(x), layer.norm1(x))[0] + 1
+    torch.testing.assert_close(layer(x), expected)

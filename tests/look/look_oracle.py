@@ -124,7 +124,7 @@ def _bias(lead, t, s):
 
 def _bias_of_heads(lead, t, s):
     added = randn(*lead[-1:], 1, s, seed=8, dtype=torch.float32)
-    return sl.masks.bias(added), added.double().expand(*lead, t, s)
+    return sl.masks.bias(added[(None,) * (len(lead) - 1)]), added.double().expand(*lead, t, s)
 
 
 def _bias_with_inf(lead, t, s):

@@ -123,7 +123,7 @@ def test_every_score(score, kv_heads):
 def test_a_scale_of_ones_own(scale, score):
     q, k, v = inputs((2, 3), 5, 7, 11)
     built = score_of(score, 11)
-    own = 11**-0.5 if score == "scaled_dot" else 1.0
+    own = 1.0
     scores = plain_scores(score, built, q.double(), k.double()) / own * scale
     with torch.no_grad():
         sight = sl.look(q, k, v, score=built, scale=scale)
