@@ -90,8 +90,8 @@ def test_one_version():
 
 
 def test_every_form_of_import_gives_torchs_own_modules() -> None:
-    import sightline.nn.functional as functional  # noqa: PLR0402
-    import sightline.nn.utils.rnn as rnn  # noqa: PLR0402
+    import sightline.nn.functional as functional
+    import sightline.nn.utils.rnn as rnn
     from sightline.nn.modules.linear import Linear
 
     assert functional is torch.nn.functional

@@ -148,11 +148,11 @@ class _Average(torch.autograd.Function):
 def _weights(q: Tensor, k: Tensor, mask: Mask, rows: slice | None = None) -> Float[Tensor, "B H t S"]:
     """softmax(q kᵀ / √D) of all or some queries over all keys, under a fitted mask."""
     t, s = q.size(2), k.size(2)
-    first, last, _ = (rows or slice(None)).indices(t)
+    span = (0, t) if rows is None else (rows.start, rows.stop)
     scores = ((q if rows is None else q[:, :, rows]) * q.size(-1) ** -0.5) @ k.mT
     if not mask.limits:
         return scores.softmax(-1)
-    return masked_softmax(scores, mask.block((first, last), (0, s), t, s, device=q.device))
+    return masked_softmax(scores, mask.block(span, (0, s), t, s, device=q.device))
 
 
 def _of_heads(mask: Mask, heads: slice) -> Mask:

@@ -67,9 +67,9 @@ def mask_from_torch(attn_mask: Tensor | None, key_padding_mask: Tensor | None, n
     """Turn torch's masks, in which True means *may not look*, into a Mask for ``(B, H, T, S)``."""
     mask = Mask()
     if attn_mask is not None:  # (T, S) or (B * H, T, S)
-        mask &= _opposite(attn_mask if attn_mask.dim() == 2 else attn_mask.unflatten(0, (-1, n_heads)))
+        mask = mask & _opposite(attn_mask if attn_mask.dim() == 2 else attn_mask.unflatten(0, (-1, n_heads)))
     if key_padding_mask is not None:  # (B, S) or (S,)
-        mask &= _opposite(key_padding_mask.reshape(-1, 1, 1, key_padding_mask.size(-1)))
+        mask = mask & _opposite(key_padding_mask.reshape(-1, 1, 1, key_padding_mask.size(-1)))
     return mask
 
 

@@ -119,7 +119,7 @@ class Mask:
     @property
     def limits(self) -> bool:
         """Whether it says anything at all."""
-        return bool(self.bands or self.tensors)
+        return len(self.bands) + len(self.tensors) > 0
 
     def dense(self, t: int, s: int, *, device: torch.device | str | None = None) -> Shaped[Tensor, "... t s"]:
         """Show the mask for T queries and S keys.
@@ -268,7 +268,11 @@ def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
         return Mask()
     if isinstance(mask, Mask):
         return mask
-    is_tensor(mask, "mask")
+    if not isinstance(mask, Tensor):
+        raise TypeError(
+            f"a mask must be a tensor or one of sl.masks, such as sl.masks.causal(), got {mask!r}; "
+            "a function of sl.masks must be called"
+        )
     if mask.dtype == torch.bool:
         return Mask(allowed=(mask,))
     if mask.is_floating_point():

@@ -67,7 +67,7 @@ def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: tupl
     added = given.get("attn_mask", given.get("attn_bias"))
     mask = Mask() if added is None else Mask(added=(added,))
     if given.get("is_causal"):
-        mask &= causal(align="start")
+        mask = mask & causal(align="start")
     lse = result[1]
     if lse is None or lse.numel() == 0:  # the operator was told not to compute it
         lse = None

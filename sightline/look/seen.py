@@ -97,7 +97,10 @@ class Seen:
             )
         suspects = self.unseen()
         if not suspects:
-            return "nothing was seen: no module of this model attends, as far as names tell"
+            return (
+                "nothing was seen: no fused attention ran; a model that computes weights by hand must call "
+                "F.scaled_dot_product_attention or sl.attention instead"
+            )
         kinds = dict(self._model.named_modules())
         named = ", ".join(f"{name} ({type(kinds[name]).__name__})" for name in suspects[:3])
         more = f" and {len(suspects) - 3} more" if len(suspects) > 3 else ""

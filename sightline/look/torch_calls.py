@@ -38,7 +38,7 @@ def call_of_sdpa(args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) 
         attn_mask = attn_mask.reshape((1,) * (rank - attn_mask.dim()) + tuple(attn_mask.shape))
         mask = Mask(added=(attn_mask,)) if attn_mask.is_floating_point() else Mask(allowed=(attn_mask,))
     if given.get("is_causal"):
-        mask &= causal(align="start")
+        mask = mask & causal(align="start")
     return FusedCall(q, k, v, mask, q.size(-1) ** -0.5 if scale is None else scale, output, None)
 
 

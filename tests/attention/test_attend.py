@@ -623,7 +623,7 @@ BAD = {  # what is changed, what is raised, what it says
     "mask_batch": ({"mask": ones(3, 1, 7) > 0}, ValueError, r"\(3, 1, 7\), read as \(3, 1, 1, 7\); insert"),
     "mask_rank": ({"mask": ones(1, 2, 3, 5, 7)}, ValueError, r"\(2, 3, 5, 7\), got .* \(1, 2, 3, 5, 7\)"),
     "mask_integers": ({"mask": ones(5, 7).int()}, TypeError, r"got torch.int32; sl.masks.from_ones\(mask\)"),
-    "mask_list": ({"mask": [[True]]}, TypeError, r"mask must be a torch.Tensor, got list"),
+    "mask_list": ({"mask": [[True]]}, TypeError, r"one of sl\.masks"),
     "mask_device": ({"mask": ones(5, 7, device="meta")}, ValueError, r"device of q, got meta and cpu; build"),
     "lengths": ({"mask": masks.padding([1, 2, 3])}, ValueError, r"lengths \(3,\) for \(2, 3\); give one"),
     "dropout_one": ({"dropout_p": 1.0}, ValueError, r"\[0, 1\), got 1.0; 0 drops nothing"),

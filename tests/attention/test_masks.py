@@ -367,7 +367,7 @@ def test_device():
             TypeError,
             r"boolean .* or float .*, got torch.int64; .*from_ones",
         ),
-        (lambda: as_mask("causal"), TypeError, r"mask must be a torch.Tensor, got str"),
+        (lambda: as_mask("causal"), TypeError, r"one of sl.masks"),
         (
             lambda: masks.causal() & torch.ones(5, 7).bool(),
             TypeError,

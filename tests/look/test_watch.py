@@ -639,7 +639,7 @@ def test_a_model_without_attention():
     model = nn.Linear(3, 5)
     with sl.watch(model) as seen:
         model(torch.randn(2, 3))
-    assert "no module of this model attends" in repr(seen)
+    assert "no fused attention ran" in repr(seen)
     assert seen.names() == []
 
 
