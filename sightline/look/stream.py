@@ -320,10 +320,10 @@ def _nothing(scores: Tensor, want: Want) -> _Part:
 
 
 def _argmax(weights: Float[Tensor, "... t s"], chunk: int = 64) -> Int[Tensor, "... t"]:
-    """The place of the largest weight. In chunks: a maximum is quick to find, its place is not."""
+    """The place of the largest weight. On a CPU in chunks: a maximum is quick to find, its place is not."""
     s = weights.size(-1)
     whole = s - s % chunk
-    if whole <= chunk:
+    if whole <= chunk or weights.is_cuda:
         return weights.argmax(-1)
     chunks = weights[..., :whole].unflatten(-1, (-1, chunk))
     best = chunks.amax(-1).argmax(-1, keepdim=True)  # the chunk that holds it
