@@ -152,12 +152,13 @@ class MultiheadAttention(Scriptable, nn.MultiheadAttention):
             context, weights = attention_with_weights(q, k, v, mask, dropout_p)  # weights (B, H, T, S)
         if query.dim() == 2:
             context, weights = context[0], None if weights is None else weights[0]
-        return self.out_proj(self._join_heads(context)), weights
-
-    def _join_heads(self, context: Tensor) -> Tensor:
-        if context.dim() == 3:  # without a batch: (H, T, D)
-            return context.transpose(0, 1).flatten(1)
-        return (context.transpose(1, 2) if self.batch_first else context.permute(2, 0, 1, 3)).flatten(2)
+            return self.out_proj(context.transpose(0, 1).flatten(1)), weights
+        if self.batch_first and not (self.training and self.dropout > 0):
+            return self.out_proj(context.transpose(1, 2).flatten(2)), weights
+        output = self.out_proj(context.permute(2, 0, 1, 3).flatten(2))  # (T, B, E): torch's order in memory,
+        return output.transpose(
+            0, 1
+        ) if self.batch_first else output, weights  # and so of what is dropped next
 
     def _has_inference_kernel(
         self,
