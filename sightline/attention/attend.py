@@ -8,7 +8,8 @@ scores are turned into dot products, and masks are kept as structure for as long
 the mask                                     the way
 ==========================================  ==================================================
 none                                         one fused call
-causal, T = S or T = 1                       one fused call, the kernel skips what is masked
+causal: T = S, T = 1, or from the start      one fused call, the kernel skips what is masked
+causal, T < S, on a GPU                      one fused call, by torch's own lower-right mask
 padding, or few enough pairs                 one fused call with a small dense mask
 any other                                    a fused call for each block of queries, over the keys
                                              that block may look at: O(T + S) memory; a window

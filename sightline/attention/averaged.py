@@ -1,9 +1,10 @@
 """Attention that also hands back its weights.
 
 The plain way to their average over the heads stores the weights of all heads, ``(B, H, T, S)``, and keeps
-them for the backward pass. Here no such tensor is made. Small inputs go head by head. With large ones the
-fused kernel computes the output, and the average is computed on its own, some queries at a time; its
-backward pass, which few ask for, computes them again.
+them for the backward pass. Here no such tensor is made, but for small inputs on a GPU, which wait for
+launches rather than for memory. Small inputs go a few heads at a time. With large ones the fused kernel
+computes the output, and the average is computed on its own, some queries at a time; its backward pass,
+which few ask for, computes them again.
 """
 
 import functools
@@ -65,12 +66,8 @@ def attention_with_average(
         return _head_by_head(q, k, v, fitted, dropout_p)
     bias = functools.reduce(torch.add, fitted.added) if fitted.added else None
     allowed = Mask(fitted.bands, fitted.lengths, fitted.allowed)
-    average: Tensor = _Average.apply(  # type: ignore[no-untyped-call]
-        q.contiguous(),
-        k.contiguous(),
-        bias,
-        allowed,  # every tile reads them again
-    )
+    rows, keys = q.contiguous(), k.contiguous()  # every tile reads them again
+    average: Tensor = _Average.apply(rows, keys, bias, allowed)  # type: ignore[no-untyped-call]
     return attention(q, k, v, mask), average
 
 

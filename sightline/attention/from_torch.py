@@ -41,7 +41,7 @@ def fits(
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
 ) -> bool:
-    """Whether dense inputs and masks agree in rank, length, batch, width and dtype."""
+    """Whether dense inputs and masks agree in rank, length, batch and width, and the module with itself."""
     if query.is_nested or key.is_nested or value.is_nested:
         return False
     if not query.dim() == key.dim() == value.dim() or query.dim() not in (2, 3):

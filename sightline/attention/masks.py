@@ -42,23 +42,27 @@ class Band:
     right: int | None
     align: Align = "end"
 
+    def _shift(self, t: int, s: int) -> int:
+        """Where among the keys the first query stands."""
+        return s - t if self.align == "end" else 0
+
     def clipped(self, t: int, s: int) -> "Band":
         """The same band without the limits that T queries and S keys can't reach."""
-        shift = s - t if self.align == "end" else 0
+        shift = self._shift(t, s)
         left = None if self.left is not None and self.left >= t - 1 + shift else self.left
         right = None if self.right is not None and self.right >= s - 1 - shift else self.right
         return Band(left, right, self.align)
 
     def keys(self, queries: tuple[int, int], t: int, s: int) -> tuple[int, int]:
         """The range of keys that at least one of these queries may look at."""
-        shift = s - t if self.align == "end" else 0
+        shift = self._shift(t, s)
         first = 0 if self.left is None else max(0, queries[0] + shift - self.left)
         last = s if self.right is None else min(s, queries[1] + shift + self.right)
         return first, max(first, last)
 
     def keys_of_all(self, queries: tuple[int, int], t: int, s: int) -> tuple[int, int]:
         """The range of keys that every one of these queries may look at."""
-        shift = s - t if self.align == "end" else 0
+        shift = self._shift(t, s)
         first = 0 if self.left is None else max(0, queries[1] - 1 + shift - self.left)
         last = s if self.right is None else min(s, queries[0] + shift + self.right + 1)
         return first, max(first, last)
@@ -67,7 +71,7 @@ class Band:
         self, queries: Int[Tensor, " t"], keys: Int[Tensor, " s"], t: int, s: int
     ) -> Bool[Tensor, "t s"]:
         """Whether each query position may look at each key position."""
-        ahead = keys[None, :] - queries[:, None] - (s - t if self.align == "end" else 0)
+        ahead = keys[None, :] - queries[:, None] - self._shift(t, s)
         allowed = torch.ones_like(ahead, dtype=torch.bool)
         if self.left is not None:
             allowed &= ahead >= -self.left

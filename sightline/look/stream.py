@@ -15,7 +15,7 @@ asked for, a tile is computed once more in the backward pass and nothing is kept
 import functools
 import itertools
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,9 @@ _COARSE = -1e3  # an lse below this is rounded to more than 1e-4
 _ROW_SUM = 1e-5  # a row of weights that is further from one than this shows that a kernel's lse is off
 
 
+_Position = TypeVar("_Position", int, Tensor)
+
+
 class Cells(NamedTuple):
     """A grid laid over some queries and keys, as even as whole numbers allow."""
 
@@ -42,11 +45,11 @@ class Cells(NamedTuple):
 
     def row_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
         """The row of cells that each query falls into."""
-        return _cell(self.rows, self.queries, positions)
+        return _cell_of(self.rows, self.queries, positions)
 
     def column_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
         """The column of cells that each key falls into."""
-        return _cell(self.columns, self.keys, positions)
+        return _cell_of(self.columns, self.keys, positions)
 
     def areas(self, device: torch.device) -> Int[Tensor, "rows columns"]:
         """How many pairs each cell holds."""
@@ -336,18 +339,14 @@ def _argmax(weights: Float[Tensor, "... t s"], chunk: int = 64) -> Int[Tensor, "
     return torch.where(rest.amax(-1) > largest, rest.argmax(-1) + whole, at)
 
 
-def _cell_of(n: int, span: tuple[int, int], position: int) -> int:
-    """Which of n cells a position falls into: cell i begins at ⌊i · length / n⌋."""
+def _cell_of(n: int, span: tuple[int, int], position: _Position) -> _Position:
+    """Which of n cells a position, or each of some, falls into: cell i begins at ⌊i · length / n⌋."""
     return ((position - span[0] + 1) * n - 1) // (span[1] - span[0])
 
 
 def _first_of(n: int, span: tuple[int, int], cell: int) -> int:
     """Where a cell begins."""
     return span[0] + cell * (span[1] - span[0]) // n
-
-
-def _cell(n: int, span: tuple[int, int], positions: Tensor) -> Tensor:
-    return ((positions - span[0] + 1) * n - 1) // (span[1] - span[0])
 
 
 def _tile_size(pairs: Pairs) -> int:
