@@ -1,0 +1,1 @@
+"""Images, captions, sentence pairs, tokenizers, batches, and the embedded sets."""

@@ -1,0 +1,1 @@
+"""From a model that steps to a sentence: greedy, sampling, beam."""

@@ -1,0 +1,1 @@
+"""Evaluators: each takes what a model said and gives scores by name."""

@@ -1,0 +1,1 @@
+"""The models: captioner, translator, recurrent translator, vision transformer."""
