@@ -1,50 +1,18 @@
 """Writing files whole or not at all, and the sentences for those that can't be written."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from sightline.data import files
+
 PICTURES = (".jpg", ".pdf", ".png", ".svg", ".webp")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Hand out a name beside ``path`` to write to; it takes the place of ``path`` if all goes well.
-
-    Folders on the way are made. If anything goes wrong, what was there before is still there.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "new" / "page.txt"
-        >>> with replacing(path) as beside:
-        ...     _ = beside.write_text("whole")
-        >>> path.read_text()
-        'whole'
-    """
-    beside = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
-    try:
-        _check_place(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield beside
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as problem:
-        reason = problem.strerror.lower() if problem.strerror else str(problem)
-        raise OSError(f"can't write {str(path)!r}: {reason}; choose another --out") from problem
-
-
-def _check_place(path: Path) -> None:
-    """Say what stands in the way, where the system's own words would be dim."""
-    if path.is_dir():
-        raise OSError("it is a folder")
-    for parent in path.parents:
-        if parent.exists() and not parent.is_dir():
-            raise OSError(f"{str(parent)!r} is a file, not a folder")
+def replacing(path: Path) -> AbstractContextManager[Path]:
+    """Write a file that --out named, whole or not at all; see :func:`sightline.data.files.replacing`."""
+    return files.replacing(path, remedy="choose another --out")
 
 
 def checked_picture(path: Path) -> Path:

@@ -1,0 +1,73 @@
+"""Writing files whole or not at all, and the sentences for those that can't be written."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["because", "replacing", "to_disk"]
+
+
+@contextmanager
+def replacing(path: Path, *, remedy: str = "choose another place") -> Iterator[Path]:
+    """Hand out a name beside ``path`` to write to; it takes the place of ``path`` if all goes well.
+
+    Folders on the way are made. What was written is on the disk before it takes its place, so that even a
+    machine that loses power keeps the old file or the new one, whole. If anything goes wrong, what was there
+    before is still there.
+
+    Args:
+        path: What is to be written.
+        remedy: Ends the sentence of the error, if it can't be written.
+
+    Raises:
+        OSError: If it can't be written; the sentence names it, the reason and the remedy.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "new" / "page.txt"
+        >>> with replacing(path) as beside:
+        ...     _ = beside.write_text("whole")
+        >>> path.read_text()
+        'whole'
+    """
+    beside = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
+    try:
+        _check_place(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield beside
+            to_disk(beside)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as problem:
+        raise OSError(f"can't write {str(path)!r}: {because(problem)}; {remedy}") from problem
+
+
+def because(problem: OSError) -> str:
+    """The system's reason, as the middle of a sentence.
+
+    Example:
+        >>> because(OSError(28, "No space left on device"))
+        'no space left on device'
+    """
+    return problem.strerror.lower() if problem.strerror else str(problem)
+
+
+def to_disk(path: Path) -> None:
+    """Wait until what was written to a file, or the names in a folder, can't be lost any more."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _check_place(path: Path) -> None:
+    """Say what stands in the way, where the system's own words would be dim."""
+    if path.is_dir():
+        raise OSError("it is a folder")
+    for parent in path.parents:
+        if parent.exists() and not parent.is_dir():
+            raise OSError(f"{str(parent)!r} is a file, not a folder")
