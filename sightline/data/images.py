@@ -1,0 +1,192 @@
+"""Reading pictures: whatever the file is, an RGB tensor comes out, or a sentence that says why not.
+
+Greyscale, 16-bit, palette, CMYK and transparent pictures become RGB, a camera's rotation is undone, and a
+file that is broken, or far too large to be a picture for a model, is refused before it costs memory.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sightline.shapes import Float, Shaped
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["MOST_PIXELS", "BrokenImage", "digest", "normalise", "read_image", "resize_crop"]
+
+MOST_PIXELS = 1 << 26  # 64 million, a little more than the largest cameras give; 192 MB once decoded
+
+# Only what decodes inside the library: no Postscript, no fonts, no formats that are programs.
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "AVIF")
+
+
+class BrokenImage(ValueError):  # noqa: N818  the name says what it is
+    """A file that should be a picture and can't be read as one; the sentence names it and says why."""
+
+
+def read_image(
+    source: Path | BinaryIO, *, size: int | None = None, name: str | None = None
+) -> Shaped[Tensor, "3 h w"]:
+    """Read a picture as bytes of red, green and blue.
+
+    Args:
+        source: A file's path, or an open file.
+        size: Make it a square of so many pixels by :func:`resize_crop`; None leaves it as it is.
+        name: What to call it in an error; the path, if there is one.
+
+    Returns:
+        A uint8 tensor ``(3, h, w)``. Transparent parts are white, the first frame stands for an animation.
+
+    Raises:
+        BrokenImage: If it is no picture, is damaged, or has more than ``MOST_PIXELS`` pixels.
+        FileNotFoundError: If there is no such file.
+
+    Example:
+        >>> import io
+        >>> read_image(io.BytesIO(b"P5 2 1 255 " + bytes([0, 200])))[:, 0]
+        tensor([[  0, 200],
+                [  0, 200],
+                [  0, 200]], dtype=torch.uint8)
+    """
+    pil = _pillow()
+    name = name or (str(source) if isinstance(source, Path) else str(getattr(source, "name", "given")))
+    if isinstance(source, Path) and not source.exists():
+        raise FileNotFoundError(f"there is no image {str(source)!r}")
+    try:
+        with pil.open(source, formats=[x for x in _FORMATS if x in pil.OPEN]) as picture:
+            width, height = picture.size
+            if width * height <= MOST_PIXELS:
+                if size is not None:  # a JPEG can be decoded at a half, a quarter or an eighth of its size
+                    picture.draft(None, (2 * size, 2 * size))
+                pixels = np.array(_rgb(_upright(picture)))
+    except (pil.DecompressionBombError, pil.DecompressionBombWarning) as bomb:
+        raise BrokenImage(f"an image may have {MOST_PIXELS} pixels, {name!r} has more: {bomb}") from bomb
+    except pil.UnidentifiedImageError:
+        raise BrokenImage(f"{name!r} is not an image that can be read; {_looks_like(source)}") from None
+    except Exception as problem:  # a damaged file makes a decoder raise anything
+        raise BrokenImage(f"the image {name!r} can't be read: {_reason(problem)}") from problem
+    if width * height > MOST_PIXELS:
+        raise BrokenImage(
+            f"an image may have {MOST_PIXELS} pixels, {name!r} has {width} x {height} = {width * height}; "
+            "make it smaller"
+        )
+    image = torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+    return image if size is None else resize_crop(image, size)
+
+
+def resize_crop(image: Shaped[Tensor, "3 h w"], size: int) -> Shaped[Tensor, "3 size size"]:
+    """Scale the shorter side to ``size`` and cut the middle square out.
+
+    Example:
+        >>> resize_crop(torch.zeros(3, 40, 60, dtype=torch.uint8), 20).shape
+        torch.Size([3, 20, 20])
+    """
+    if size < 1:
+        raise ValueError(f"the size of an image must be at least 1 pixel, got {size}")
+    height, width = image.shape[1:]
+    shorter = min(height, width)
+    top, left = (height - shorter) // 2, (width - shorter) // 2
+    square = image[:, top : top + shorter, left : left + shorter]
+    if shorter == size:
+        return square.contiguous()
+    scaled = F.interpolate(square[None].float(), size=(size, size), mode="bicubic", antialias=True)
+    return scaled[0].round_().clamp_(0, 255).to(image.dtype)  # bicubic overshoots at edges
+
+
+def normalise(
+    images: Shaped[Tensor, "*B 3 h w"],
+    *,
+    mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
+    std: tuple[float, float, float] = (0.5, 0.5, 0.5),
+) -> Float[Tensor, "*B 3 h w"]:
+    """Bytes 0..255 to floats, ``(x / 255 - mean) / std`` for each colour; by default -1 to 1.
+
+    Example:
+        >>> normalise(torch.tensor([0, 255], dtype=torch.uint8).expand(3, 1, 2))[0]
+        tensor([[-1.,  1.]])
+    """
+    if images.dtype != torch.uint8:
+        raise TypeError(f"images must be bytes, torch.uint8, to be normalised, got {images.dtype}")
+    shift = torch.tensor(mean, device=images.device)[:, None, None]
+    scale = torch.tensor(std, device=images.device)[:, None, None]
+    return (images.float() / 255 - shift) / scale
+
+
+def digest(content: bytes | Tensor) -> str:
+    """A name for a content, the same for equal bytes or equal pixels: what tells a duplicate.
+
+    Example:
+        >>> digest(b"pixels") == digest(b"pixels") != digest(b"others")
+        True
+    """
+    if isinstance(content, Tensor):
+        shape = str(tuple(content.shape)).encode()
+        content = shape + content.contiguous().cpu().numpy().tobytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _upright(picture: "Image.Image") -> "Image.Image":
+    """Turn the picture the way the camera was held."""
+    from PIL import ImageOps  # noqa: PLC0415
+
+    try:
+        turn = picture.getexif().get(0x0112, 1)
+    except Exception:  # noqa: BLE001  notes that can't be read are no reason to lose the picture
+        return picture
+    return ImageOps.exif_transpose(picture) if turn in range(2, 9) else picture
+
+
+def _rgb(picture: "Image.Image") -> "Image.Image":
+    """Red, green and blue, whatever the mode; what is transparent lies on white."""
+    pil = _pillow()
+    if picture.mode.startswith("I"):  # 16 bits of grey; the library would cut them off at 255
+        grey = np.asarray(picture, dtype=np.int64)
+        return pil.fromarray((grey.clip(0, 65535) // 257).astype(np.uint8)).convert("RGB")
+    if picture.mode == "F":
+        raise ValueError("it holds floats, not whole numbers; save it as 8-bit PNG")
+    if picture.has_transparency_data:
+        over = picture.convert("RGBA")
+        white = pil.new("RGBA", over.size, "white")
+        return pil.alpha_composite(white, over).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _looks_like(source: Path | BinaryIO) -> str:
+    """What an unreadable file seems to be, for the sentence."""
+    if isinstance(source, Path):
+        if source.is_dir():
+            return "it is a folder"
+        with source.open("rb") as file:
+            head = file.read(512)
+    else:
+        source.seek(0)
+        head = source.read(512)
+    if not head:
+        return "it is empty"
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError:
+        return "save it as JPEG, PNG or WebP"
+    return "it is text" if text.isprintable() or text.split() else "it holds no picture"
+
+
+def _reason(problem: Exception) -> str:
+    text = " ".join(str(problem).split())
+    return text or type(problem).__name__
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image  # noqa: PLC0415
+    except ImportError as missing:
+        raise ImportError(
+            "images are read with pillow, which is not installed; pip install 'sightline[train]'", name="PIL"
+        ) from missing
+    Image.init()  # names every format there is; the first call counts
+    return Image

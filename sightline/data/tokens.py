@@ -1,0 +1,223 @@
+"""Text to numbers and back: word-level and BPE vocabularies, by the ``tokenizers`` library.
+
+Every vocabulary starts alike: 0 pads, 1 begins, 2 ends, 3 stands for what is unknown. A tokenizer is saved in
+the library's own JSON, so other programs can read it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from sightline.data.merges import Merges
+from sightline.shapes import did_you_mean
+
+if TYPE_CHECKING:
+    import tokenizers
+
+__all__ = ["BOS", "EOS", "PAD", "SPECIALS", "UNK", "Tokenizer"]
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
+KINDS = ("word", "bpe")
+
+# A word with its apostrophes, "man's", or one sign of anything else that is no space.
+_WORDS = r"[\p{L}\p{M}\p{N}]+(?:['’][\p{L}\p{M}\p{N}]+)*|[^\s\p{L}\p{M}\p{N}]"
+
+
+class Tokenizer:
+    """A vocabulary and the way a text is cut into it.
+
+    ``kind="word"`` cuts at spaces and around punctuation, and decodes to words with spaces between them: made
+    for captions, where :func:`sightline.data.captions.clean` has taken the punctuation away. ``kind="bpe"``
+    learns pieces of words and decodes to the text it was given, spaces and punctuation in their places.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["a red cube", "a blue ball"], kind="word")
+        >>> ids = tokenizer.encode("a red ball")
+        >>> tokenizer.decode(ids), len(tokenizer), tokenizer.encode("green") == [UNK]
+        ('a red ball', 9, True)
+    """
+
+    def __init__(self, inner: "tokenizers.Tokenizer", *, dropout: float | None = None) -> None:
+        """Wrap a tokenizer of the library whose first four ids are SPECIALS."""
+        found = [inner.id_to_token(i) for i in range(len(SPECIALS))]
+        if found != list(SPECIALS):
+            raise ValueError(f"a vocabulary must start with {list(SPECIALS)}, got {found}; train one anew")
+        inner.encode_special_tokens = True  # "<eos>" in a user's text is text, it does not end it
+        self.inner = inner
+        self.dropout = dropout
+        model = json.loads(inner.to_str())["model"]
+        self.kind: Literal["word", "bpe"] = "bpe" if model["type"] == "BPE" else "word"
+        self._merges = Merges(model["vocab"], model["merges"], UNK) if self.kind == "bpe" else None
+
+    @classmethod
+    def train(
+        cls,
+        lines: Iterable[str],
+        *,
+        kind: Literal["word", "bpe"] = "word",
+        vocab_size: int = 10_000,
+        min_count: int = 1,
+        lowercase: bool = False,
+        dropout: float | None = None,
+    ) -> "Tokenizer":
+        """Learn a vocabulary from the lines of a train split.
+
+        Args:
+            lines: The texts.
+            kind: Whole words, or pieces of them by byte-pair encoding.
+            vocab_size: At most so many entries, the four special ones included.
+            min_count: A word, or a pair of pieces, seen less often is not learned.
+            lowercase: Whether "The" and "the" are one.
+            dropout: For BPE, how likely a merge is left out when ``encode(..., dropout=True)`` asks for it.
+
+        Raises:
+            ValueError: If a setting is out of range, or the lines hold no word.
+        """
+        _check(kind, vocab_size, min_count, dropout)
+        library = _library()
+        inner = _untrained(kind, lowercase)
+        settings: dict[str, Any] = {
+            "vocab_size": vocab_size,
+            "min_frequency": min_count,
+            "special_tokens": list(SPECIALS),
+            "show_progress": False,
+        }
+        trainer = (
+            library.trainers.BpeTrainer(limit_alphabet=vocab_size - len(SPECIALS), **settings)
+            if kind == "bpe"
+            else library.trainers.WordLevelTrainer(**settings)
+        )
+        inner.train_from_iterator(_plain(lines), trainer)
+        if inner.get_vocab_size() == len(SPECIALS):
+            raise ValueError(
+                f"a vocabulary needs words, the lines held none seen at least min_count={min_count} times"
+            )
+        return cls(inner, dropout=dropout)
+
+    def encode(self, text: str, *, dropout: bool = False, seed: int | None = None) -> list[int]:
+        """The ids of a text, without BOS and EOS.
+
+        Args:
+            text: Any text; what the vocabulary lacks becomes UNK.
+            dropout: Leave out BPE merges at random, as likely as the tokenizer was made for, so that a model
+                sees a word in more than one cut (Provilkov et al. 2020). The library's own dropout can't be
+                seeded; this one walks the library's merges by itself and can.
+            seed: Makes the cut with dropout the same every time; None draws a seed from torch's generator.
+        """
+        if not dropout or not self.dropout:
+            return list(self.inner.encode(text, add_special_tokens=False).ids)
+        if self._merges is None:
+            raise ValueError("only a BPE tokenizer drops merges, this one is of kind 'word'")
+        if seed is None:
+            seed = int(torch.randint(1 << 62, ()).item())
+        return self._merges.encode(self._cut(text), self.dropout, seed)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of some ids; PAD, BOS and EOS are left out, UNK stays visible as ``<unk>``."""
+        kept = [i for i in ids if i not in (PAD, BOS, EOS)]
+        return str(self.inner.decode(kept, skip_special_tokens=False))
+
+    def words(self, ids: Sequence[int]) -> list[str]:
+        """One string for each id, for the axes of a picture; in BPE a ``▁`` marks where a word begins."""
+        return [self._word(i) for i in ids]
+
+    def save(self, path: Path | str) -> None:
+        """Write the library's JSON, whole or not at all."""
+        from sightline.data.files import replacing  # noqa: PLC0415
+
+        content = json.loads(self.inner.to_str(pretty=False))
+        if self.kind == "bpe":
+            content["model"]["dropout"] = self.dropout
+        with replacing(Path(path)) as beside:
+            beside.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Tokenizer":
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If it is no tokenizer, or one whose first ids are not SPECIALS.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no tokenizer {str(path)!r}")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            dropout = content["model"].pop("dropout", None)
+            inner = _library().Tokenizer.from_str(json.dumps(content))
+        except ImportError:
+            raise
+        except Exception as problem:  # the library raises plain Exception
+            raise ValueError(f"{str(path)!r} is no tokenizer.json or is damaged: {problem}") from problem
+        return cls(inner, dropout=dropout)
+
+    def __len__(self) -> int:
+        """How many ids there are: a model's vocab_size."""
+        return int(self.inner.get_vocab_size())
+
+    def __repr__(self) -> str:
+        """What a person wants to know first."""
+        return f"Tokenizer(kind={self.kind!r}, {len(self)} entries)"
+
+    def _word(self, i: int) -> str:
+        word = self.inner.id_to_token(int(i))
+        if word is None:
+            raise ValueError(f"an id must be in 0..{len(self) - 1}, got {i}")
+        return str(word)
+
+    def _cut(self, text: str) -> list[str]:
+        """The words that BPE works on, one by one."""
+        pieces = self.inner.pre_tokenizer.pre_tokenize_str(self.inner.normalizer.normalize_str(text))
+        return [piece for piece, _ in pieces]
+
+
+def _untrained(kind: str, lowercase: bool) -> "tokenizers.Tokenizer":
+    library = _library()
+    normalizers, cuts = library.normalizers, library.pre_tokenizers
+    steps = [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
+    if kind == "word":
+        inner = library.Tokenizer(library.models.WordLevel(unk_token=SPECIALS[UNK]))
+        inner.pre_tokenizer = cuts.Split(library.Regex(_WORDS), "removed", invert=True)
+    else:
+        inner = library.Tokenizer(library.models.BPE(unk_token=SPECIALS[UNK]))
+        steps += [normalizers.Replace(library.Regex(r"\s+"), " "), normalizers.Strip()]
+        # A mark before each word keeps the spaces; a sign of punctuation is never glued to a word.
+        inner.pre_tokenizer = cuts.Sequence([cuts.Metaspace(), cuts.Punctuation()])
+        inner.decoder = library.decoders.Metaspace()
+    inner.normalizer = normalizers.Sequence(steps)
+    return inner
+
+
+def _plain(lines: Iterable[str]) -> Iterator[str]:
+    if isinstance(lines, str):
+        raise TypeError(f"lines must be several texts, got one of {len(lines)} letters; [text] makes a list")
+    yield from lines
+
+
+def _check(kind: str, vocab_size: int, min_count: int, dropout: float | None) -> None:
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of tokenizer {kind!r}, {did_you_mean(kind, KINDS)}")
+    if vocab_size <= len(SPECIALS):
+        raise ValueError(f"vocab_size must be above {len(SPECIALS)}, the special entries, got {vocab_size}")
+    if min_count < 1:
+        raise ValueError(f"min_count must be at least 1, got {min_count}")
+    if dropout is not None and not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
+    if dropout and kind != "bpe":
+        raise ValueError(f"only BPE drops merges, got dropout={dropout} for kind {kind!r}; leave it None")
+
+
+def _library() -> Any:
+    try:
+        import tokenizers  # noqa: PLC0415
+    except ImportError as missing:
+        raise ImportError(
+            "vocabularies need tokenizers, which is not installed; pip install 'sightline[train]'",
+            name="tokenizers",
+        ) from missing
+    return tokenizers
