@@ -1,0 +1,233 @@
+"""Images with captions: read from a folder or a zip in any of the usual layouts, or drawn by a program."""
+
+import hashlib
+import io
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+from sightline.data.captions_formats import Found, read_found
+from sightline.data.images import BrokenImage, digest, read_image
+from sightline.data.sources import Files, Folder, Index, files_of
+from sightline.shapes import Shaped
+
+__all__ = ["CLEANING", "CaptionSet", "Captioned", "Images", "Problem", "clean", "read_captions"]
+
+CLEANING = "lower-cased, punctuation stripped (sightline.data.captions.clean)"  # for signatures of scores
+_FILES = (".json", ".txt", ".csv", ".tsv", ".token")
+
+
+def clean(text: str) -> str:
+    """A caption as models see it: lower-cased words with one space between them, no punctuation.
+
+    Letters, marks and digits of any script stay; an apostrophe inside a word stays, a hyphen parts two words.
+
+    Example:
+        >>> clean("A man's T-shirt,  No. 7!")
+        "a man's t shirt no 7"
+    """
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower()).replace("’", "'")
+    if text.isascii():
+        kept = re.sub(r"[^a-z0-9']", " ", text)
+    else:
+        kept = "".join(c if c == "'" or unicodedata.category(c)[0] in "LMN" else " " for c in text)
+    return " ".join(word for part in kept.split() if (word := part.strip("'")))
+
+
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """One image and what was said about it.
+
+    Attributes:
+        name: What its annotation calls it.
+        captions: One or more, as they were written.
+        split: ``"train"``, ``"val"``, ``"test"`` or a name of the data's own.
+    """
+
+    name: str
+    captions: tuple[str, ...]
+    split: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is wrong with the data and cost no more than an image.
+
+    Attributes:
+        kind: ``"missing"``, ``"broken"``, ``"no caption"``, ...
+        name: Which image.
+        sentence: What is wrong, for people.
+    """
+
+    kind: str
+    name: str
+    sentence: str
+
+
+class Images(Protocol):
+    """Where the images of a set come from: files, or a hand that draws them."""
+
+    def open(self, name: str, *, size: int | None = None) -> Shaped[Tensor, "3 h w"]:
+        """The bytes of red, green and blue; a square of ``size`` if one is given."""
+
+    def digest(self, name: str) -> str:
+        """A name for the content: two images with the same one are the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionSet:
+    """Images with captions, in splits.
+
+    Attributes:
+        records: What can be used: images that are there, with captions.
+        images: Opens them.
+        problems: What could not be used, and why.
+        source: The folder, the zip, or the embedded set's name.
+        form: Which of the layouts it has.
+        rule: How the splits came about.
+    """
+
+    records: Sequence[Captioned]
+    images: Images
+    problems: Sequence[Problem] = ()
+    source: str = ""
+    form: str = ""
+    rule: str = "stated"
+
+    def split(self, name: str) -> list[Captioned]:
+        """The images of one split; ValueError, with those there are, if it has none."""
+        found = [record for record in self.records if record.split == name]
+        if not found:
+            counts = ", ".join(f"{split!r} ({n})" for split, n in self.splits().items()) or "none"
+            raise ValueError(f"there is no image in the split {name!r} of {self.source!r}; splits: {counts}")
+        return found
+
+    def splits(self) -> dict[str, int]:
+        """How many images each split has: train, val and test first."""
+        counts = Counter(record.split for record in self.records)
+        order = [x for x in ("train", "val", "test") if x in counts]
+        return {name: counts[name] for name in [*order, *sorted(set(counts) - set(order))]}
+
+    def lines(self, split: str) -> list[str]:
+        """Every caption of a split, cleaned: what a tokenizer learns from."""
+        return [clean(caption) for record in self.split(split) for caption in record.captions]
+
+    def open(self, record: Captioned, *, size: int | None = None) -> Shaped[Tensor, "3 h w"]:
+        """The image as uint8 ``(3, h, w)``, a square of ``size`` if one is given.
+
+        Raises:
+            BrokenImage: If it can't be read; the sentence names it.
+        """
+        return self.images.open(record.name, size=size)
+
+    def digest(self, record: Captioned) -> str:
+        """A name for the image's content, to know it again: for caches, and to find duplicates."""
+        return self.images.digest(record.name)
+
+    def without(self, names: Collection[str], problems: Iterable[Problem] = ()) -> "CaptionSet":
+        """The same without some images, such as those found broken, and with the problems they had."""
+        kept = tuple(record for record in self.records if record.name not in names)
+        return replace(self, records=kept, problems=(*self.problems, *problems))
+
+    def __len__(self) -> int:
+        """How many images can be used."""
+        return len(self.records)
+
+
+class ImageFiles:
+    """Images that lie in a folder or a zip, under the names that annotations give them."""
+
+    def __init__(self, files: Files, paths: dict[str, str]) -> None:
+        self.files = files
+        self.paths = paths
+
+    def open(self, name: str, *, size: int | None = None) -> Shaped[Tensor, "3 h w"]:
+        """Read and decode one image."""
+        return read_image(io.BytesIO(self._read(name)), size=size, name=name)
+
+    def digest(self, name: str) -> str:
+        """The hash of the file's bytes."""
+        return digest(self._read(name))
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self.files.read(self.paths[name])
+        except OSError as problem:
+            raise BrokenImage(f"the image {name!r} can't be read: {problem}") from problem
+
+
+def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
+    """Read a set of images with captions; its layout is found out by looking.
+
+    Layouts: Karpathy's ``dataset*.json``; COCO's ``captions_*.json``, one a split; Flickr's ``captions.txt``
+    or ``*token.txt``, with lists such as ``trainImages.txt``; a table ``captions.csv`` with the columns
+    image, caption and perhaps split. Images may lie in any folder of the tree. Nothing is written.
+
+    Args:
+        path: A folder, a zip, or a caption file in a folder.
+        seed: Where no split is stated, the images are put in the order of a hash of seed and name; the first
+            tenth is val, the second test (at least one each of three images or more), the rest train. Where
+            some are stated, the other images join train.
+
+    Returns:
+        The set. Images that are missing or have no caption are in its ``problems``, never fatal.
+
+    Raises:
+        FileNotFoundError: If there is nothing at the path.
+        ValueError: If there are no captions, none of the images is there, or a text is not UTF-8.
+    """
+    path = Path(path)
+    only = path.name if path.is_file() and path.suffix.lower() in _FILES else None
+    files = Folder(path.parent) if only else files_of(path)
+    if only and path.resolve().parent.name == "annotations":  # COCO keeps its images beside that folder
+        files, only = Folder(path.resolve().parents[1]), f"annotations/{path.name}"
+    form, chosen, found = read_found(files, only)
+    usable, problems = _usable(found)
+    index, near = Index(files.names()), chosen[0].rpartition("/")[0]
+    paths = {one.image: index.find(one.image, near=near) for one in usable}
+    there = [one for one in usable if paths[one.image]]
+    if not there:
+        raise ValueError(
+            f"none of the {len(paths)} images that {chosen[0]!r} names is in {files.where!r}, "
+            f"the first is {usable[0].image!r}"
+        )
+    problems += [
+        Problem("missing", name, f"the image {name!r} is not in {files.where!r}, or more than once")
+        for name, at in paths.items()
+        if not at
+    ]
+    stated = any(one.split for one in there)
+    drawn = {} if stated else _drawn_splits([one.image for one in there], seed)
+    records = [
+        Captioned(one.image, tuple(one.captions), one.split or drawn.get(one.image, "train")) for one in there
+    ]
+    images = ImageFiles(files, {name: at for name, at in paths.items() if at})
+    rule = "stated" if stated else f"a tenth val, a tenth test, by a hash of seed {seed} and the name"
+    return CaptionSet(tuple(records), images, tuple(problems), str(path), form, rule)
+
+
+def _usable(found: Iterable[Found]) -> tuple[list[Found], list[Problem]]:
+    """Entries with a name and a caption that says something; of the others, the problem."""
+    usable, problems = [], []
+    for i, one in enumerate(found):
+        captions = [" ".join(caption.split()) for caption in one.captions if clean(caption)]
+        if one.image and captions:
+            usable.append(Found(one.image, captions, one.split))
+        elif one.image:
+            problems.append(Problem("no caption", one.image, f"the image {one.image!r} has no caption"))
+        else:
+            problems.append(Problem("no name", f"entry {i}", f"entry {i} of the captions names no image"))
+    return usable, problems
+
+
+def _drawn_splits(names: list[str], seed: int) -> dict[str, str]:
+    """The stated rule: in the order of a hash, a tenth val, a tenth test, the rest train."""
+    order = sorted(set(names), key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
+    part = max(len(order) // 10, 1 if len(order) >= 3 else 0)
+    return {name: "val" if i < part else "test" if i < 2 * part else "train" for i, name in enumerate(order)}

@@ -1,0 +1,221 @@
+"""The four ways in which captions come: Karpathy's JSON, COCO's JSON, Flickr's lines, a table.
+
+Each reader turns one file into :class:`Found`, an image as the file names it with its captions; what the
+file's name or its neighbours say about splits is added. Which reader fits is found out by looking.
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sightline.data.sources import Files, text_of
+
+__all__ = ["Found", "read_found"]
+
+_SPLITS = {
+    "train": "train", "training": "train", "restval": "train",  # Karpathy's rest of val is trained on
+    "val": "val", "valid": "val", "validation": "val", "dev": "val",
+    "test": "test", "testing": "test",
+}  # fmt: skip
+_IMAGE = ("image", "image_name", "filename", "file_name", "file", "name", "path", "image_path", "img")
+_CAPTION = re.compile(r"(caption|captions|comment|text|sentence|raw|description)|(caption|sentence)[ _]?\d+")
+_TOKEN_LINE = re.compile(r"(\S.*?)#(\d+)[ \t]+(.*)")
+_LIST = re.compile(r"(?:^|[._])(train|dev|val|valid|test)(?:images)?\.txt$", re.IGNORECASE)
+_OTHER_TASKS = re.compile(r"(instances|person_keypoints|stuff|panoptic|image_info)_")
+_DELIMITERS = ",\t;|"
+
+
+@dataclass
+class Found:
+    """An image as an annotation file names it.
+
+    Attributes:
+        image: The name, perhaps with folders before it.
+        captions: What was said about it.
+        split: The split that is stated, if one is.
+    """
+
+    image: str
+    captions: list[str] = field(default_factory=list)
+    split: str | None = None
+
+
+def read_found(files: Files, only: str | None = None) -> tuple[str, list[str], list[Found]]:
+    """Find the caption files and read them.
+
+    Args:
+        files: The folder or zip.
+        only: The caption file, if the user has named it.
+
+    Returns:
+        The format's name, the caption files, and what they say.
+    """
+    names = files.names()
+    if not names:
+        raise ValueError(f"there must be images and captions, {files.where!r} is empty")
+    chosen = [only] if only else _caption_files(names, files.where)
+    kinds, found = [], []
+    for name in chosen:
+        text = text_of(files.read(name), name)
+        kind, part = _json(text, name) if name.lower().endswith(".json") else _lines(text, name)
+        if kind == "Flickr":
+            _take_lists(part, files, name, names)
+        kinds.append(kind)
+        found += part
+    if not any(one.captions for one in found):
+        raise ValueError(f"there must be captions, {chosen[0]!r} in {files.where!r} holds none")
+    return kinds[0], chosen, found
+
+
+def _caption_files(names: list[str], where: str) -> list[str]:
+    """The caption files of a set: the first kind of name that is there, nearest to the top."""
+    tests: tuple[Callable[[str], bool], ...] = (
+        lambda x: x.startswith("dataset") and x.endswith(".json"),
+        lambda x: x.startswith("captions_") and x.endswith(".json"),
+        lambda x: x.endswith(("token.txt", ".token")) and "lemma" not in x,
+        lambda x: x in ("captions.csv", "captions.tsv", "captions.txt", "results.csv"),
+        lambda x: x.endswith(".json") and not _OTHER_TASKS.match(x),
+    )
+    for i, test in enumerate(tests):
+        fits = [name for name in names if test(name.rpartition("/")[2].lower())]
+        if fits and i == 1:
+            return fits  # COCO writes one file a split
+        top = [name for name in fits if name.count("/") == min(x.count("/") for x in fits)]
+        if len(top) > 1:
+            raise ValueError(
+                f"one caption file is read, {where!r} holds {_listed(top)}; name the one you mean"
+            )
+        if top:
+            return top
+    raise ValueError(
+        f"there must be captions, {where!r} has {len(names)} files and none is a dataset*.json, "
+        "captions_*.json, captions.txt, *token.txt or captions.csv"
+    )
+
+
+def _json(text: str, name: str) -> tuple[str, list[Found]]:
+    """Karpathy's JSON or COCO's, by what is in it."""
+    try:
+        content = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as problem:
+        raise ValueError(f"{name!r} is not JSON or is cut off: {problem}") from problem
+    if isinstance(content, dict) and isinstance(images := content.get("images"), list):
+        if isinstance(notes := content.get("annotations"), list):
+            return "COCO", _coco(_objects(images), _objects(notes), name)
+        if any("sentences" in x for x in _objects(images)):
+            return "Karpathy", [_karpathy(x) for x in _objects(images)]
+    keys = sorted(content)[:5] if isinstance(content, dict) else type(content).__name__
+    raise ValueError(
+        "a JSON of captions has 'images' with 'sentences' (Karpathy's) or 'images' and 'annotations' "
+        f"(COCO's), {name!r} holds {keys}"
+    )
+
+
+def _karpathy(image: dict[str, Any]) -> Found:
+    folder, file = image.get("filepath"), str(image.get("filename") or image.get("file_name") or "")
+    sentences = image.get("sentences")
+    captions = [_sentence(x) for x in sentences] if isinstance(sentences, list) else []
+    split = image.get("split")
+    return Found(f"{folder}/{file}" if folder else file, captions, None if split is None else _split(split))
+
+
+def _sentence(sentence: Any) -> str:
+    if isinstance(sentence, dict):
+        raw, tokens = sentence.get("raw"), sentence.get("tokens")
+        sentence = raw if isinstance(raw, str) else " ".join(map(str, tokens)) if tokens else ""
+    return sentence if isinstance(sentence, str) else ""
+
+
+def _coco(images: list[dict[str, Any]], notes: list[dict[str, Any]], name: str) -> list[Found]:
+    stated = re.match(r"captions_(train|val|test)", name.rpartition("/")[2].lower())
+    split = stated[1] if stated else None
+    by_id = {
+        str(x.get("id")): Found(
+            str(x.get("file_name", "")), [], _split(x["split"]) if x.get("split") else split
+        )
+        for x in images
+    }
+    for note in notes:
+        caption, one = note.get("caption"), by_id.get(str(note.get("image_id")))
+        if one is not None and isinstance(caption, str):
+            one.captions.append(caption)
+    return list(by_id.values())
+
+
+def _lines(text: str, name: str) -> tuple[str, list[Found]]:
+    """Flickr's ``image#0<tab>caption`` lines, or a table."""
+    lines = text.splitlines()
+    first = next((line for line in lines if line.strip()), "")
+    if _TOKEN_LINE.fullmatch(first):
+        rows = [match.group(1, 3) for line in lines if (match := _TOKEN_LINE.fullmatch(line))]
+        return "Flickr", _grouped((image, caption, None) for image, caption in rows)
+    kind = "table" if name.lower().endswith(("captions.csv", ".tsv")) else "Flickr"
+    return kind, _grouped(_table(text, first, name))
+
+
+def _table(text: str, first: str, name: str) -> Iterable[tuple[str, str, str | None]]:
+    """Rows of image, caption and perhaps split, from comma, tab, semicolon or bar separated lines."""
+    delimiter = max(_DELIMITERS, key=first.count)
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if delimiter in ",;" else csv.QUOTE_NONE
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting))
+    except csv.Error as problem:
+        raise ValueError(f"{name!r} can't be read as a table: {problem}") from problem
+    rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
+    header = [cell.lower() for cell in rows[0]] if rows else []
+    image = next((i for i, cell in enumerate(header) if cell in _IMAGE), None)
+    captions = [i for i, cell in enumerate(header) if _CAPTION.fullmatch(cell)]
+    split = header.index("split") if "split" in header else None
+    if image is None or not captions:
+        if len(header) < 2 or not re.search(r"\.\w{3,4}$", header[0]):
+            raise ValueError(
+                f"a table of captions starts with a line that names its columns, such as image,caption; "
+                f"{name!r} starts with {first[:80]!r}"
+            )
+        rows, header, image, captions, split = [[], *rows], header[:2], 0, [1], None
+    for row in rows[1:]:
+        if len(row) > len(header) and captions[-1] == len(header) - 1:  # a comma in a caption without quotes
+            row = [*row[: len(header) - 1], delimiter.join(row[len(header) - 1 :])]  # noqa: PLW2901
+        padded = row + [""] * (len(header) - len(row))
+        for column in captions:
+            yield padded[image], padded[column], padded[split] if split is not None else None
+
+
+def _grouped(rows: Iterable[tuple[str, str, str | None]]) -> list[Found]:
+    """One entry an image and split, in the order of their first rows."""
+    found: dict[tuple[str, str | None], Found] = {}
+    for image, caption, stated in rows:
+        split = _split(stated) if stated else None
+        found.setdefault((image, split), Found(image, [], split)).captions.append(caption)
+    return list(found.values())
+
+
+def _take_lists(found: list[Found], files: Files, name: str, names: list[str]) -> None:
+    """Take splits from lists of images beside the captions, as Flickr_8k.trainImages.txt."""
+    folder = name.rpartition("/")[0]
+    split_of: dict[str, str] = {}
+    for other in names:
+        match = _LIST.search(other.rpartition("/")[2])
+        if match and other.rpartition("/")[0] == folder:
+            listed = text_of(files.read(other), other).splitlines()
+            split_of |= dict.fromkeys((line.strip() for line in listed), _split(match[1]))
+    for one in found:
+        one.split = one.split or split_of.get(one.image)
+
+
+def _split(name: Any) -> str:
+    lowered = str(name).strip().lower()
+    return _SPLITS.get(lowered, lowered)
+
+
+def _objects(items: list[Any]) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item, dict)]
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:3]))
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -1,0 +1,160 @@
+"""A folder or a zip, seen alike: names of files, and their bytes. Nothing is ever written or unpacked."""
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+__all__ = ["Files", "Folder", "Index", "Zip", "files_of", "text_of"]
+
+_MOST_BYTES = 1 << 30  # of one file; a zip can promise terabytes
+
+
+class Files(Protocol):
+    """Files under one roof."""
+
+    @property
+    def where(self) -> str:
+        """The folder or the zip, for sentences."""
+
+    def names(self) -> list[str]:
+        """Every file, by its path under the roof with ``/`` between folders, sorted."""
+
+    def read(self, name: str) -> bytes:
+        """The content of one of them; OSError, with a sentence, if it can't be had."""
+
+
+class Folder:
+    """The files of a folder and of the folders in it; hidden ones are left out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return str(self.path)
+
+    def names(self) -> list[str]:
+        """Every file in it. Links are followed, round in circles once."""
+        found: list[str] = []
+        seen: set[str] = set()
+        for here, folders, files in os.walk(self.path, followlinks=True):
+            real = os.path.realpath(here)
+            folders[:] = [] if real in seen else [x for x in folders if not _is_hidden(x)]
+            if real not in seen:
+                below = Path(here).relative_to(self.path)
+                found += [(below / x).as_posix() for x in files if not _is_hidden(x)]
+            seen.add(real)
+        return sorted(found)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        path = self.path / name
+        _check_bytes(path.stat().st_size, str(path))
+        return path.read_bytes()
+
+
+class Zip:
+    """The files of a zip, read from it one by one; threads may share it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except zipfile.BadZipFile as problem:
+            raise ValueError(
+                f"{str(path)!r} is not a zip or is damaged: {problem}; copy it anew"
+            ) from problem
+
+    @property
+    def where(self) -> str:
+        """The zip."""
+        return str(self.path)
+
+    def names(self) -> list[str]:
+        """Every file in it."""
+        names = (x.filename for x in self._zip.infolist() if not x.is_dir())
+        return sorted(x for x in names if not any(map(_is_hidden, x.split("/"))))
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        _check_bytes(self._zip.getinfo(name).file_size, f"{name} in {self.path}")
+        try:
+            return self._zip.read(name)
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as problem:
+            # RuntimeError is a password that is missing, NotImplementedError a compression of tomorrow.
+            raise OSError(f"can't read {name!r} in {self.where!r}: {problem}") from problem
+
+
+def files_of(path: Path) -> Folder | Zip:
+    """Open a folder or a zip.
+
+    Raises:
+        FileNotFoundError: If there is nothing of that name.
+        ValueError: If it is neither.
+    """
+    if path.is_dir():
+        return Folder(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no folder and no zip {str(path)!r}")
+    if path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
+        return Zip(path)
+    raise ValueError(f"data must be a folder or a zip, {str(path)!r} is neither")
+
+
+def text_of(content: bytes, name: str) -> str:
+    """The text of a file in UTF-8, with or without a mark of it, or in UTF-16 with one.
+
+    Other encodings are refused and not guessed: a wrong guess would train on "cafÃ©" without a word.
+    """
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", errors="replace")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        raise ValueError(
+            f"a text must be UTF-8, {name!r} has the byte 0x{content[problem.start]:02x} on line {line}; "
+            f"if it is Latin-1, convert it: iconv -f latin1 -t utf-8 {PurePosixPath(name).name}"
+        ) from None
+
+
+class Index:
+    """Finds the file that an annotation means, whichever folder it was put into.
+
+    Example:
+        >>> index = Index(["set/captions.csv", "set/images/cat.jpg", "old/cat.jpg", "set/dog.jpg"])
+        >>> index.find("dog.jpg"), index.find("images/cat.jpg"), index.find("cat.jpg"), index.find("cow.jpg")
+        ('set/dog.jpg', 'set/images/cat.jpg', None, None)
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._all = set(names)
+        self._by_last: dict[str, list[str]] = {}
+        for name in sorted(self._all):
+            self._by_last.setdefault(name.rpartition("/")[2], []).append(name)
+
+    def find(self, image: str, *, near: str = "") -> str | None:
+        """The one file of that name: in the folder ``near``, else with the same folders, else anywhere."""
+        image = image.replace("\\", "/").removeprefix("./")
+        for exact in (f"{near}/{image}" if near else image, image):
+            if exact in self._all:
+                return exact
+        same_last = self._by_last.get(image.rpartition("/")[2], [])
+        same_end = [name for name in same_last if name.endswith(f"/{image}")]
+        for choice in (same_end, same_last):
+            if len(choice) == 1:
+                return choice[0]
+        return None
+
+
+def _is_hidden(part: str) -> bool:
+    return part.startswith(".") or part == "__MACOSX"
+
+
+def _check_bytes(count: int, name: str) -> None:
+    if count > _MOST_BYTES:
+        raise OSError(f"a file may have {_MOST_BYTES} bytes, {name!r} has {count}")
