@@ -1,12 +1,16 @@
 """What the loop is handed: a task says what is learned from which batches, and how well it went.
 
 The loop knows nothing of images, sentences or classes, and nothing of metrics: a task brings them. So that
-a killed run can go on to the bit, everything random in a batch is a function of (seed, epoch, index).
+a killed run can go on to the bit, everything random in a batch is a function of (seed, epoch, index), and
+before each step the loop seeds torch's generators from (seed, step): what a loss draws on the device from
+those is repeated too. Python's and NumPy's own generators are nobody's business here.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor, nn
 
 __all__ = ["Loss", "Task"]
@@ -17,15 +21,17 @@ class Loss(NamedTuple):
 
     Attributes:
         total: The sum over terms; what is differentiated.
-        terms: How many it has: tokens, images.
+        terms: How many it has: tokens, images; a scalar tensor on the loss's device.
+        also: Further sums over the same terms, to be averaged and shown beside the loss.
     """
 
     total: Tensor
     terms: Tensor
+    also: Mapping[str, Tensor] = {}
 
 
 class Task(Protocol):
-    """One kind of thing to learn."""
+    """One kind of thing to learn. Derive from it: what it needn't say has a default here."""
 
     @property
     def kind(self) -> str:
@@ -35,7 +41,8 @@ class Task(Protocol):
     def plan(self, epoch: int) -> Sequence[Sequence[int]]:
         """The batches of an epoch, each the indices of its examples; a function of (seed, epoch) alone.
 
-        With several processes each takes its share of every batch.
+        With several processes, or in several parts, each batch is split: a batch here is what one step of the
+        optimizer sees.
         """
         ...
 
@@ -48,5 +55,15 @@ class Task(Protocol):
         ...
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
-        """Scores on the validation split, by name."""
+        """Scores on the validation split, by name; the model is in eval, without autograd."""
         ...
+
+    def prepare(self, device: torch.device) -> None:
+        """Called once before the first batch: a task may keep small data on the device, and gather there."""
+
+    def data(self) -> Mapping[str, Any]:
+        """The ``data`` of the run's config.json, plain values: all that later commands need to know."""
+        return {}
+
+    def save(self, folder: Path) -> None:
+        """Write what later commands need beside the config and the weights, such as tokenizer.json."""

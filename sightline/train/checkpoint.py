@@ -1,0 +1,207 @@
+"""Checkpoints: folders that are whole or not there, of tensors and plain JSON, never pickle.
+
+    checkpoints/main/000007/tensors.safetensors      weights, optimizer, moving mean
+    checkpoints/main/000007/state.json               where the run is, and the tensors' length and checksum
+    checkpoints/main/latest.json                     which one to go on from
+
+A checkpoint is written to a folder of another name, put on the disk, renamed, and only then does
+``latest.json`` point to it, by one atomic replacement; the one before is kept until the next. Whatever the
+instant at which a run is killed, the pointer names a checkpoint that is whole.
+"""
+
+import json
+import os
+import shutil
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sightline.data.files import because, replacing, to_disk
+
+__all__ = ["Checkpoint", "Checkpoints", "load_weights", "read_tensors", "weights_of", "write_tensors"]
+
+_POINTER = "latest.json"
+_TENSORS = "tensors.safetensors"
+_STATE = "state.json"
+
+
+class Checkpoint(NamedTuple):
+    """What a run goes on from."""
+
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of one stage of a run: the latest and the one before it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._good: list[str] = []  # names of those known to be whole, the latest last
+
+    def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Write a checkpoint; those before the last good one go.
+
+        Raises:
+            OSError: If it can't be written; the last good one is as it was, and the sentence says so.
+        """
+        number = max((int(name) for name in self._names()), default=0) + 1
+        name = f"{number:06d}"
+        beside = self.folder / f".new-{name}-{os.getpid()}"
+        try:
+            beside.mkdir(parents=True)
+            data = _bytes(tensors)
+            whole = {**state, "bytes": len(data), "crc32": zlib.crc32(data)}
+            _write(beside / _TENSORS, data)
+            _write(beside / _STATE, json.dumps(whole).encode())
+            to_disk(beside)
+            beside.rename(self.folder / name)
+            to_disk(self.folder)
+            with replacing(self.folder / _POINTER) as pointer:
+                pointer.write_text(json.dumps({"checkpoint": name}), encoding="utf-8")
+        except OSError as problem:
+            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+            kept = f"checkpoint {self._good[-1]} is whole" if self._good else "none was written before"
+            raise OSError(
+                f"can't write a checkpoint to {str(self.folder)!r}: {because(problem)}; {kept}: make room "
+                "and go on with --resume"
+            ) from problem
+        self._good = [*self._good[-1:], name]
+        self._sweep()
+
+    def latest(self) -> Checkpoint | None:
+        """The checkpoint to go on from, or None where none was written.
+
+        A damaged one is named on standard error, and the one before it taken.
+
+        Raises:
+            ValueError: If there are checkpoints and every one is damaged.
+        """
+        damaged = []
+        for name in self._candidates():
+            try:
+                found = _read(self.folder / name)
+            except (ValueError, OSError) as problem:
+                damaged.append(f"checkpoint {str(self.folder / name)!r} is damaged: {problem}")
+                continue
+            for sentence in damaged:
+                sys.stderr.write(f"{sentence}; going on from {name}\n")
+            self._good = [name]
+            return found
+        if damaged:
+            raise ValueError(
+                f"{damaged[0]}, and so is every other ({len(damaged)} in all); train again with another --out"
+            )
+        return None
+
+    def _candidates(self) -> list[str]:
+        """Names of checkpoints, the pointer's first, then the newest first."""
+        names = sorted(self._names(), reverse=True)
+        try:
+            pointed = json.loads((self.folder / _POINTER).read_text(encoding="utf-8"))["checkpoint"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return names
+        return sorted(names, key=lambda name: name != pointed)
+
+    def _names(self) -> list[str]:
+        if not self.folder.is_dir():
+            return []
+        return [path.name for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir()]
+
+    def _sweep(self) -> None:
+        """Remove what is neither the latest nor the one before, the leavings of killed runs too."""
+        for path in self.folder.iterdir():
+            if path.is_dir() and path.name not in self._good:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """All weights and kept buffers of a model by name; tied ones under each of their names."""
+    return {name: tensor.detach() for name, tensor in model.state_dict().items()}
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    """Give a model weights by name.
+
+    Raises:
+        ValueError: If they are another model's; the sentence names the first that doesn't fit.
+    """
+    own = weights_of(model)
+    for name in own.keys() | weights.keys():
+        if name not in own or name not in weights or own[name].shape != weights[name].shape:
+            there = tuple(weights[name].shape) if name in weights else "none"
+            here = tuple(own[name].shape) if name in own else "none"
+            raise ValueError(
+                f"the weights in {where} are of another model: {name!r} has shape {there} there and {here} "
+                "in the model; use the settings that the run was started with"
+            )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write named tensors as safetensors, whole or not at all; tied ones are written under each name."""
+    data = _bytes(tensors)
+    with replacing(path, remedy="make room and go on with --resume") as beside:
+        beside.write_bytes(data)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read named tensors.
+
+    Raises:
+        ValueError: If the file is no whole safetensors file.
+    """
+    return _from_bytes(path.read_bytes(), str(path))
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Through memory, since a full disk must be the system's OSError, not the library's own."""
+    from safetensors.torch import save  # noqa: PLC0415
+
+    seen: set[int] = set()
+    plain: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu().contiguous()
+        if own.data_ptr() in seen:
+            own = own.clone()
+        seen.add(own.data_ptr())
+        plain[name] = own
+    return save(plain)
+
+
+def _from_bytes(data: bytes, where: str) -> dict[str, Tensor]:
+    from safetensors import SafetensorError  # noqa: PLC0415
+    from safetensors.torch import load  # noqa: PLC0415
+
+    try:
+        return load(data)
+    except SafetensorError as problem:
+        raise ValueError(f"{where!r} holds no tensors that can be read: {problem}") from problem
+
+
+def _read(folder: Path) -> Checkpoint:
+    try:
+        state: dict[str, Any] = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise ValueError(f"{_STATE} is cut off ({problem})") from problem
+    data = (folder / _TENSORS).read_bytes()
+    if len(data) != state["bytes"]:
+        raise ValueError(f"{_TENSORS} has {len(data)} bytes where {state['bytes']} were written")
+    if zlib.crc32(data) != state["crc32"]:
+        raise ValueError(f"the checksum of {_TENSORS} is wrong")
+    return Checkpoint(_from_bytes(data, _TENSORS), state)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,87 @@
+"""What Accelerate does for the loop: the device, the processes, mixed precision."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.train.config import TrainConfig
+from sightline.train.task import Loss, Task
+
+__all__ = ["Losing", "accelerator_for", "moved"]
+
+
+class Losing(nn.Module):
+    """A model and its task as one module, from a batch to a loss.
+
+    What several processes share and what mixed precision covers is then the whole loss, and a task may call
+    whichever methods of its model it likes.
+    """
+
+    def __init__(self, model: nn.Module, task: Task) -> None:
+        super().__init__()
+        self.model = model
+        self._task = task
+
+    def forward(self, batch: Any) -> Loss:
+        """The task's loss of the batch."""
+        return self._task.loss(self.model, batch)
+
+
+def accelerator_for(config: TrainConfig) -> Any:
+    """Accelerate's engine for these settings.
+
+    Raises:
+        ValueError: If the device is not there, or can't do the precision.
+        ImportError: If Accelerate is not installed.
+    """
+    try:
+        from accelerate import Accelerator  # type: ignore[import-untyped]  # noqa: PLC0415
+        from accelerate.state import AcceleratorState  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ImportError as missing:
+        raise ImportError(
+            "training needs accelerate, which is not installed; pip install 'sightline[train]'",
+            name="accelerate",
+        ) from missing
+    on_cpu = config.device == "cpu" or not torch.cuda.is_available()
+    if config.device == "cuda" and on_cpu:
+        raise ValueError(
+            f"device 'cuda' is not there: torch {torch.__version__} sees no CUDA device; choose 'cpu'"
+        )
+    precision = config.precision
+    if precision == "auto":
+        precision = "no" if on_cpu or not torch.cuda.is_bf16_supported() else "bf16"
+    if precision == "fp16" and on_cpu:
+        raise ValueError("precision 'fp16' needs a GPU, got the CPU; choose 'bf16' or 'no'")
+    if AcceleratorState().initialized if AcceleratorState._shared_state else False:  # noqa: SLF001
+        # One process may train more than once, each time with its own precision.
+        AcceleratorState._reset_state(not torch.distributed.is_initialized())  # noqa: SLF001
+    return Accelerator(mixed_precision=precision, cpu=on_cpu)
+
+
+def moved(batch: Any, device: torch.device | None, *, pin: bool = False) -> Any:  # noqa: PLR0911 - a kind each
+    """A batch with all its tensors on the device, or pinned for the way there; other values stay.
+
+    Example:
+        >>> moved({"ids": torch.ones(2), "names": ("a", "b")}, torch.device("cpu"))["names"]
+        ('a', 'b')
+    """
+    if isinstance(batch, Tensor):
+        if device is not None:
+            return batch.to(device, non_blocking=True)
+        return batch.pin_memory() if pin and batch.device.type == "cpu" else batch
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        values = {
+            field.name: moved(getattr(batch, field.name), device, pin=pin)
+            for field in dataclasses.fields(batch)
+        }
+        return dataclasses.replace(batch, **values)
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(moved(value, device, pin=pin) for value in batch))
+    if isinstance(batch, Mapping):
+        return {name: moved(value, device, pin=pin) for name, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        return type(batch)(moved(value, device, pin=pin) for value in batch)
+    return batch

@@ -1,0 +1,57 @@
+"""AdamW over a model's weights, and its state as named tensors, so that it is kept without pickle."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.train.config import TrainConfig
+
+__all__ = ["adamw", "named_state", "restore"]
+
+
+def adamw(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW over all weights that are to be learned; only matrices decay.
+
+    Raises:
+        ValueError: If the model has no weight to learn.
+    """
+    learned = [p for p in model.parameters() if p.requires_grad]
+    if not learned:
+        raise ValueError("a model must have weights to learn, got one whose weights are all frozen")
+    groups = [
+        {"params": [p for p in learned if p.dim() >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in learned if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    fused = all(p.is_floating_point() and p.device.type in {"cpu", "cuda"} for p in learned)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=config.lr,
+        betas=(0.9, config.beta2),
+        fused=fused,
+    )
+
+
+def named_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """The optimizer's state as ``PARAMETER//KEY`` to tensor, for the parameters that have any."""
+    found: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            found[f"{name}//{key}"] = torch.as_tensor(value)
+    return found
+
+
+def restore(optimizer: torch.optim.Optimizer, model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Give an optimizer the state that :func:`named_state` took from another of the same model."""
+    by_parameter: dict[str, dict[str, Tensor]] = {}
+    for name, value in state.items():
+        owner, _, key = name.rpartition("//")
+        by_parameter.setdefault(owner, {})[key] = value
+    for name, parameter in model.named_parameters():
+        if name in by_parameter:
+            own: dict[str, Any] = {}
+            for key, value in by_parameter[name].items():
+                # The count of steps stays where the optimizer keeps it: with the parameter if fused.
+                own[key] = value.to(parameter.device, copy=True)
+            optimizer.state[parameter] = own

@@ -1,0 +1,89 @@
+"""What a run shows of itself, on standard error: a bar with rate and time left, and a line an evaluation."""
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """A bar where a person looks on, plain lines in a file; nothing in the other processes.
+
+    Args:
+        total: All steps of the stage.
+        done: Those done before.
+        title: Stands before the bar.
+        shown: Whether to show anything.
+    """
+
+    def __init__(self, total: int, done: int, title: str, *, shown: bool) -> None:
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+        from rich.progress import Progress as Bar  # noqa: PLC0415
+
+        self._console = Console(stderr=True, highlight=False, quiet=not shown, soft_wrap=True)
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[loss]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not (shown and self._console.is_terminal),
+            transient=True,
+        )
+        self._task: Any = self._bar.add_task(title, total=total, completed=done, rate="", loss="")
+        self._total = total
+        self._first = done
+        self._began = self._since = time.perf_counter()
+        self._examples = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def step(self, step: int, examples: int) -> None:
+        """A step has been given to the device."""
+        self._examples += examples
+        now = time.perf_counter()
+        if now - self._since > 0.5:
+            self._bar.update(self._task, rate=f"{self._examples / (now - self._began):,.0f} examples/s")
+            self._since = now
+        self._bar.update(self._task, completed=step)
+
+    def row(self, row: Mapping[str, float], *, best: bool, total_epochs: int) -> None:
+        """An epoch has ended, perhaps with an evaluation."""
+        if row.get("loss") is not None:
+            self._bar.update(self._task, loss=f"loss {row['loss']:.3f}")
+        step = int(row["step"])
+        spent = time.perf_counter() - self._began
+        words = [f"epoch {int(row['epoch'])}/{total_epochs}"]
+        words += [
+            f"{k} {v:.4g}" for k, v in row.items() if k not in {"step", "epoch", "lr"} and v is not None
+        ]
+        if step > self._first and self._examples:
+            left = spent / (step - self._first) * max(0, self._total - step)
+            words += [f"{self._examples / spent:,.0f} examples/s", f"{_clock(left)} left"]
+        self.say("  ".join(words) + ("  best" if best else ""))
+
+    def say(self, sentence: str) -> None:
+        """Print a line above the bar."""
+        self._console.print(sentence, markup=False)
+
+
+def _clock(seconds: float) -> str:
+    """Minutes and seconds.
+
+    Example:
+        >>> _clock(125.4)
+        '2:05'
+    """
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
