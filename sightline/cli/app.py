@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import sightline
-from sightline.cli import bench
+from sightline.cli import bench, data
 from sightline.cli.demo import demo
 from sightline.cli.look import look
 from sightline.cli.positions import positions
@@ -38,3 +38,4 @@ app.command()(demo)
 app.command()(look)
 app.command()(positions)
 app.add_typer(bench.app, name="bench")
+app.add_typer(data.app, name="data")
