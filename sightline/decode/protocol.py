@@ -7,13 +7,14 @@
 The searches of this folder know a model by this alone; a model knows nothing of the searches.
 """
 
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar, cast, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from sightline.shapes import Float, Int
 
-__all__ = ["State", "Steps"]
+__all__ = ["Sharing", "State", "Steps", "branched", "reordered"]
 
 S = TypeVar("S", bound="State")
 
@@ -23,6 +24,15 @@ class State(Protocol):
 
     A state is a value: a step gives a new one and leaves the old as it was, so that beams can branch.
     """
+
+    def __len__(self) -> int:
+        """How many rows there are, N."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        ...
 
     @property
     def attended(self) -> Float[Tensor, "N H S"] | None:
@@ -34,9 +44,37 @@ class State(Protocol):
         ...
 
 
+@runtime_checkable
+class Sharing(Protocol):
+    """A state that keeps what was encoded once for all hypotheses of an input: faster, and no must."""
+
+    def branch(self, width: int) -> Self:
+        """Each row ``width`` times, side by side: as ``select`` with each row repeated."""
+        ...
+
+    def reorder(self, rows: Int[Tensor, " N"]) -> Self:
+        """As ``select``, where each row takes the place of one of the same input."""
+        ...
+
+
 class Steps(Protocol[S]):
     """A model that can be decoded."""
 
     def step(self, state: S, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], S]:
         """The log-probabilities of the next token after ``ids``, and the state that has seen them."""
         ...
+
+
+def branched(state: S, width: int) -> S:
+    """Each row ``width`` times, side by side, in the way that the state does best."""
+    shared: object = state
+    if isinstance(shared, Sharing):
+        return cast("S", shared.branch(width))
+    rows = torch.arange(len(state), device=state.device)
+    return state if width == 1 else state.select(rows.repeat_interleave(width))
+
+
+def reordered(state: S, rows: Int[Tensor, " N"]) -> S:
+    """Rows that go on from others of the same input, in the way that the state does best."""
+    shared: object = state
+    return cast("S", shared.reorder(rows)) if isinstance(shared, Sharing) else state.select(rows)

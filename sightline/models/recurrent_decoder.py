@@ -1,0 +1,165 @@
+"""Show, attend and tell (Xu et al., 2015): an LSTM that looks at the picture before every word.
+
+    weights = softmax(additive(h, memory))           where to look, judged from what was said so far
+    context = sigmoid(gate h) * (weights @ memory)   and how much of it to take in
+    h, c    = LSTM([word, context], h, c)
+    logits  = readout([h, context, word])
+
+Its regulariser asks that every part of the picture be looked at about once in a caption: what each cell
+received, summed over the words, should be near one (the "doubly stochastic" attention of the paper).
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sightline.attention.additive import additive_scores
+from sightline.attention.scores import Additive
+from sightline.shapes import Float, Int
+
+__all__ = ["RecurrentDecoder", "RecurrentState"]
+
+
+@dataclass(frozen=True, eq=False)
+class RecurrentState:
+    """The LSTM's state for N = B * K rows, and what the K rows of an input share.
+
+    Attributes:
+        h, c: Output and cell of the LSTM, (N, hidden).
+        memory: What was encoded, (B, P, E).
+        keys: The same, projected for the score, (B, P, d_attn).
+        width: Hypotheses of each input, K.
+        look: Whether the weights are handed out.
+        attended: Those of the last step, (N, 1, P).
+    """
+
+    h: Float[Tensor, "N hidden"]
+    c: Float[Tensor, "N hidden"]
+    memory: Float[Tensor, "B P E"]
+    keys: Float[Tensor, "B P d_attn"]
+    width: int
+    look: bool
+    attended: Float[Tensor, "N 1 P"] | None = None
+
+    def __len__(self) -> int:
+        """How many rows there are, N."""
+        return self.h.size(0)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.h.device
+
+    def select(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
+        """The state of any rows, in this order, each with a memory of its own from here on."""
+        inputs = rows // self.width
+        return replace(self.reorder(rows), memory=self.memory[inputs], keys=self.keys[inputs], width=1)
+
+    def branch(self, width: int) -> "RecurrentState":
+        """Each row ``width`` times, side by side; what was encoded stays shared."""
+        attended = None if self.attended is None else self.attended.repeat_interleave(width, 0)
+        return replace(
+            self,
+            h=self.h.repeat_interleave(width, 0),
+            c=self.c.repeat_interleave(width, 0),
+            width=self.width * width,
+            attended=attended,
+        )
+
+    def reorder(self, rows: Int[Tensor, " N"]) -> "RecurrentState":
+        """Each row goes on from another one (or the same) of the same input."""
+        attended = None if self.attended is None else self.attended[rows]
+        return replace(self, h=self.h[rows], c=self.c[rows], attended=attended)
+
+
+class RecurrentDecoder(nn.Module):
+    """Writes a caption with an LSTM and additive attention.
+
+    Args:
+        vocab_size: Words it knows, V.
+        d_model: Width of the memory and of the words, E.
+        d_hidden: Width of the LSTM and of the score's hidden layer.
+        dropout: On words, memory and readout.
+        tied: Whether the words it reads and the words it writes share their vectors.
+        pad: The id of padding.
+    """
+
+    def __init__(
+        self, *, vocab_size: int, d_model: int, d_hidden: int, dropout: float, tied: bool, pad: int
+    ) -> None:
+        super().__init__()
+        self.pad = pad
+        self.words = nn.Embedding(vocab_size, d_model)
+        nn.init.normal_(self.words.weight, std=d_model**-0.5)
+        self.first = nn.Linear(d_model, 2 * d_hidden)
+        self.score = Additive(d_hidden, d_model, d_hidden)
+        self.gate = nn.Linear(d_hidden, d_model)
+        self.cell = nn.LSTMCell(2 * d_model, d_hidden)
+        self.readout = nn.Linear(d_hidden + 2 * d_model, d_model)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+        self.output = None if tied else nn.Linear(d_model, vocab_size, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, memory: Float[Tensor, "B P E"], ids: Int[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "B T V"], Float[Tensor, "B P"]]:
+        """The logits after each of the ids, and what each cell received over all of them but padding."""
+        memory = self.dropout(memory)
+        words = self.dropout(self._embedded(ids))  # (B, T, E)
+        state = self._begun(memory, look=True)
+        outputs, contexts, looks = [], [], []
+        for t in range(ids.size(1)):
+            context, state = self._moved(state, words[:, t])
+            outputs.append(state.h)
+            contexts.append(context)
+            looks.append(state.attended)
+        told = self._read_out(torch.stack(outputs, 1), torch.stack(contexts, 1), words)
+        logits = self._logits(self.dropout(told))
+        weights = torch.cat([x for x in looks if x is not None], dim=1)  # (B, T, P)
+        real = (ids != self.pad).to(weights.dtype)
+        return logits, (weights * real.unsqueeze(-1)).sum(1)
+
+    @torch.no_grad()
+    def start(self, memory: Float[Tensor, "B P E"], *, look: bool = False) -> RecurrentState:
+        """The state before the first word."""
+        return self._begun(memory, look=look)
+
+    @torch.no_grad()
+    def step(
+        self, state: RecurrentState, ids: Int[Tensor, " N"]
+    ) -> tuple[Float[Tensor, "N V"], RecurrentState]:
+        """The log-probabilities of the word after ``ids``; as in eval, nothing is dropped."""
+        words = self._embedded(ids)
+        context, state = self._moved(state, words)
+        logits = self._logits(self._read_out(state.h, context, words))
+        return logits.float().log_softmax(-1), state
+
+    def _begun(self, memory: Tensor, *, look: bool) -> RecurrentState:
+        h, c = self.first(memory.mean(1)).tanh().chunk(2, dim=-1)
+        keys = F.linear(memory, self.score.W)  # once, not with every word
+        return RecurrentState(h=h, c=c, memory=memory, keys=keys, width=1, look=look)
+
+    def _moved(
+        self, state: RecurrentState, words: Float[Tensor, "N E"]
+    ) -> tuple[Float[Tensor, "N E"], RecurrentState]:
+        """Look, take in, and move on by a word."""
+        queries = F.linear(state.h, self.score.V).unflatten(0, (-1, state.width))  # (B, K, d_attn)
+        scores = additive_scores(queries, state.keys, self.score.v)
+        weights = scores.softmax(-1)  # (B, K, P)
+        context = (weights @ state.memory).flatten(0, 1)  # (N, E)
+        context = self.gate(state.h).sigmoid() * context
+        h, c = self.cell(torch.cat([words, context], dim=-1), (state.h, state.c))
+        attended = weights.flatten(0, 1).unsqueeze(1) if state.look else None
+        return context, replace(state, h=h, c=c, attended=attended)
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        return self.words(ids) * self.words.embedding_dim**0.5
+
+    def _read_out(self, h: Tensor, context: Tensor, words: Tensor) -> Tensor:
+        return self.readout(torch.cat([h, context, words], dim=-1)).tanh()
+
+    def _logits(self, x: Tensor) -> Tensor:
+        weight = self.words.weight if self.output is None else self.output.weight
+        return F.linear(x, weight, self.bias)

@@ -1,0 +1,284 @@
+"""A Transformer decoder, one token at a time, for all hypotheses of all inputs at once.
+
+    state = begin(decoder, memory)                 # keys and values of the memory: projected once
+    state = state.branch(5)                        # five beams for each input
+    x, state = advance(decoder, x, state)          # (B * K, E): what the decoder makes of the next token
+    state = state.reorder(rows)                    # each beam goes on from the one that it continues
+
+Rows are laid out (B, K), the K hypotheses of an input side by side, and what belongs to an input is kept
+once for all of them: its memory is never copied for a beam, and one product serves K queries.
+
+Nor is the past ever moved. The keys and values of all tokens that were tried lie in one buffer, in
+the order in which they were tried; the hypotheses of an input form a tree over them, and a bias of 0 and
+-inf says which of them are a hypothesis's own past. To reorder beams is to reorder that small table.
+
+B inputs, K hypotheses of each, N = B * K rows, C tokens tried so far (K a step), S the length of the memory.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sightline.shapes import Bool, Float, Int
+
+__all__ = ["DecoderState", "advance", "begin"]
+
+Turn = Callable[[Tensor, int], Tensor]
+
+
+@dataclass(eq=False)
+class _Room:
+    """Keys and values of every layer, with space at the end, and how much of it is taken."""
+
+    kept: Float[Tensor, "L 2 B H room D"]
+    taken: int
+
+
+@dataclass(frozen=True, eq=False)
+class DecoderState:
+    """What the decoder has read so far: a value, as the protocol of decoding asks.
+
+    Attributes:
+        memory: Keys and values of what was encoded, for each layer, (B, H, S, D) each.
+        hidden: Where not to look in it, as a bias; None to look everywhere.
+        width: Hypotheses of each input, K.
+        length: Tokens read by each hypothesis.
+        looked_at: The layers whose weights are handed out.
+        attended: Their weights in the last step, (N, H of all those layers, S).
+    """
+
+    memory: tuple[tuple[Tensor, Tensor], ...]
+    hidden: Float[Tensor, "B 1 1 S"] | None
+    width: int
+    length: int
+    looked_at: tuple[int, ...]
+    attended: Float[Tensor, "N H S"] | None
+    _room: _Room
+    _tried: int
+    _paths: Float[Tensor, "B K C"] | None  # None: one hypothesis, all that was tried is its past
+
+    def __len__(self) -> int:
+        """How many rows there are, N."""
+        return self._room.kept.size(2) * self.width
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self._room.kept.device
+
+    def select(self, rows: Int[Tensor, " M"]) -> "DecoderState":
+        """The state of any rows, in this order, each with a memory and a past of its own from here on."""
+        inputs = rows // self.width
+        paths = None
+        if self._paths is not None:
+            paths = self._paths.flatten(0, 1)[rows].unsqueeze(1)
+        return replace(
+            self,
+            memory=tuple((k[inputs], v[inputs]) for k, v in self.memory),
+            hidden=None if self.hidden is None else self.hidden[inputs],
+            width=1,
+            attended=None if self.attended is None else self.attended[rows],
+            _room=_Room(self._room.kept[:, :, inputs, :, : self._tried], self._tried),
+            _paths=paths,
+        )
+
+    def branch(self, width: int) -> "DecoderState":
+        """Each row ``width`` times, side by side; what was encoded stays shared."""
+        if width == 1:
+            return self
+        b = self._room.kept.size(2)
+        paths = self._paths
+        if paths is None:
+            paths = self._room.kept.new_zeros(b, 1, self._tried)
+        attended = self.attended
+        return replace(
+            self,
+            width=self.width * width,
+            attended=None if attended is None else attended.repeat_interleave(width, 0),
+            _paths=paths.repeat_interleave(width, 1),
+        )
+
+    def reorder(self, rows: Int[Tensor, " N"]) -> "DecoderState":
+        """Each row goes on from another one (or the same) of the same input."""
+        if self._paths is None:
+            return self
+        return replace(
+            self,
+            attended=None if self.attended is None else self.attended[rows],
+            _paths=self._paths.flatten(0, 1)[rows].view_as(self._paths),
+        )
+
+
+def begin(
+    decoder: nn.TransformerDecoder,
+    memory: Float[Tensor, "B S E"],
+    mask: Bool[Tensor, "B S"] | None = None,
+    *,
+    look: Sequence[int] = (),
+) -> DecoderState:
+    """The state before the first token: every layer has seen the memory once and for all.
+
+    Args:
+        decoder: A stack of torch's layers or of ours.
+        memory: What was encoded.
+        mask: True where a decoder may look; None for everywhere.
+        look: The layers whose weights over the memory are wanted.
+    """
+    layers = list(decoder.layers)
+    b, s, e = memory.shape
+    h = layers[0].multihead_attn.num_heads
+    kept = []
+    for layer in layers:
+        weight, bias = _projection(layer.multihead_attn, slice(e, None))
+        kv = F.linear(memory, weight, bias).view(b, s, 2, h, e // h)
+        k, v = kv.permute(2, 0, 3, 1, 4).contiguous()  # once, so that no step has to
+        kept.append((k, v))
+    hidden = None
+    if mask is not None:
+        hidden = memory.new_zeros(b, 1, 1, s).masked_fill_(~mask[:, None, None], -torch.inf)
+    return DecoderState(
+        memory=tuple(kept),
+        hidden=hidden,
+        width=1,
+        length=0,
+        looked_at=tuple(range(len(layers))[i] for i in look),
+        attended=None,
+        _room=_Room(memory.new_empty(len(layers), 2, b, h, 0, e // h), 0),
+        _tried=0,
+        _paths=None,
+    )
+
+
+def advance(
+    decoder: nn.TransformerDecoder,
+    x: Float[Tensor, "N E"],
+    state: DecoderState,
+    *,
+    turn: Turn | None = None,
+) -> tuple[Float[Tensor, "N E"], DecoderState]:
+    """Read one more token in every row; the same numbers as the whole decoder over the whole past.
+
+    Args:
+        decoder: The stack that the state was begun with. Its dropout is off, as in eval.
+        x: The embedded tokens, with their positions.
+        state: What was read before.
+        turn: Rotates queries and keys by their position, ``turn(x (..., 1, D), offset)``.
+    """
+    if x.size(0) != len(state):
+        raise ValueError(f"a step reads a token in each of the state's {len(state)} rows, got {x.size(0)}")
+    room = _with_space(state)
+    tried = state._tried + state.width  # noqa: SLF001
+    paths = _grown(state)
+    bias = None if paths is None else paths.unsqueeze(1)  # (B, 1, K, C)
+    looked = []
+    for i, layer in enumerate(decoder.layers):
+
+        def itself(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
+            q, kv = _projected(layer.self_attn, x, state, turn)
+            past = room.kept[i]  # (2, B, H, room, D)
+            past[:, :, :, tried - state.width : tried] = kv
+            context, _ = _mixed(q, past[0, :, :, :tried], past[1, :, :, :tried], bias)
+            return _joined(layer.self_attn, context)
+
+        def across(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
+            weight, b = _projection(layer.multihead_attn, slice(x.size(-1)))
+            q = _split(F.linear(x, weight, b), layer.multihead_attn.num_heads, state.width)
+            seen = i in state.looked_at
+            context, weights = _mixed(q, *state.memory[i], state.hidden, need_weights=seen)
+            if weights is not None:
+                looked.append(weights)
+            return _joined(layer.multihead_attn, context)
+
+        def think(x: Tensor, layer: Any = layer) -> Tensor:
+            return layer.linear2(layer.activation(layer.linear1(x)))
+
+        if layer.norm_first:
+            x = x + itself(layer.norm1(x))
+            x = x + across(layer.norm2(x))
+            x = x + think(layer.norm3(x))
+        else:
+            x = layer.norm1(x + itself(x))
+            x = layer.norm2(x + across(x))
+            x = layer.norm3(x + think(x))
+    if decoder.norm is not None:
+        x = decoder.norm(x)
+    attended = None
+    if looked:
+        weights = torch.cat(looked, dim=1)  # (B, H of all layers, K, S)
+        attended = weights.transpose(1, 2).flatten(0, 1)
+    room.taken = tried
+    new = replace(state, length=state.length + 1, attended=attended, _room=room, _tried=tried, _paths=paths)
+    return x, new
+
+
+def _with_space(state: DecoderState) -> _Room:
+    """The state's buffer if it has space for one more step after it, else a copy that has."""
+    room, tried = state._room, state._tried  # noqa: SLF001
+    stale = room.kept.is_inference() and not torch.is_inference_mode_enabled()  # can't be written to here
+    enough = tried + state.width <= room.kept.size(4)
+    if enough and not stale and room.taken == tried:  # else another branch went on from here
+        return room
+    shape = list(room.kept.shape)
+    shape[4] = 2 * tried + 16 * state.width
+    kept = room.kept.new_empty(shape)
+    kept[:, :, :, :, :tried] = room.kept[:, :, :, :, :tried]
+    return _Room(kept, tried)
+
+
+def _grown(state: DecoderState) -> Tensor | None:
+    """The paths, each with the token that is about to be read: (B, K, C + K)."""
+    paths = state._paths  # noqa: SLF001
+    if paths is None:
+        return None
+    k = state.width
+    own = paths.new_full((k, k), -torch.inf).fill_diagonal_(0.0)
+    return torch.cat([paths, own.expand(paths.size(0), k, k)], dim=2)
+
+
+def _projected(
+    attention: Any, x: Float[Tensor, "N E"], state: DecoderState, turn: Turn | None
+) -> tuple[Float[Tensor, "B H K D"], Float[Tensor, "2 B H K D"]]:
+    """Queries, and keys with values, of the token just read: one product."""
+    h, k = attention.num_heads, state.width
+    qkv = F.linear(x, attention.in_proj_weight, attention.in_proj_bias)
+    qkv = qkv.view(-1, k, 3, h, x.size(-1) // h).permute(2, 0, 3, 1, 4)  # (3, B, H, K, D)
+    if turn is None:
+        return qkv[0], qkv[1:]
+    turned = turn(qkv[:2].unsqueeze(-2), state.length).squeeze(-2)
+    return turned[0], torch.stack([turned[1], qkv[2]])
+
+
+def _mixed(
+    q: Float[Tensor, "B H K D"],
+    k: Float[Tensor, "B H S D"],
+    v: Float[Tensor, "B H S D"],
+    bias: Float[Tensor, "B 1 #K S"] | None,
+    *,
+    need_weights: bool = False,
+) -> tuple[Float[Tensor, "B H K D"], Float[Tensor, "B H K S"] | None]:
+    """Attend with a handful of queries. On a CPU two plain products beat the fused kernel (2 to 3 times)."""
+    if q.is_cuda and not need_weights:
+        return F.scaled_dot_product_attention(q, k, v, bias), None
+    scores = (q * q.size(-1) ** -0.5) @ k.mT
+    if bias is not None:
+        scores += bias
+    weights = scores.softmax(-1)
+    return weights @ v, weights if need_weights else None
+
+
+def _split(x: Float[Tensor, "N E"], h: int, k: int) -> Float[Tensor, "B H K D"]:
+    return x.view(-1, k, h, x.size(-1) // h).transpose(1, 2)
+
+
+def _joined(attention: Any, context: Float[Tensor, "B H K D"]) -> Float[Tensor, "N E"]:
+    return attention.out_proj(context.transpose(1, 2).flatten(2).flatten(0, 1))
+
+
+def _projection(attention: Any, rows: slice) -> tuple[Tensor, Tensor | None]:
+    """Some rows of the joint input projection: the queries', or the keys' and values'."""
+    bias = attention.in_proj_bias
+    return attention.in_proj_weight[rows], None if bias is None else bias[rows]
