@@ -61,6 +61,10 @@ class Task(Protocol):
     def prepare(self, device: torch.device) -> None:
         """Called once before the first batch: a task may keep small data on the device, and gather there."""
 
+    def compile(self, model: nn.Module) -> None:
+        """Compile what the loss calls, in place; by default the model's ``forward``."""
+        model.compile()
+
     def data(self) -> Mapping[str, Any]:
         """The ``data`` of the run's config.json, plain values: all that later commands need to know."""
         return {}

@@ -1,0 +1,248 @@
+"""Learning to caption: an image is encoded once, and all its captions are read from it."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sightline.data.batches import pad, shuffled
+from sightline.data.captions import Captioned, CaptionSet, clean
+from sightline.data.draws import uniform
+from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
+from sightline.decode.search import beam, greedy
+from sightline.models.captioner import Captioner, CaptionerConfig
+from sightline.settings import as_json
+from sightline.shapes import Int
+from sightline.train.caption_data import CaptionData, Pictures, Pixels, Streamed, read_all
+from sightline.train.config import TrainConfig
+from sightline.train.task import Loss, Task
+
+__all__ = ["CaptionBatch", "CaptionTask", "Score", "Split"]
+
+Score = Callable[[Sequence[str], Sequence[Sequence[str]]], Mapping[str, float]]
+
+_KEPT = 16 << 30  # bytes of pictures that are kept in memory rather than read anew
+_CHOICE = 8  # the stream of draws that picks captions
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The images of a split and their captions as ids.
+
+    Attributes:
+        records: What was said, as it was written.
+        pictures: What the model sees.
+        ids: BOS, words, EOS, padded; a row of PAD where an image has fewer captions than the most.
+    """
+
+    records: list[Captioned]
+    pictures: Pictures
+    ids: Int[Tensor, "n C L"]
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionBatch:
+    """Some images and their captions.
+
+    Attributes:
+        indices: Which images of the split.
+        epoch: Of the training; a tensor, so that it travels with the rest.
+        ids: As in the split, cut to the longest caption of the batch.
+        pictures: Pixels that were read for this batch, or None.
+    """
+
+    indices: Int[Tensor, " B"]
+    epoch: Int[Tensor, ""]
+    ids: Int[Tensor, "B C L"]
+    pictures: Tensor | None
+
+
+class CaptionTask(Task):
+    """Captions of the train split, evaluated by captions written for the validation split.
+
+    Args:
+        captions: The images and what was said about them.
+        tokenizer: Learned from the train split.
+        model: Settings of the model: how large its pictures are, how long its captions.
+        train: Settings of the training: batch size, seed, label smoothing.
+        data: Settings of the data; they go into the run's config.
+        score: Scores captions against references; None to evaluate by the loss alone.
+    """
+
+    kind = "caption"
+
+    def __init__(
+        self,
+        captions: CaptionSet,
+        tokenizer: Tokenizer,
+        model: CaptionerConfig,
+        train: TrainConfig,
+        data: CaptionData,
+        *,
+        score: Score | None = None,
+    ) -> None:
+        self.captions, self.tokenizer = captions, tokenizer
+        self.model, self.train, self.settings, self.score = model, train, data, score
+        self.device = torch.device("cpu")
+        self._train: Split | None = None
+        self._val: Split | None = None
+        self._n = len(captions.split("train"))
+
+    # What the loop asks
+
+    def prepare(self, device: torch.device) -> None:
+        """Bring pictures and captions to the device, if they fit."""
+        self.device = device
+        self._train = self.split("train")
+        self._val = self.split("val", most=self.settings.val_most)
+        for split in (self._train, self._val):
+            split.pictures.to(device)
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        """Batches of images."""
+        n = self._n if self._train is None else len(self._train.records)
+        return shuffled(n, self.train.batch_size, self.train.seed, epoch)
+
+    def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
+        """Captions of some images, all or as many as wanted; their pixels, if not on the device."""
+        split = self.trained
+        chosen = torch.tensor(indices)
+        ids = split.ids[chosen]  # (B, C, L)
+        most = self.settings.captions
+        if most is not None and most < ids.size(1):
+            draws = uniform(self.train.seed, epoch, chosen, ids.size(1), stream=_CHOICE)
+            draws = draws.masked_fill(ids[:, :, 1] == PAD, 2.0)  # real captions first
+            order = draws.argsort(1)[:, :most, None]
+            ids = ids.gather(1, order.expand(-1, -1, ids.size(2)))
+        longest = int((ids != PAD).sum(-1).max())
+        return CaptionBatch(
+            indices=chosen,
+            epoch=torch.tensor(epoch),
+            ids=ids[:, :, :longest],
+            pictures=split.pictures.load(indices, epoch),
+        )
+
+    def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
+        """Cross-entropy of every word, and the recurrent decoder's wish to look everywhere."""
+        assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
+        images = self.trained.pictures.take(batch.pictures, batch.indices, batch.epoch)
+        return self._loss(
+            model, images, batch.ids, smoothing=self.train.label_smoothing, hidden=self.settings.word_dropout
+        )
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """The loss of a token and its perplexity; scores of captions, if there is something to score them."""
+        assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
+        assert self._val is not None  # noqa: S101 - prepared
+        total = terms = 0.0
+        texts: list[str] = []
+        for images, ids in self._pieces(self._val):
+            longest = int((ids != PAD).sum(-1).max())
+            loss = self._loss(model, images, ids[:, :, :longest])
+            total, terms = total + loss.total.item(), terms + loss.terms.item()
+            if self.score is not None:
+                texts += self.write(model, images)
+        mean = total / max(1.0, terms)
+        scores = {"loss": mean, "perplexity": math.exp(min(mean, 50.0))}
+        if self.score is not None:
+            references = [[clean(c) for c in record.captions] for record in self._val.records]
+            scores.update(self.score(texts, references))
+        return scores
+
+    def data(self) -> dict[str, Any]:
+        """The settings of the data."""
+        return as_json(self.settings)
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer."""
+        self.tokenizer.save(folder / "tokenizer.json")
+
+    def compile(self, model: nn.Module) -> None:
+        """Compile what is called: encoder and decoder, one by one."""
+        assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
+        model.encoder.compile()
+        model.decoder.compile()
+
+    # What it is made of
+
+    @property
+    def trained(self) -> Split:
+        """The train split, once it is prepared."""
+        assert self._train is not None, "prepare comes first"  # noqa: S101
+        return self._train
+
+    def split(self, name: str, most: int | None = None) -> Split:
+        """Read a split."""
+        records = self.captions.split(name)[:most]
+        size = self.model.image_size
+        augment, seed = self.settings.augment, self.train.seed
+        pictures: Pictures
+        if len(records) * 3 * size * size > _KEPT:
+            pictures = Streamed(self.captions, records, size, augment, seed)
+        else:
+            images, records = read_all(self.captions, records, size, threads=self.train.threads)
+            pictures = Pixels(images, augment, seed)
+        return Split(records, pictures, self._encoded(records))
+
+    def write(self, model: Captioner, images: Tensor) -> list[str]:
+        """A caption for each image."""
+        state = model.start(images)
+        length = self.model.max_length
+        width = self.settings.val_beam
+        found = (
+            greedy(model, state, max_length=length)
+            if width == 1
+            else beam(model, state, width=width, max_length=length)
+        )
+        return found.texts(self.tokenizer)
+
+    def _encoded(self, records: Sequence[Captioned]) -> Int[Tensor, "n C L"]:
+        """Ids of all captions; one that is longer than the model's longest is cut, and has no end."""
+        longest = self.model.max_length + 1  # one more than the decoder reads: the last is only written
+        rows: list[list[int]] = []
+        most = max(len(record.captions) for record in records)
+        for record in records:
+            coded = [[BOS, *self.tokenizer.encode(clean(c)), EOS][:longest] for c in record.captions]
+            rows += [*coded, *[[]] * (most - len(coded))]
+        return pad(rows, value=PAD).unflatten(0, (len(records), most))
+
+    def _pieces(self, split: Split) -> Any:
+        """The split in batches on the device, as it is."""
+        size = self.train.batch_size
+        for first in range(0, len(split.records), size):
+            numbers = list(range(first, min(first + size, len(split.records))))
+            loaded = split.pictures.load(numbers, 0)
+            indices = torch.tensor(numbers, device=self.device)
+            images = split.pictures.take(None if loaded is None else loaded.to(self.device), indices, None)
+            yield images, split.ids[numbers].to(self.device)
+
+    def _loss(
+        self, model: Captioner, images: Tensor, ids: Tensor, *, smoothing: float = 0.0, hidden: float = 0.0
+    ) -> Loss:
+        n_captions = ids.size(1)
+        ids = ids.flatten(0, 1)  # (B * C, L)
+        read, written = ids[:, :-1], ids[:, 1:]
+        if hidden:
+            drop = (torch.rand(read.shape, device=read.device) < hidden) & (read != PAD) & (read != BOS)
+            read = read.masked_fill(drop, UNK)
+        memory = model.encode(images).repeat_interleave(n_captions, 0)
+        logits = model.decoder(memory, read)
+        received = None
+        if isinstance(logits, tuple):
+            logits, received = logits
+        total = F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            written.flatten(),
+            ignore_index=PAD,
+            label_smoothing=smoothing,
+            reduction="sum",
+        )
+        terms = (written != PAD).sum()
+        if received is not None and model.regularised and model.training:
+            total = total + terms * model.regulariser(received)
+        return Loss(total, terms)

@@ -1,0 +1,134 @@
+"""One step of the optimizer, and all the tensors that steps change."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.data.batches import seed_of
+from sightline.train.average import Ema
+from sightline.train.checkpoint import load_weights, weights_of
+from sightline.train.config import TrainConfig
+from sightline.train.engine import Losing, moved
+from sightline.train.optimizer import adamw, named_state, restore
+from sightline.train.task import Task
+
+__all__ = ["Part", "Stepper"]
+
+Part = tuple[Any, bool]  # a batch, and whether it counts
+
+
+class Stepper:
+    """A model with its optimizer and moving mean, on Accelerate.
+
+    Args:
+        model: On the accelerator's device.
+        task: Gives the loss.
+        config: Settings of the stage.
+        accelerator: Accelerate's engine.
+        name: Of the stage; each has random numbers of its own.
+    """
+
+    def __init__(
+        self, model: nn.Module, task: Task, config: TrainConfig, accelerator: Any, *, name: str
+    ) -> None:
+        self.model, self.config, self.accelerator, self._name = model, config, accelerator, name
+        self.ema = Ema(model, config.ema) if config.ema else None
+        self._adamw = adamw(model, config)
+        if config.compile:
+            task.compile(model)
+        self._losing, self._optimizer = accelerator.prepare(Losing(model, task), self._adamw)
+
+    def evaluated(self) -> nn.Module:
+        """What is evaluated and kept: the moving mean, or the model itself."""
+        return self.model if self.ema is None else self.ema.evaluated()
+
+    def share(self, indices: Sequence[int]) -> list[tuple[Sequence[int], bool]]:
+        """This process's share of a batch, in parts; where it has none, an example that counts 0.
+
+        Every process must take part in every step, be the last batch ever so small.
+        """
+        share = indices[self.accelerator.process_index :: self.accelerator.num_processes]
+        if not share:
+            return [(indices[:1], False)]
+        k = min(self.config.accumulate, len(share))
+        return [(share[i::k], True) for i in range(k)]
+
+    def step(self, parts: Sequence[Part], *, n_examples: int, step: int, lr: float) -> dict[str, Tensor]:
+        """Learn from one batch, and give its sums: loss, terms and what else the task counts.
+
+        The gradient is that of (sum of all totals) / (sum of all terms), over parts and processes. Alone
+        and in one part that is divided before the backward pass; else the terms are known only after it.
+
+        Args:
+            parts: This process's parts of the batch.
+            n_examples: Of the whole batch, over all processes.
+            step: Number of the step, from 0; seeds what is drawn.
+            lr: The learning rate.
+        """
+        accelerator = self.accelerator
+        torch.manual_seed(seed_of(self.config.seed, self._name, step, accelerator.process_index))
+        for group in self._adamw.param_groups:
+            group["lr"] = lr
+        world = accelerator.num_processes
+        alone = world == 1 and len(parts) == 1
+        sums: dict[str, Tensor] = {}
+        for i, (batch, counts) in enumerate(parts):
+            last = i == len(parts) - 1
+            with nullcontext() if last else accelerator.no_sync(self._losing):
+                loss = self._losing(moved(batch, accelerator.device))
+                weight = 1.0 if counts else 0.0
+                scale = 1 / loss.terms.clamp(min=1) if alone else weight * world / n_examples
+                accelerator.backward(loss.total * scale)
+            for name, value in {"loss": loss.total, "terms": loss.terms, **loss.also}.items():
+                new = value.detach().double() * weight
+                sums[name] = sums[name] + new if name in sums else new
+        if not alone:
+            sums = self._over_processes(sums)
+            grads = [p.grad for p in self.model.parameters() if p.grad is not None]
+            torch._foreach_mul_(grads, (n_examples / sums["terms"].clamp(min=1)).float())
+        if self.config.clip is not None:
+            accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        if self.ema is not None:
+            self.ema.update(step + 1)
+        return sums
+
+    def _over_processes(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.accelerator.num_processes == 1:
+            return sums
+        names = sorted(sums)
+        together = self.accelerator.reduce(torch.stack([sums[name] for name in names]), reduction="sum")
+        return dict(zip(names, together.unbind(), strict=True))
+
+    # Its state, as tensors and plain values
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a checkpoint keeps, by name."""
+        parts = {
+            "model": weights_of(self.model),
+            "optimizer": named_state(self._adamw, self.model),
+            "ema": weights_of(self.ema.evaluated()) if self.ema is not None else {},
+        }
+        return {f"{part}/{name}": t for part, tensors in parts.items() for name, t in tensors.items()}
+
+    def plain(self) -> dict[str, Any]:
+        """What else it keeps: the scale of losses in float16."""
+        scaler = self.accelerator.scaler
+        return {} if scaler is None else {"scaler": scaler.state_dict()}
+
+    def restore(self, tensors: Mapping[str, Tensor], plain: Mapping[str, Any], where: str) -> None:
+        """Take up the state of a checkpoint."""
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "ema": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition("/")
+            parts[part][rest] = tensor
+        load_weights(self.model, parts["model"], where)
+        restore(self._adamw, self.model, parts["optimizer"])
+        if self.ema is not None:
+            load_weights(self.ema.model, parts["ema"], where)
+        if "scaler" in plain and self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(plain["scaler"])
