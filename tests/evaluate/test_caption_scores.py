@@ -1,0 +1,214 @@
+import math
+import random
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sightline.data.captions import clean
+from sightline.evaluate import java
+from sightline.evaluate.captions import score, scored, signature
+from sightline.evaluate.ranked import ranked
+
+pytest.importorskip("pycocoevalcap")
+
+NAMES = ["bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider"]
+WORDS = ["a", "the", "red", "blue", "big", "small", "circle", "square", "dog", "on", "left", "of", "above"]
+
+
+def captions(seed, n=7, references=3):
+    """Sentences of the words above, and others that share some with them."""
+    dice = random.Random(seed)  # noqa: S311
+    sentence = lambda: " ".join(dice.choices(WORDS, k=dice.randint(4, 11)))  # noqa: E731
+    return [sentence() for _ in range(n)], [[sentence() for _ in range(references)] for _ in range(n)]
+
+
+def grams(text, n):
+    words = clean(text).split()
+    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def bleu_by_hand(candidates, references, n):
+    """Papineni's BLEU of a corpus: clipped counts, the reference that is closest in length."""
+    total, length, closest = 0.0, 0, 0
+    for k in range(1, n + 1):
+        hit = sum(
+            min(count, max(grams(r, k)[gram] for r in refs))
+            for c, refs in zip(candidates, references, strict=True)
+            for gram, count in grams(c, k).items()
+        )
+        total += math.log(hit / sum(sum(grams(c, k).values()) for c in candidates)) / n
+    for c, refs in zip(candidates, references, strict=True):
+        size = len(clean(c).split())
+        length += size
+        closest += min((abs(len(clean(r).split()) - size), len(clean(r).split())) for r in refs)[1]
+    return math.exp(total + min(0.0, 1 - closest / length))
+
+
+def rouge_by_hand(candidate, references):
+    def longest(a, b):
+        if not a or not b:
+            return 0
+        same = longest(a[1:], b[1:]) + 1 if a[0] == b[0] else 0
+        return max(same, longest(a[1:], b), longest(a, b[1:]))
+
+    a = clean(candidate).split()[:6]
+    pairs = [(longest(a, b), b) for b in (clean(r).split()[:6] for r in references)]
+    precision, recall = max(hit / len(a) for hit, _ in pairs), max(hit / len(b) for hit, b in pairs)
+    return (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision) if precision else 0.0
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_bleu_is_papinenis(n):
+    candidates, references = captions(0)
+    expected = bleu_by_hand(candidates, references, n)
+    assert score(candidates, references)[f"bleu{n}"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_rouge_is_the_longest_common_part():
+    candidates, references = captions(1)
+    short = [" ".join(c.split()[:6]) for c in candidates]
+    truths = [[" ".join(r.split()[:6]) for r in refs] for refs in references]
+    expected = [rouge_by_hand(c, refs) for c, refs in zip(short, truths, strict=True)]
+    found = scored(short, truths)
+    assert found.each["rouge_l"] == pytest.approx(expected)
+    assert found.total["rouge_l"] == pytest.approx(sum(expected) / len(expected))
+
+
+def test_names_order_and_range():
+    found = score(*captions(2))
+    assert list(found) == NAMES
+    assert all(0 <= found[name] <= 1 for name in NAMES[:5])
+    assert 0 <= found["cider"] <= 10
+
+
+def test_what_a_person_wrote_scores_one():
+    _, references = captions(3)
+    found = score([refs[0] for refs in references], references)
+    assert all(found[name] == pytest.approx(1.0, abs=1e-6) for name in NAMES[:5])
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=10, deadline=None)
+def test_the_order_of_images_does_not_matter(dice):
+    candidates, references = captions(dice.random())
+    order = list(range(len(candidates)))
+    dice.shuffle(order)
+    moved = score([candidates[i] for i in order], [references[i] for i in order])
+    assert moved == pytest.approx(score(candidates, references))
+
+
+def test_case_and_punctuation_do_not_count():
+    candidates, references = captions(4)
+    loud = [f"  {text.upper()}!" for text in candidates]
+    assert score(loud, references) == score(candidates, [[f"“{r}”." for r in refs] for refs in references])
+
+
+def test_a_caption_of_nothing_scores_nothing_and_breaks_nothing():
+    candidates, references = captions(5)
+    found = scored(["", *candidates[1:]], references)
+    assert all(found.each[name][0] == pytest.approx(0.0, abs=1e-9) for name in NAMES)
+
+
+def test_signatures_say_how():
+    candidates, references = captions(6)
+    found = scored(candidates, [refs[: 1 + i % 2] for i, refs in enumerate(references)])
+    assert list(found.signatures) == NAMES
+    assert found.signatures["bleu4"].startswith("bleu4|images:7|refs:1-2|tok:sightline.clean|case:lower|")
+    assert "idf:these-references" in found.signatures["cider"]
+    assert f"tok:{java.PTB}|" in signature("bleu4", [5], ptb=True)
+    assert not any(" " in text for text in found.signatures.values())
+
+
+needs_java = pytest.mark.skipif(java.missing() is not None, reason="needs Java and pycocoevalcap's archives")
+
+
+@needs_java
+def test_the_java_tokenizer_line_by_line():
+    texts = ["A man's T-shirt, isn't it?", "", '(two)\n"dogs" ...', "naïve café"]
+    assert java.ptb(texts) == ["a man 's t-shirt is n't it", "", "-lrb- two -rrb- dogs", "naïve café"]
+
+
+@needs_java
+def test_both_tokenizers_agree_on_plain_words():
+    candidates, references = captions(7)
+    assert scored(candidates, references, ptb=True).total == score(candidates, references)
+
+
+# METEOR itself takes many seconds to read its tables: this speaks its protocol, with the share of words hit.
+METEOR = f"""#!{sys.executable}
+import sys
+for line in sys.stdin:
+    kind, *parts = [part.strip() for part in line.split("|||")]
+    if kind == "SCORE":
+        *texts, text = [set(part.split()) for part in parts]
+        print(max(len(text & other) / len(text | other) for other in texts), flush=True)
+    else:
+        print(*parts, sum(map(float, parts)) / len(parts), sep="\\n", flush=True)
+"""
+
+
+@pytest.fixture
+def played(tmp_path, monkeypatch):
+    """A program called java that plays METEOR's part."""
+    program = tmp_path / "java"
+    program.write_text(METEOR)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return program
+
+
+def test_meteor_is_asked_for_each_and_for_all(played):
+    found = scored(["a dog", "a cat", "a pig"], [["A dog.", "x"], ["y", "the cat"], ["z"]], meteor=True)
+    assert list(found.total) == [*NAMES, "meteor"]
+    assert found.each["meteor"] == pytest.approx([1, 1 / 3, 0])
+    assert found.total["meteor"] == pytest.approx(4 / 9)
+    assert "jar:1.5" in found.signatures["meteor"]
+
+
+@pytest.mark.bad_input
+def test_meteor_that_dies(played):
+    played.write_text(f"#!{sys.executable}\n")
+    with pytest.raises(ValueError, match="METEOR ended before it had scored 1 captions"):
+        scored(["a dog"], [["a dog"]], meteor=True)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_ranked_against_sorting(n):
+    dice = random.Random(n)  # noqa: S311
+    scores = [dice.random() for _ in range(7)]
+    found = ranked(scores, n)
+    assert [scores[i] for i in found.best] == sorted(scores, reverse=True)[:n]
+    assert [scores[i] for i in found.worst] == sorted(scores)[: min(n, 7 - n)]
+    assert not set(found.best) & set(found.worst)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("candidates", "references", "words"),
+    [
+        (["a"], [["a"], ["b"]], "got 1 captions and references for 2 images"),
+        ([], [], "at least one caption to score, got none"),
+        (["a", "b"], [["a"], ["?!", ""]], "got ['?!', ''] for image 1"),
+        (["a"], [[]], "got [] for image 0"),
+    ],
+)
+def test_bad_input(candidates, references, words):
+    with pytest.raises(ValueError, match=r"must be|needs at least") as raised:
+        score(candidates, references)
+    assert words in str(raised.value)
+
+
+@pytest.mark.bad_input
+def test_no_java(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ValueError, match="METEOR needs java, which is not on the path"):
+        scored(["a"], [["a"]], meteor=True)
+
+
+@pytest.mark.bad_input
+def test_ranked_needs_a_number():
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        ranked([1.0], 0)
