@@ -15,17 +15,23 @@ except ImportError as missing:
     ) from missing
 
 from sightline.show.compare import scores
+from sightline.show.curves import curves
 from sightline.show.heatmap import positions
 from sightline.show.layers import entropy
 from sightline.show.mass import received, rows
 from sightline.show.matrix import mask, masks, weights
+from sightline.show.overlay import overlay
 from sightline.show.sights import heads, sight_map
+from sightline.show.told import Told
 
 __all__ = [
+    "Told",
+    "curves",
     "entropy",
     "heads",
     "mask",
     "masks",
+    "overlay",
     "positions",
     "received",
     "rows",

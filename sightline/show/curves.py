@@ -1,0 +1,136 @@
+"""The curves of a training run, from the plain table that it keeps."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from sightline.show.style import MAY_LOOK, style
+
+__all__ = ["curves", "read_metrics"]
+
+Curve = Sequence[tuple[float, float]]  # (step, value), in order
+_NOT_SCORES = ("step", "epoch", "loss", "lr")
+_LINES = ("#21918c", "#b5367a", "#3b528b", "#d98b1f", "#5a9e2f", "#7a5195", "#8c6d4f", "#555555")
+_SHARE = 1.05  # a score that goes further is no share of one
+_MANY = 60  # points beyond which single steps are noise
+
+
+def read_metrics(path: Path) -> dict[str, list[tuple[float, float]]]:
+    r"""The columns of a run's ``metrics.csv``, each as (step, value) where the table has a value.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it has no column ``step``, or a cell that is no number.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "metrics.csv"
+        >>> _ = path.write_text("step,epoch,loss,cider\n10,0,2.5,\n20,1,1.5,0.75\n")
+        >>> read_metrics(path)["cider"]
+        [(20.0, 0.75)]
+    """
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no {path.name} in {str(path.parent)!r}; was anything trained there?"
+        )
+    with path.open(encoding="utf-8", newline="") as file:
+        table = csv.DictReader(file)
+        names = [name for name in table.fieldnames or [] if name != "step"]
+        if "step" not in (table.fieldnames or []):
+            raise ValueError(f"{str(path)!r} must have a column 'step', got {table.fieldnames}")
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+        for line, row in enumerate(table, start=2):
+            for name in names:
+                if row[name]:
+                    found[name].append((_number(row["step"], path, line), _number(row[name], path, line)))
+    return found
+
+
+def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
+    """Draw how a run went: the loss on the left, the scores on unseen data on the right.
+
+    Of many points the loss is drawn faint, with its running mean over it. The best of each score is marked
+    and stands in the legend. Scores that are not shares of one, such as CIDEr, have a panel of their own.
+
+    Args:
+        metrics: By name, as :func:`read_metrics` gives them.
+        title: Stands above.
+
+    Example:
+        >>> figure = curves({"loss": [(0, 3.0), (9, 2.0)], "bleu4": [(9, 0.25)]})
+        >>> [axes.get_title(loc="left") for axes in figure.axes]
+        ['Loss', 'Scores on unseen data']
+    """
+    losses = {name: curve for name, curve in metrics.items() if "loss" in name and curve}
+    scores = {name: c for name, c in metrics.items() if name not in (*_NOT_SCORES, *losses) and c}
+    large = {name: curve for name, curve in scores.items() if max(value for _, value in curve) > _SHARE}
+    shares = {name: curve for name, curve in scores.items() if name not in large}
+    panels = {"Loss": losses, "Scores on unseen data": shares, ", ".join(large): large}
+    panels = {name: panel for name, panel in panels.items() if panel}
+    if not panels:
+        raise ValueError("there is nothing to draw: no loss and no score has a value yet")
+    with style():
+        figure = Figure(figsize=(0.4 + 4.3 * len(panels), 3.2), dpi=150, layout="constrained")
+        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        for ax, (name, panel) in zip(axes, panels.items(), strict=True):
+            _dress(ax, name)
+            (_draw_losses if panel is losses else _draw_scores)(ax, panel)
+        if title:
+            figure.suptitle(title)
+    return figure
+
+
+def _draw_losses(ax: Axes, losses: Mapping[str, Curve]) -> None:
+    for colour, (name, curve) in zip(_cycle(len(losses)), losses.items(), strict=True):
+        steps, values = zip(*curve, strict=True)
+        if len(curve) > _MANY:
+            ax.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
+            values = _running(values, len(curve) // 40)
+        ax.plot(steps, values, color=colour, linewidth=1.6, label=name)
+    if len(losses) > 1:
+        ax.legend()
+
+
+def _draw_scores(ax: Axes, scores: Mapping[str, Curve]) -> None:
+    """Lines with a legend in the order in which they end, and a dot at the best of each."""
+    ordered = sorted(scores.items(), key=lambda item: -item[1][-1][1])
+    for colour, (name, curve) in zip(_cycle(len(ordered)), ordered, strict=True):
+        steps, values = zip(*curve, strict=True)
+        best = max(range(len(values)), key=lambda i: values[i])
+        ax.plot(steps, values, color=colour, linewidth=1.6, label=f"{name} {values[best]:.3f}")
+        ax.plot(steps[best], values[best], "o", color=colour, markersize=4.5)
+    ax.set_ylim(bottom=min(0.0, *(value for curve in scores.values() for _, value in curve)))
+    ax.legend(loc="lower right", fontsize=9, ncols=2 if len(scores) > 3 else 1)
+
+
+def _dress(ax: Axes, name: str) -> None:
+    ax.set_title(name, loc="left")
+    ax.set_xlabel("step")
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    ax.spines["bottom"].set(visible=True, color="#888888")
+    ax.grid(axis="y", color="#e4e4e8", linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+def _cycle(n: int) -> list[str]:
+    return [MAY_LOOK] if n == 1 else [_LINES[i % len(_LINES)] for i in range(n)]
+
+
+def _running(values: Sequence[float], width: int) -> tuple[float, ...]:
+    """The mean of each value and its neighbours, so many on either side."""
+    sums = [0.0]
+    for value in values:
+        sums.append(sums[-1] + value)
+    bounds = [(max(0, i - width), min(len(values), i + width + 1)) for i in range(len(values))]
+    return tuple((sums[b] - sums[a]) / (b - a) for a, b in bounds)
+
+
+def _number(cell: str | None, path: Path, line: int) -> float:
+    try:
+        return float(cell or "")
+    except ValueError:
+        raise ValueError(f"line {line} of {str(path)!r} must hold numbers, got {cell!r}") from None

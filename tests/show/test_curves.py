@@ -1,0 +1,72 @@
+import pytest
+
+from sightline.show.curves import curves, read_metrics
+
+TABLE = (
+    "step,epoch,loss,lr,val_loss,bleu4,cider\n5,0,3.5,0.1,,,\n10,1,2.5,0.2,2.75,0.25,1.5\n15,1,1.5,0.3,,,\n"
+)
+
+
+def panels(figure):
+    return {ax.get_title(loc="left"): ax for ax in figure.axes}
+
+
+def test_the_table_is_read_where_it_has_values(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text(TABLE)
+    found = read_metrics(path)
+    assert found["loss"] == [(5, 3.5), (10, 2.5), (15, 1.5)]
+    assert found["val_loss"] == [(10, 2.75)]
+    assert found["cider"] == [(10, 1.5)]
+
+
+def test_losses_shares_and_what_is_larger_than_one(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text(TABLE)
+    found = panels(curves(read_metrics(path)))
+    assert list(found) == ["Loss", "Scores on unseen data", "cider"]
+    assert [line.get_label() for line in found["Loss"].lines] == ["loss", "val_loss"]
+    legend = found["Scores on unseen data"].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["bleu4 0.250"]
+
+
+def test_many_points_get_a_running_mean():
+    noisy = [(i, float(i % 2)) for i in range(201)]
+    ax = curves({"loss": noisy}).axes[0]
+    faint, mean = (line.get_ydata() for line in ax.lines)
+    assert list(faint) == [value for _, value in noisy]
+    assert all(abs(value - 0.5) < 0.1 for value in mean)
+
+
+def test_the_best_is_marked_and_ends_no_later_than_the_last():
+    ax = curves({"bleu4": [(1, 0.1), (2, 0.7), (3, 0.4)]}).axes[0]
+    assert [tuple(line.get_xydata()[0]) for line in ax.lines if len(line.get_xdata()) == 1] == [(2, 0.7)]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("epoch,loss\n1,2\n", "must have a column 'step', got .'epoch', 'loss'."),
+        ("", "must have a column 'step', got None"),
+        ("step,loss\n1,2\n2,many\n", "line 3 of .* must hold numbers, got 'many'"),
+        ("step,loss\n,2\n", "line 2 of .* must hold numbers, got ''"),
+    ],
+)
+def test_tables_that_are_damaged(tmp_path, text, words):
+    path = tmp_path / "metrics.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        read_metrics(path)
+
+
+@pytest.mark.bad_input
+def test_no_table(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no metrics.csv in .* was anything trained there"):
+        read_metrics(tmp_path / "metrics.csv")
+
+
+@pytest.mark.bad_input
+def test_nothing_to_draw():
+    with pytest.raises(ValueError, match="nothing to draw"):
+        curves({"lr": [(1, 2)], "loss": []})
