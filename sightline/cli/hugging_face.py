@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from sightline.look.watch import watch
 
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.*", "merges.txt", "*.model", "tekken.json")
+_NAMELESS = ("model", "models", "snapshots", "checkpoint", "main", "latest", "..", "/")
 _UNLIMITED = 1 << 40  # what a tokenizer without a longest text says is more than this
 
 
@@ -59,7 +61,25 @@ def read(folder: Path, text: str, chosen: Callable[[str], bool]) -> Watched:
         name: tokens["decoder_input_ids" if _is_decoder(name, inputs, sights[0]) else "input_ids"]
         for name, sights in seen.items()
     }
-    return Watched(title=f"{type(model).__name__} in {folder}", text=text, seen=seen, keys=keys)
+    title = f"{type(model).__name__} in {folder}"
+    return Watched(title=title, name=name_of(folder), text=text, seen=seen, keys=keys)
+
+
+def name_of(folder: Path) -> str:
+    """What to call a model: the folder's name, or that of the nearest one above that says something.
+
+    Example:
+        >>> name_of(Path("hub/models--bert--tiny/snapshots/0f2b1c3d4e5f60718293a4b5c6d7e8f901234567"))
+        'bert/tiny'
+        >>> name_of(Path("site-packages/minilm/model"))
+        'minilm'
+    """
+    for part in reversed(folder.absolute().parts):
+        if part.startswith("models--"):
+            return part.removeprefix("models--").replace("--", "/")
+        if part.lower() not in _NAMELESS and not re.fullmatch("[0-9a-f]{32,}", part):
+            return part
+    return "a model"
 
 
 def _check(folder: Path) -> None:

@@ -124,3 +124,6 @@ def _print(watched: Watched, table: list[Head]) -> None:
     console.print(Text(watched.title), Text(f"{len(next(iter(watched.keys.values())))} tokens"), sep=": ")
     console.print(printed)
     console.print(Text(LEGEND), soft_wrap=True)
+    console.print(
+        Text(f"* sharp: the {len(marked)} heads of the lowest entropy, looking at the fewest tokens.")
+    )

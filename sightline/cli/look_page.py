@@ -18,11 +18,12 @@ LEGEND = (
 )
 _MOST_GRIDS = 8
 _TABLE = """<h2>All heads</h2>
-<p>{legend} The sharpest are in bold.</p>
-<table>
+<p>{legend}</p>
+<p>In bold: the {marked} sharpest heads, those of the lowest entropy.</p>
+<div class="wide"><table>
 <tr><th>layer</th><th>head</th><th>entropy</th><th>distance</th><th>first</th><th>peak</th></tr>
 {rows}
-</table>
+</table></div>
 """
 
 
@@ -40,7 +41,8 @@ def page(watched: Watched, table: Sequence[Head], marked: Sequence[Head]) -> str
             picture.figure.savefig(path)
             drawn.append((picture, path))
         introduction = f"Where each head looked while the model read: “{_short(watched.text)}”"
-        return pages.page(watched.title, introduction, drawn, _table(table, marked))
+        after = _table(table, marked) + f'<p class="soft">{html.escape(watched.title)}</p>'
+        return pages.page(watched.name, introduction, drawn, after)
 
 
 def cells(head: Head) -> list[str]:
@@ -87,7 +89,7 @@ def _table(table: Sequence[Head], marked: Sequence[Head]) -> str:
         kind = ' class="marked"' if head in marked else ""
         numbers = "".join(f"<td>{cell}</td>" for cell in cells(head))
         rows.append(f"<tr{kind}><td>{html.escape(head.layer)}</td>{numbers}</tr>")
-    return _TABLE.format(legend=html.escape(LEGEND), rows="\n".join(rows))
+    return _TABLE.format(legend=html.escape(LEGEND), marked=len(marked), rows="\n".join(rows))
 
 
 def _short(text: str, most: int = 400) -> str:

@@ -11,7 +11,8 @@ class Watched:
     """A model that was watched while it read one input.
 
     Attributes:
-        title: Which model it is, for a heading.
+        title: Which model it is and where it lies, for a line of text.
+        name: What to call it in a heading.
         text: What it read.
         seen: What it attended to, q and k kept.
         keys: For each layer that was seen, a name for each of its keys.
@@ -19,6 +20,7 @@ class Watched:
     """
 
     title: str
+    name: str
     text: str
     seen: Seen
     keys: Mapping[str, Sequence[str]]

@@ -63,7 +63,8 @@ def test_the_table_has_every_head(folder, capsys):
     assert [row.split()[:2] for row in rows[:6]] == [
         [f"encoder.layer.{i}.attention.self", str(h)] for i in range(2) for h in range(3)
     ]
-    assert out.count("* sharp") == 3
+    assert [row.endswith("* sharp") for row in rows[:6]].count(True) == 3
+    assert out.splitlines()[-1].startswith("* sharp: the 3 heads of the lowest entropy")
 
 
 def test_json_holds_the_same_numbers(folder, capsys):
@@ -93,6 +94,7 @@ def test_the_page_is_one_file_and_escapes_tokens(folder, tmp_path, capsys):
     assert "&lt;b&gt;&amp;amp;&lt;/b&gt;" in text
     assert not re.search(r"(src|href)=\"(?!data:)|<script|<link", text)
     assert text.count("data:image/png") == 3
+    assert f"<h1>{folder.name}</h1>" in text
     assert text.count("<tr") == 7
     assert text.count('<tr class="marked">') == 3
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]
