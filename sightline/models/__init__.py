@@ -9,6 +9,8 @@ from typing import Any
 _HOMES = {
     "Captioner": "captioner",
     "CaptionerConfig": "captioner",
+    "VisionTransformer": "vit",
+    "VisionTransformerConfig": "vit",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604
 

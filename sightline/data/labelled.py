@@ -1,0 +1,89 @@
+"""Images with a class each, in memory as bytes, and how they are split and made to fit a model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sightline.data.augment_ops import grey
+from sightline.data.images import resize_crop
+from sightline.shapes import Int, Shaped, did_you_mean
+
+__all__ = ["ClassSet", "Labelled", "fitted", "split_off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The examples of one split.
+
+    Attributes:
+        images: Bytes.
+        labels: A class for each.
+    """
+
+    images: Shaped[Tensor, "N C h w"]
+    labels: Int[Tensor, " N"]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self.labels.numel()
+
+    def select(self, indices: Int[Tensor, " n"]) -> "Labelled":
+        """Some of them."""
+        return Labelled(self.images[indices], self.labels[indices])
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSet:
+    """A set of images with classes, split.
+
+    Attributes:
+        names: Of the classes, in the order of their labels.
+        parts: The examples of each split, by its name.
+        broken: A sentence about each file that was left out.
+    """
+
+    names: tuple[str, ...]
+    parts: Mapping[str, Labelled]
+    broken: tuple[str, ...] = ()
+
+    def split(self, name: str) -> Labelled:
+        """The examples of a split: ``train``, ``val`` or ``test``."""
+        if name not in self.parts:
+            raise ValueError(f"unknown split {name!r}, {did_you_mean(name, self.parts)}")
+        return self.parts[name]
+
+
+def split_off(whole: Labelled, share: float, seed: int) -> tuple[Labelled, Labelled]:
+    """Hold out a share of each class, at least one image of it: what is held out, and the rest.
+
+    Example:
+        >>> whole = Labelled(torch.zeros(10, 1, 2, 2, dtype=torch.uint8), torch.arange(10) % 2)
+        >>> held, rest = split_off(whole, 0.2, seed=0)
+        >>> sorted(held.labels.tolist()), len(rest)
+        ([0, 1], 8)
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"the share to hold out must lie in (0, 1), got {share}")
+    generator = torch.Generator().manual_seed(seed)
+    held = torch.zeros(len(whole), dtype=torch.bool)
+    for label in whole.labels.unique():
+        members = (whole.labels == label).nonzero().flatten()
+        chosen = torch.randperm(len(members), generator=generator)[: max(1, round(share * len(members)))]
+        held[members[chosen]] = True
+    return whole.select(held.nonzero().flatten()), whole.select((~held).nonzero().flatten())
+
+
+def fitted(image: Shaped[Tensor, "C h w"], size: int, channels: int) -> Shaped[Tensor, "c size size"]:
+    """Make one image what a model takes: its side and its channels, whatever it was.
+
+    Example:
+        >>> fitted(torch.zeros(3, 20, 30, dtype=torch.uint8), 8, channels=1).shape
+        torch.Size([1, 8, 8])
+    """
+    if image.size(0) == 1 and channels == 3:
+        image = image.expand(3, -1, -1)
+    elif image.size(0) == 3 and channels == 1:
+        image = grey(image[None].float())[0].round().to(torch.uint8)
+    return image.contiguous() if image.shape[1:] == (size, size) else resize_crop(image, size)

@@ -1,0 +1,275 @@
+"""The Vision Transformer (Dosovitskiy et al., 2020): an image is a sentence of patches.
+
+    tokens = [class; patches of the image] + positions        logits = head(norm(encoder(tokens))[class])
+
+``vit_parts.py`` holds the pieces, ``vit_weights.py`` takes weights from timm and from Hugging Face.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from sightline.models.saved import Saved
+from sightline.models.vit_parts import (
+    Block,
+    ConvStem,
+    PatchStem,
+    Turn,
+    normed,
+    resized_table,
+    turn_of,
+)
+from sightline.positions.grid import sinusoidal_2d
+from sightline.settings import setting
+from sightline.shapes import Float, did_you_mean, is_tensor
+
+__all__ = ["SIZES", "VisionTransformer", "VisionTransformerConfig"]
+
+_ROTARY_BASE = 100.0  # a grid has tens of rows, not thousands
+
+
+class Size(NamedTuple):
+    """How wide and how deep."""
+
+    d_model: int
+    n_heads: int
+    n_layers: int
+    d_ff: int
+
+
+# Parameters of the encoder alone; the last three are the papers' Ti, S and B.
+SIZES = {
+    "micro": Size(48, 3, 4, 192),  # 0.1 M
+    "mini": Size(96, 4, 6, 384),  # 0.7 M
+    "compact": Size(256, 4, 7, 768),  # 4.6 M
+    "tiny": Size(192, 3, 12, 768),  # 5.3 M
+    "small": Size(384, 6, 12, 1536),  # 21 M
+    "base": Size(768, 12, 12, 3072),  # 85 M
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VisionTransformerConfig:
+    """What a Vision Transformer is like."""
+
+    n_classes: int = setting(10, "How many classes there are.")
+    channels: int = setting(3, "1 for grey images, 3 for colour.")
+    image_size: int = setting(224, "Height and width of the images it is trained on, in pixels.")
+    patch: int = setting(16, "Height and width of a patch; it must divide the image.")
+    d_model: int = setting(192, "Width of the tokens, E.")
+    n_heads: int = setting(3, "Heads of a layer; they share d_model.")
+    n_layers: int = setting(12, "Layers.")
+    d_ff: int = setting(768, "Width of the feed-forward layers.")
+    stem: str = setting(
+        "patches", "How tokens are made: 'patches', or 'conv' for overlapping 3 x 3 convolutions."
+    )
+    positions: str = setting("learned", "Where a token stands: 'learned', 'sinusoidal' or 'rotary'.")
+    pool: str = setting("token", "What is classified: the class 'token', or the 'mean' of the patches.")
+    dropout: float = setting(0.0, "Share of the activations dropped in training.")
+    drop_path: float = setting(
+        0.0, "Stochastic depth: how often the last layer is left out; earlier ones less."
+    )
+    norm_eps: float = setting(1e-6, "Added to the variance in every norm.")
+
+    def __post_init__(self) -> None:
+        for name in (
+            "n_classes",
+            "channels",
+            "image_size",
+            "patch",
+            "d_model",
+            "n_heads",
+            "n_layers",
+            "d_ff",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name, known in (
+            ("stem", ("patches", "conv")),
+            ("positions", ("learned", "sinusoidal", "rotary")),
+            ("pool", ("token", "mean")),
+        ):
+            if getattr(self, name) not in known:
+                value = getattr(self, name)
+                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
+        for name in ("dropout", "drop_path"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}; 0 drops nothing")
+        self._check_patch()
+        self._check_widths()
+
+    def _check_patch(self) -> None:
+        divisors = [n for n in range(1, self.image_size + 1) if self.image_size % n == 0]
+        if self.patch not in divisors:
+            raise ValueError(
+                f"patch must divide image_size, got patch={self.patch} for image_size={self.image_size}; "
+                f"{_listed(divisors)} do"
+            )
+        powers = [n for n in divisors if n.bit_count() == 1]
+        if self.stem == "conv" and self.patch not in powers:
+            raise ValueError(
+                f"a convolutional stem halves the image, so patch must be a power of two, got {self.patch} "
+                f"for image_size={self.image_size}; {_listed(powers)} would do, or stem='patches'"
+            )
+
+    def _check_widths(self) -> None:
+        if self.d_model % self.n_heads:
+            raise ValueError(
+                f"n_heads must divide d_model, got n_heads={self.n_heads} for d_model={self.d_model}; "
+                "each head takes an equal share"
+            )
+        d_head = self.d_model // self.n_heads
+        if self.positions == "rotary" and d_head % 4:
+            raise ValueError(
+                "rotary positions turn pairs of channels, half for rows and half for columns, so a head's "
+                f"width must be a multiple of 4, got {d_head} for d_model={self.d_model} and "
+                f"n_heads={self.n_heads}"
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
+
+
+class VisionTransformer(Saved):
+    """Classify images by attention between their patches.
+
+    Images of another size than ``config.image_size`` are taken as they are if the patch divides them: the
+    positions are interpolated.
+
+    Example:
+        >>> config = VisionTransformerConfig(image_size=8, patch=2, channels=1, d_model=32, n_heads=2)
+        >>> VisionTransformer(config)(torch.zeros(5, 1, 8, 8)).shape
+        torch.Size([5, 10])
+    """
+
+    kind = "classify"
+    Config = VisionTransformerConfig
+    config: VisionTransformerConfig
+
+    def __init__(self, config: VisionTransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        e, side = config.d_model, config.image_size // config.patch
+        stem = ConvStem if config.stem == "conv" else PatchStem
+        self.stem = stem(config.channels, e, config.patch)
+        self.token = nn.Parameter(torch.zeros(e)) if config.pool == "token" else None
+        self.positions: Tensor | None
+        if config.positions == "learned":
+            self.positions = nn.Parameter(torch.zeros(side, side, e))
+        else:  # none to add where queries and keys are turned
+            table = sinusoidal_2d(side, side, e) if config.positions == "sinusoidal" else None
+            self.register_buffer("positions", table, persistent=False)
+        last = max(config.n_layers - 1, 1)
+        self.layers = nn.ModuleList(
+            Block(
+                e,
+                config.n_heads,
+                config.d_ff,
+                dropout=config.dropout,
+                drop_path=config.drop_path * i / last,
+                norm_eps=config.norm_eps,
+                turned=config.positions == "rotary",
+            )
+            for i in range(config.n_layers)
+        )
+        self.norm = nn.LayerNorm(e, eps=config.norm_eps)
+        self.head = nn.Linear(e, config.n_classes)
+        self.dropout = nn.Dropout(config.dropout)
+        self.reset_parameters()
+
+    @classmethod
+    def sized(cls, size: str, config: VisionTransformerConfig) -> Self:
+        """A model of a named size, all else as in ``config``.
+
+        Example:
+            >>> model = VisionTransformer.sized("micro", VisionTransformerConfig(image_size=32, patch=4))
+            >>> sum(parameter.numel() for parameter in model.parameters())
+            119146
+        """
+        if size not in SIZES:
+            raise ValueError(f"unknown size {size!r}, {did_you_mean(size, SIZES)}")
+        return cls(replace(config, **SIZES[size]._asdict()))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches of an image of the size it is trained on."""
+        side = self.config.image_size // self.config.patch
+        return side, side
+
+    @property
+    def n_extra(self) -> int:
+        """How many tokens stand before the patches: 1 with a class token."""
+        return int(self.token is not None)
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as the ViT paper does; the head starts at zero, so that all classes are alike."""
+        for module in self.layers.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+        for parameter in (self.token, self.positions):
+            if isinstance(parameter, nn.Parameter):
+                nn.init.trunc_normal_(parameter, std=0.02)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, images: Float[Tensor, "B C h w"]) -> Float[Tensor, "B V"]:
+        """Logits of the classes, of images that are normalised floats."""
+        x = self.encode(images)
+        if self.token is not None:
+            return self.head(normed(self.norm, x[:, 0]))
+        return self.head(normed(self.norm, x).mean(dim=1))
+
+    def encode(self, images: Float[Tensor, "B C h w"]) -> Float[Tensor, "B T E"]:
+        """All tokens after the last layer: the class token first where there is one, then P patches."""
+        self._check(images)
+        x = self.stem(images)  # (B, rows, columns, E)
+        grid = (x.size(1), x.size(2))
+        if self.positions is not None:
+            x = x + resized_table(self.positions, grid).to(x.dtype)
+        x = x.flatten(1, 2)  # (B, P, E)
+        if self.token is not None:
+            x = torch.cat([self.token.to(x.dtype).expand(x.size(0), 1, -1), x], dim=1)
+        x = self.dropout(x)
+        turn = self._turn(grid, x) if self.config.positions == "rotary" else None
+        for layer in self.layers:
+            x = layer(x, turn)
+        return x
+
+    def _turn(self, grid: tuple[int, int], x: Float[Tensor, "B T E"]) -> Turn:
+        """The turns of the tokens of a grid, in the coordinates of the grid it was trained on."""
+        rows, columns = (torch.arange(n) * (side / n) for n, side in zip(grid, self.grid, strict=True))
+        places = torch.cartesian_prod(rows, columns)
+        places = torch.cat([places.new_zeros(self.n_extra, 2), places])  # the class token stays unturned
+        d_head = self.config.d_model // self.config.n_heads
+        cos, sin = turn_of(places[:, 0], places[:, 1], d_head, _ROTARY_BASE)
+        return cos.to(x), sin.to(x)
+
+    def _check(self, images: Tensor) -> None:
+        is_tensor(images, "images")
+        config = self.config
+        if images.dim() != 4 or images.size(1) != config.channels:
+            raise ValueError(
+                f"images must be (B, C, h, w) with C={config.channels} channels, got {tuple(images.shape)}; "
+                "sightline.data.labelled.fitted makes an image fit"
+            )
+        if not images.is_floating_point():
+            raise TypeError(
+                f"images must be normalised floats, got {images.dtype}; see data.augment.as_floats"
+            )
+        h, w = images.shape[2:]
+        if h % config.patch or w % config.patch or not h or not w:
+            raise ValueError(
+                f"patches of {config.patch} x {config.patch} must divide the image, got {h} x {w} pixels; "
+                f"resize it to {_nearest(h, config.patch)} x {_nearest(w, config.patch)}, or to the "
+                f"{config.image_size} x {config.image_size} it was trained on"
+            )
+
+
+def _nearest(side: int, patch: int) -> int:
+    return max(1, round(side / patch)) * patch
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
