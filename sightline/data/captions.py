@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -70,6 +70,7 @@ class Problem:
     sentence: str
 
 
+@runtime_checkable
 class Images(Protocol):
     """Where the images of a set come from: files, or a hand that draws them."""
 
@@ -187,9 +188,10 @@ def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
     files = Folder(path.parent) if only else files_of(path)
     if only and path.resolve().parent.name == "annotations":  # COCO keeps its images beside that folder
         files, only = Folder(path.resolve().parents[1]), f"annotations/{path.name}"
-    form, chosen, found = read_found(files, only)
+    names = files.names()
+    form, chosen, found = read_found(files, names, only)
     usable, problems = _usable(found)
-    index, near = Index(files.names()), chosen[0].rpartition("/")[0]
+    index, near = Index(names), chosen[0].rpartition("/")[0]
     paths = {one.image: index.find(one.image, near=near) for one in usable}
     there = [one for one in usable if paths[one.image]]
     if not there:

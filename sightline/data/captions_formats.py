@@ -44,17 +44,17 @@ class Found:
     split: str | None = None
 
 
-def read_found(files: Files, only: str | None = None) -> tuple[str, list[str], list[Found]]:
+def read_found(files: Files, names: list[str], only: str | None = None) -> tuple[str, list[str], list[Found]]:
     """Find the caption files and read them.
 
     Args:
         files: The folder or zip.
+        names: Every file in it.
         only: The caption file, if the user has named it.
 
     Returns:
         The format's name, the caption files, and what they say.
     """
-    names = files.names()
     if not names:
         raise ValueError(f"there must be images and captions, {files.where!r} is empty")
     chosen = [only] if only else _caption_files(names, files.where)
@@ -140,9 +140,9 @@ def _coco(images: list[dict[str, Any]], notes: list[dict[str, Any]], name: str) 
         for x in images
     }
     for note in notes:
-        caption, one = note.get("caption"), by_id.get(str(note.get("image_id")))
-        if one is not None and isinstance(caption, str):
-            one.captions.append(caption)
+        caption = note.get("caption")
+        if isinstance(caption, str):
+            by_id.setdefault(str(note.get("image_id")), Found("")).captions.append(caption)
     return list(by_id.values())
 
 

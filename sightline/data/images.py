@@ -4,7 +4,10 @@ Greyscale, 16-bit, palette, CMYK and transparent pictures become RGB, a camera's
 file that is broken, or far too large to be a picture for a model, is refused before it costs memory.
 """
 
+import codecs
 import hashlib
+import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -31,7 +34,7 @@ class BrokenImage(ValueError):  # noqa: N818  the name says what it is
 
 
 def read_image(
-    source: Path | BinaryIO, *, size: int | None = None, name: str | None = None
+    source: Path | BinaryIO | io.IOBase, *, size: int | None = None, name: str | None = None
 ) -> Shaped[Tensor, "3 h w"]:
     """Read a picture as bytes of red, green and blue.
 
@@ -66,16 +69,14 @@ def read_image(
                     picture.draft(None, (2 * size, 2 * size))
                 pixels = np.array(_rgb(_upright(picture)))
     except (pil.DecompressionBombError, pil.DecompressionBombWarning) as bomb:
-        raise BrokenImage(f"an image may have {MOST_PIXELS} pixels, {name!r} has more: {bomb}") from bomb
+        count = re.search(r"\d+", str(bomb))  # the library refuses by itself what is far too large
+        raise BrokenImage(_too_large(name, count[0] if count else "more")) from None
     except pil.UnidentifiedImageError:
         raise BrokenImage(f"{name!r} is not an image that can be read; {_looks_like(source)}") from None
     except Exception as problem:  # a damaged file makes a decoder raise anything
         raise BrokenImage(f"the image {name!r} can't be read: {_reason(problem)}") from problem
     if width * height > MOST_PIXELS:
-        raise BrokenImage(
-            f"an image may have {MOST_PIXELS} pixels, {name!r} has {width} x {height} = {width * height}; "
-            "make it smaller"
-        )
+        raise BrokenImage(_too_large(name, str(width * height)))
     image = torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
     return image if size is None else resize_crop(image, size)
 
@@ -157,7 +158,7 @@ def _rgb(picture: "Image.Image") -> "Image.Image":
     return picture.convert("RGB")
 
 
-def _looks_like(source: Path | BinaryIO) -> str:
+def _looks_like(source: Path | BinaryIO | io.IOBase) -> str:
     """What an unreadable file seems to be, for the sentence."""
     if isinstance(source, Path):
         if source.is_dir():
@@ -170,10 +171,14 @@ def _looks_like(source: Path | BinaryIO) -> str:
     if not head:
         return "it is empty"
     try:
-        text = head.decode("utf-8")
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last letter may be cut in two
     except UnicodeDecodeError:
         return "save it as JPEG, PNG or WebP"
-    return "it is text" if text.isprintable() or text.split() else "it holds no picture"
+    return "save it as JPEG, PNG or WebP" if b"\0" in head else "it is text"
+
+
+def _too_large(name: str, count: str) -> str:
+    return f"an image may have {MOST_PIXELS} pixels, {name!r} has {count}; make it smaller"
 
 
 def _reason(problem: Exception) -> str:

@@ -15,7 +15,8 @@ class Merges:
     """The merges of a BPE model, applied with some of them left out (BPE-dropout, Provilkov et al. 2020).
 
     In every round each possible merge of a word is dropped with probability p, and the first in rank that
-    is left is made; when none is left the word is done. With p = 0 this is plain BPE.
+    is left is made; when none is left the word is done: the paper's algorithm, line by line. (The library's
+    own gives dropped merges further chances, and so cuts less for the same p.) With p = 0 this is plain BPE.
 
     Example:
         >>> merges = Merges({"<unk>": 3, "a": 4, "b": 5, "ab": 6}, [("a", "b")], unk=3)

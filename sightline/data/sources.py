@@ -5,13 +5,14 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 __all__ = ["Files", "Folder", "Index", "Zip", "files_of", "text_of"]
 
 _MOST_BYTES = 1 << 30  # of one file; a zip can promise terabytes
 
 
+@runtime_checkable
 class Files(Protocol):
     """Files under one roof."""
 

@@ -50,6 +50,8 @@ class Tokenizer:
         self.inner = inner
         self.dropout = dropout
         model = json.loads(inner.to_str())["model"]
+        if model["type"] not in ("BPE", "WordLevel"):
+            raise ValueError(f"a vocabulary must be of words or of BPE, got {model['type']}; train one anew")
         self.kind: Literal["word", "bpe"] = "bpe" if model["type"] == "BPE" else "word"
         self._merges = Merges(model["vocab"], model["merges"], UNK) if self.kind == "bpe" else None
 
@@ -105,13 +107,12 @@ class Tokenizer:
             text: Any text; what the vocabulary lacks becomes UNK.
             dropout: Leave out BPE merges at random, as likely as the tokenizer was made for, so that a model
                 sees a word in more than one cut (Provilkov et al. 2020). The library's own dropout can't be
-                seeded; this one walks the library's merges by itself and can.
+                seeded; this one walks the library's merges by itself and can. A tokenizer that was made for
+                none gives the plain ids.
             seed: Makes the cut with dropout the same every time; None draws a seed from torch's generator.
         """
-        if not dropout or not self.dropout:
+        if not dropout or not self.dropout or self._merges is None:
             return list(self.inner.encode(text, add_special_tokens=False).ids)
-        if self._merges is None:
-            raise ValueError("only a BPE tokenizer drops merges, this one is of kind 'word'")
         if seed is None:
             seed = int(torch.randint(1 << 62, ()).item())
         return self._merges.encode(self._cut(text), self.dropout, seed)

@@ -1,0 +1,133 @@
+import io
+import json
+import zipfile
+
+import matplotlib.image
+import numpy as np
+import pytest
+from PIL import Image
+
+from sightline.cli import main
+
+
+def run(*args):
+    try:
+        main(["data", "check", *map(str, args)])
+    except SystemExit as ended:
+        return ended.code or 0
+    return 0
+
+
+def picture(seed):
+    file = io.BytesIO()
+    colours = np.random.default_rng(seed).integers(0, 256, (13, 11, 3), dtype=np.uint8)
+    Image.fromarray(colours).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rows = [
+        f"{i}.png,a dog [{i}],{split}" for i, split in enumerate(["train", "train", "val", "test", "test"])
+    ]
+    (folder / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
+    for i in range(4):
+        (folder / f"{i}.png").write_bytes(picture(i if i < 3 else 0))
+    (folder / "1.png").write_text("no picture")
+    return folder
+
+
+def test_the_report(data, capsys):
+    before = sorted(data.iterdir())
+    assert run(data) == 0
+    out = capsys.readouterr().out
+    assert f"{data}: table captions; splits stated" in out
+    for row in (
+        "train       1         1      3          0.0%        3",
+        "1 images can't be read and are skipped:",
+    ):
+        assert row in out
+    for name in ("'1.png' is not an image that can be read; it is text", "'4.png' is not in"):
+        assert name in out
+    assert "'0.png' in train and '3.png' in test" in out
+    assert sorted(data.iterdir()) == before
+
+
+def test_json_is_one_object(data, capsys, tmp_path):
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as file:
+        for path in data.iterdir():
+            file.write(path, path.name)
+    assert run(tmp_path / "data.zip", "--json", "--longest", 2, "--out", tmp_path / "sheet.png") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"] == {"missing": 1, "broken": 1, "too long": 3, "duplicate": 1}
+    assert found["splits"]["test"]["images"] == 1
+
+
+def test_many_problems_are_not_all_listed(data, capsys):
+    with (data / "captions.csv").open("a") as file:
+        file.writelines(f"\nx{i}.png,a dog,train" for i in range(17))
+    assert run(data) == 0
+    out = capsys.readouterr().out
+    assert "18 images are named but not there" in out
+    assert "and 13 more; --json lists all" in out
+
+
+def test_a_clean_set(data, capsys):
+    (data / "captions.csv").write_text("image,caption\n0.png,a dog\n")
+    assert run(data, "--seed", 7) == 0
+    out = capsys.readouterr().out
+    assert "no problem found" in out
+    assert "by a hash of seed 7 and the name" in out
+
+
+def test_the_contact_sheet(data, tmp_path, capsys):
+    out = tmp_path / "new" / "sheet.png"
+    assert run(data, "--out", out) == 0
+    assert capsys.readouterr().out.endswith(f"{out}\n")
+    assert matplotlib.image.imread(out).shape[1] > 500
+    assert [path.name for path in out.parent.iterdir()] == ["sheet.png"]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (lambda data: [path.unlink() for path in data.iterdir()], "is empty"),
+        (
+            lambda data: (data / "dataset.json").write_text('{"images": []}'),
+            "'dataset.json' holds ['images']",
+        ),
+        (
+            lambda data: (data / "captions.csv").write_bytes(b"image,caption\n0.png,caf\xe9\n"),
+            "has the byte 0xe9 on line 2",
+        ),
+        (
+            lambda data: [path.write_text("text") for path in data.glob("*.png")],
+            "not one of the 4 images of",
+        ),
+    ],
+)
+def test_data_that_is_none(data, capsys, prepare, words):
+    prepare(data)
+    assert run(data, "--json") == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+@pytest.mark.bad_input
+def test_arguments_that_are_none(data, tmp_path, capsys):
+    for args, words in (
+        ([tmp_path / "nowhere"], "there is no folder and no zip"),
+        ([data, "--out", data / "sheet.png"], "--out must lie outside the data"),
+        ([data, "--out", tmp_path / "sheet.doc"], "must end in one of"),
+        ([data, "--longest", 0], "at least 1 word, got 0"),
+    ):
+        assert run(*args) == 2
+        captured = capsys.readouterr()
+        assert words in captured.err
+        assert captured.err.count("\n") == 1
+    assert not (data / "sheet.png").exists()

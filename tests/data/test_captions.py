@@ -1,0 +1,291 @@
+import hashlib
+import io
+import json
+import unicodedata
+
+import pytest
+import torch
+from caption_sets import CAPTIONS, LAYOUTS, SPLITS, STATED, as_folder, as_zip, images, karpathy
+from hypothesis import given
+from hypothesis import strategies as st
+from picture_files import bomb, png
+
+from sightline.data.captions import Captioned, CaptionSet, clean, read_captions
+from sightline.data.images import BrokenImage, read_image
+
+
+def as_listed(tree):
+    return {path: path.stat().st_mtime_ns for path in [tree, *tree.rglob("*")]}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_from_a_folder_and_a_zip(tmp_path, layout, packed):
+    files = LAYOUTS[layout]()
+    path = as_zip(files, tmp_path / "set.zip") if packed else as_folder(files, tmp_path)
+    before = as_listed(tmp_path)
+    captions = read_captions(path)
+    assert {record.name: list(record.captions) for record in captions.records} == CAPTIONS
+    assert captions.problems == ()
+    assert captions.source == str(path)
+    if layout in STATED:
+        assert {record.name: record.split for record in captions.records} == SPLITS
+        assert captions.rule == "stated"
+    else:
+        assert sorted(record.split for record in captions.records) == ["test", "train", "val"]
+        assert "seed 0" in captions.rule
+    for record in captions.records:
+        alone = png(list(CAPTIONS).index(record.name))
+        assert torch.equal(captions.open(record), read_image(io.BytesIO(alone)))
+        assert captions.open(record, size=5).shape == (3, 5, 5)
+        assert captions.digest(record) == hashlib.sha256(alone).hexdigest()
+    assert as_listed(tmp_path) == before
+
+
+def test_a_caption_file_may_be_named_itself(tmp_path):
+    as_folder(LAYOUTS["coco"](), tmp_path)
+    (tmp_path / "dataset_a.json").write_bytes(b"{}")
+    captions = read_captions(tmp_path / "annotations" / "captions_val2017.json")
+    assert [record.name for record in captions.records] == ["b.png"]
+    assert captions.splits() == {"val": 1}
+
+
+def test_karpathys_folders_and_rest_of_val(tmp_path):
+    entries = [
+        {"filepath": "train", "filename": "a.png", "split": "restval", "sentences": [{"raw": "one dog"}]},
+        {"filepath": "val", "filename": "a.png", "split": "val", "sentences": [{"tokens": ["two", "dogs"]}]},
+    ]
+    files = {"train/a.png": png(1), "val/a.png": png(2)}
+    as_folder({"dataset.json": json.dumps({"images": entries}).encode(), **files}, tmp_path)
+    first, second = read_captions(tmp_path).records
+    assert (first.name, first.split, second.captions) == ("train/a.png", "train", ("two dogs",))
+    captions = read_captions(tmp_path)
+    assert captions.digest(first) != captions.digest(second)
+
+
+def table_of(tmp_path, content, **extra):
+    return as_folder({"captions.csv": content.encode(), **images("."), **extra}, tmp_path)
+
+
+def test_tables_people_write(tmp_path):
+    for content in (
+        "image;caption\na.png;a red dog\n",
+        "image\tcaption\na.png\ta red dog\n",
+        "a.png,a red dog\n",
+        "split,caption,image\n,a red dog,a.png\n",
+        "image,caption\na.png,a red dog\n\n  \n",
+        "image,caption\na.png,a   red\u00a0dog  \n",
+    ):
+        (record,) = read_captions(table_of(tmp_path, content)).records
+        assert record == Captioned("a.png", ("a red dog",), "train")
+    (record,) = read_captions(table_of(tmp_path, "image,caption\na.png,a dog, red, runs\n")).records
+    assert record.captions == ("a dog,red,runs",)
+    (record,) = read_captions(table_of(tmp_path, "image,caption_1,caption_2\na.png,one,two\n")).records
+    assert record.captions == ("one", "two")
+
+
+def test_utf16_with_its_mark(tmp_path):
+    as_folder({"captions.csv": "image,caption\na.png,café\n".encode("utf-16"), **images(".")}, tmp_path)
+    assert read_captions(tmp_path).records[0].captions == ("café",)
+
+
+def test_images_that_are_missing_or_say_nothing_are_problems(tmp_path):
+    rows = "image,caption\na.png,a dog\nnowhere.jpg,a cat\nb.png,...\nb.png,\n,lost words\n"
+    captions = read_captions(table_of(tmp_path, rows))
+    assert [record.name for record in captions.records] == ["a.png"]
+    assert [(x.kind, x.name) for x in captions.problems] == [
+        ("no caption", "b.png"),
+        ("no name", "entry 3"),
+        ("missing", "nowhere.jpg"),
+    ]
+    assert f"'nowhere.jpg' is not in {str(tmp_path)!r}" in captions.problems[2].sentence
+
+
+def test_an_annotation_cannot_reach_out_of_the_folder(tmp_path):
+    (tmp_path / "secret.png").write_bytes(png(1))
+    rows = f"image,caption\na.png,a dog\n../secret.png,no\n{tmp_path}/secret.png,no\n"
+    captions = read_captions(table_of(tmp_path / "set", rows))
+    assert len(captions) == 1
+    assert [x.kind for x in captions.problems] == ["missing"] * 2
+
+
+def test_a_broken_image_is_named_and_the_others_open(tmp_path):
+    files = karpathy() | {"set/images/b.png": b"text", "set/images/c.png": bomb()}
+    for path in (as_folder(files, tmp_path / "folder"), as_zip(files, tmp_path / "set.zip")):
+        captions = read_captions(path)
+        a, b, c = captions.records
+        assert captions.open(a).shape == (3, 11, 13)
+        for record in (b, c):
+            with pytest.raises(BrokenImage, match=record.name):
+                captions.open(record)
+
+
+def test_a_damaged_zip_entry_is_a_broken_image(tmp_path):
+    path = as_zip(karpathy(), tmp_path / "set.zip")
+    content = bytearray(path.read_bytes())
+    at = content.index(b"set/images/b.png") + 40
+    content[at : at + 9] = b"x" * 9
+    path.write_bytes(content)
+    captions = read_captions(path)
+    with pytest.raises(
+        BrokenImage, match=r"the image 'b\.png' can't be read: can't read 'set/images/b\.png'"
+    ):
+        captions.open(captions.records[1])
+    assert captions.open(captions.records[2]).shape == (3, 11, 13)
+
+
+def test_links_in_circles_end(tmp_path):
+    as_folder(karpathy(), tmp_path)
+    (tmp_path / "set" / "round").symlink_to(tmp_path)
+    assert len(read_captions(tmp_path)) == 3
+
+
+def drawn(tmp_path, n, seed):
+    names = [f"{i}.png" for i in range(n)]
+    rows = "".join(f"{name},a dog\n" for name in names)
+    as_folder({"captions.csv": f"image,caption\n{rows}".encode()} | dict.fromkeys(names, b""), tmp_path)
+    return {record.name: record.split for record in read_captions(tmp_path, seed=seed).records}
+
+
+def test_drawn_splits_follow_the_stated_rule(tmp_path):
+    splits = drawn(tmp_path, 53, seed=3)
+    assert sorted(splits.values()) == ["test"] * 5 + ["train"] * 43 + ["val"] * 5
+    assert drawn(tmp_path, 53, seed=3) == splits
+    assert drawn(tmp_path, 53, seed=4) != splits
+    assert sorted(drawn(tmp_path / "three", 3, seed=0).values()) == ["test", "train", "val"]
+    assert sorted(drawn(tmp_path / "two", 2, seed=0).values()) == ["train", "train"]
+
+
+def test_where_some_splits_are_stated_the_rest_is_trained_on(tmp_path):
+    rows = "image,caption,split\na.png,one,dev\nb.png,two,\nc.png,three,Test\n"
+    captions = read_captions(table_of(tmp_path, rows))
+    assert [record.split for record in captions.records] == ["val", "train", "test"]
+
+
+class Drawn:
+    def open(self, name, *, size=None):
+        return torch.full((3, 5, 7), int(name), dtype=torch.uint8)
+
+    def digest(self, name):
+        return name
+
+
+def test_a_set_of_ones_own():
+    records = [
+        Captioned(str(i), (f"The {i}.",), split) for i, split in enumerate(["val", "odd", "train", "val"])
+    ]
+    captions = CaptionSet(records, Drawn(), source="mine")
+    assert captions.splits() == {"train": 1, "val": 2, "odd": 1}
+    assert captions.split("val") == [records[0], records[3]]
+    assert captions.lines("val") == ["the 0", "the 3"]
+    assert captions.open(records[3]).unique().tolist() == [3]
+    assert captions.digest(records[1]) == "1"
+    assert [record.name for record in captions.without({"0", "2"}).records] == ["1", "3"]
+    assert len(captions) == 4
+
+
+@given(st.text())
+def test_clean_text_stays_clean(text):
+    found = clean(text)
+    assert clean(found) == found
+    assert found == " ".join(found.split())
+    assert all(c in "' " or unicodedata.category(c)[0] in "LMN" for c in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("A man's T-shirt,  No. 7!", "a man's t shirt no 7"),
+        ("'quoted' words’ end", "quoted words end"),
+        ("It’s ŁÓDŹ & ｆｕｌｌ", "it's łódź full"),
+        ("नमस्ते दुनिया।", "नमस्ते दुनिया"),
+        ("snake_case <unk>", "snake case unk"),
+        (" ... ", ""),
+    ],
+)
+def test_cleaning(text, cleaned):
+    assert clean(text) == cleaned
+
+
+def test_cleaning_plain_text_is_what_a_loop_does():
+    text = "The DOG, (a 'big' one) isn't here; rock'n'roll: 42%"
+    kept = "".join(c if c.isalnum() or c == "'" else " " for c in text.lower())
+    assert clean(text) == " ".join(filter(None, (word.strip("'") for word in kept.split())))
+
+
+BAD = {
+    "empty": ({}, "there must be images and captions, '{path}' is empty"),
+    "only images": (images("x"), "there must be captions, '{path}' has 3 files and none is a dataset*.json"),
+    "no captions": (
+        {"dataset.json": b'{"images": [{"filename": "a.png"}]}'},
+        "'dataset.json' holds ['images']",
+    ),
+    "other json": ({"dataset.json": b"[1, 2]"}, "'dataset.json' holds list"),
+    "empty sentences": (
+        {"dataset.json": b'{"images": [{"filename": "a.png", "sentences": []}]}'},
+        "there must be captions, 'dataset.json' in '{path}' holds none",
+    ),
+    "boxes": (
+        {"captions_val.json": b'{"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1}]}'},
+        "there must be captions, 'captions_val.json' in '{path}' holds none",
+    ),
+    "cut off": ({"dataset.json": b'{"images": [{"filen'}, "'dataset.json' is not JSON or is cut off: "),
+    "deep": ({"dataset.json": b"[" * 100_000}, "'dataset.json' is not JSON or is cut off: "),
+    "latin-1": (
+        {"captions.csv": "image,caption\na.png,a dog\nb.png,café\n".encode("latin-1")},
+        "'captions.csv' has the byte 0xe9 on line 3; if it is Latin-1, convert it: iconv -f latin1 -t utf-8",
+    ),
+    "two": (
+        {"dataset_a.json": b"{}", "dataset_b.json": b"{}"},
+        "'{path}' holds 'dataset_a.json', 'dataset_b.json'; name the one you mean",
+    ),
+    "no columns": ({"captions.csv": b"what,who\n1,2\n"}, "'captions.csv' starts with 'what,who'"),
+    "no lines": ({"captions.txt": b""}, "'captions.txt' starts with ''"),
+    "huge cell": (
+        {"captions.csv": b"image,caption\na.png," + b"x" * 200_000},
+        "'captions.csv' can't be read as a table: field larger",
+    ),
+    "no images": (
+        {"captions.csv": b"image,caption\na.png,a dog\nb.png,a cat\n"},
+        "none of the 2 images that 'captions.csv' names is in '{path}', the first is 'a.png'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("case", BAD)
+def test_sets_that_are_none(tmp_path, case, packed):
+    files, words = BAD[case]
+    path = as_zip(files, tmp_path / "set.zip") if packed else as_folder(files, tmp_path)
+    with pytest.raises(ValueError, match=r"\S") as refused:
+        read_captions(path)
+    assert words.format(path=path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.bad_input
+def test_paths_that_are_none(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder and no zip '.*nowhere'"):
+        read_captions(tmp_path / "nowhere")
+    (tmp_path / "set.zip").write_bytes(as_zip(karpathy(), tmp_path / "whole.zip").read_bytes()[:-40])
+    with pytest.raises(ValueError, match=r"set\.zip' is not a zip or is damaged"):
+        read_captions(tmp_path / "set.zip")
+    (tmp_path / "model.bin").write_bytes(b"weights")
+    with pytest.raises(ValueError, match=r"must be a folder or a zip, '.*model\.bin' is neither"):
+        read_captions(str(tmp_path / "model.bin"))
+
+
+@pytest.mark.bad_input
+def test_a_split_that_is_none(tmp_path):
+    captions = read_captions(as_folder(karpathy(), tmp_path))
+    with pytest.raises(ValueError, match=r"no image in the split 'tset' of .* 'train' \(1\), 'val' \(1\)"):
+        captions.split("tset")
+
+
+@pytest.mark.bad_input
+def test_a_file_that_promises_too_much(tmp_path, monkeypatch):
+    monkeypatch.setattr("sightline.data.sources._MOST_BYTES", 100)
+    path = as_zip({"captions.csv": b"image,caption\n" + b"a.png,a dog\n" * 99}, tmp_path / "set.zip")
+    with pytest.raises(OSError, match=r"a file may have 100 bytes, 'captions\.csv in .*' has 1202"):
+        read_captions(path)
