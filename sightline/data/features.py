@@ -1,0 +1,249 @@
+"""A frozen encoder's view of every picture, computed once and kept on disk.
+
+    kept = keep_features(set, records, encode=..., signature="lite0 224", size=224, views=4, folder=cache)
+    kept.grid(17, view=2)                 # (P, C), float16, read from the disk's cache as it is needed
+
+A file holds one view of a few hundred pictures. Its name is a hash of all that went into it: the contents
+of the pictures, the view, and the signature of the network and its preprocessing. So a file is either right
+or not there; a picture that changes, or another network, gets another file, and a set that was
+half done goes on where it stopped.
+
+Views are numbered: 0 is the middle square, 1 the same mirrored, and from 2 on random crops, of a third of
+the picture at least, mirrored by chance; each is a function of its number and the picture's content.
+"""
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sightline.data.batches import ahead, seed_of
+from sightline.data.captions import Captioned, CaptionSet
+from sightline.data.files import replacing
+from sightline.data.images import BrokenImage, normalise, resize_crop
+from sightline.shapes import Float, Shaped
+
+__all__ = ["Features", "cache_folder", "keep_features", "view_of"]
+
+SHARD = 256  # pictures in a file: 32 MB of 7 x 7 x 1280 in float16
+_LEAST_AREA = 1 / 3
+
+Encode = Callable[[Float[Tensor, "B 3 size size"]], Float[Tensor, "B P C"]]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Feature grids of some pictures in some views, on disk.
+
+    Attributes:
+        broken: What is wrong with the pictures that can't be read, by their number; their grids are zeros.
+        shape: Of a grid, (P, C).
+        views: How many views of each picture there are.
+    """
+
+    broken: dict[int, str]
+    shape: tuple[int, int]
+    views: int
+    _n: int
+    _files: tuple[tuple[Any, ...], ...]  # for each view, the slices of its open files
+
+    def __len__(self) -> int:
+        """How many pictures there are."""
+        return self._n
+
+    def grid(self, i: int, view: int = 0) -> Float[Tensor, "P C"]:
+        """One picture's grid in one view, float16."""
+        grid: Tensor = self._files[view][i // SHARD][i % SHARD]
+        return grid
+
+    def grids(self, indices: Sequence[int], views: Sequence[int] | int = 0) -> Float[Tensor, "B P C"]:
+        """The grids of some pictures, each in its own view or all in one."""
+        chosen = [views] * len(indices) if isinstance(views, int) else views
+        return torch.stack([self.grid(i, view) for i, view in zip(indices, chosen, strict=True)])
+
+    def whole(self, view: int = 0) -> Float[Tensor, "N P C"]:
+        """All pictures' grids in one view, in memory: for a device that has room for them."""
+        return torch.cat([part[:] for part in self._files[view]])
+
+
+def keep_features(
+    images: CaptionSet,
+    records: Sequence[Captioned],
+    *,
+    encode: Encode,
+    signature: str,
+    size: int,
+    views: int = 1,
+    folder: Path | str | None = None,
+    device: torch.device | str = "cpu",
+    batch_size: int = 64,
+    threads: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+) -> Features:
+    """Open the kept features of some pictures, having computed those that are missing.
+
+    Args:
+        images: The set that opens the pictures and knows their content.
+        records: Which pictures, in the order in which they are asked for later.
+        encode: The frozen network: pictures of ``normalise`` to grids; both on ``device``.
+        signature: What tells this network, its weights and its preprocessing from any other.
+        size: Side of the square pictures that the network sees.
+        views: How many views of each picture.
+        folder: Where to keep them; default: :func:`cache_folder`.
+        device: Where the network is.
+        batch_size: Pictures that the network sees at a time.
+        threads: How many pictures are decoded at once, ahead of the network.
+        progress: Told how many grids of how many are there, after each batch that had to be computed.
+
+    Raises:
+        OSError: If the folder can't be written to.
+        ValueError: If there is no picture, or no view.
+    """
+    if not records or views < 1:
+        raise ValueError(f"features need at least one picture and one view, got {len(records)} and {views}")
+    folder = cache_folder() if folder is None else Path(folder)
+    digests = [_digest(images, record) for record in records]
+    total, done = len(records) * views, 0
+    files, broken = [], {}
+    for view in range(views):
+        parts = []
+        for first in range(0, len(records), SHARD):
+            last = min(first + SHARD, len(records))
+            path = folder / f"{_name(signature, size, view, digests[first:last])}.safetensors"
+            shard = _opened(path)
+            if shard is None:
+
+                def tell(n: int, before: int = done) -> None:
+                    if progress is not None:
+                        progress(before + n, total)
+
+                load = _loader(images, records[first:last], digests[first:last], size, view)
+                grids, bad = _computed(load, last - first, encode, device, batch_size, threads, tell)
+                _write(path, grids, bad, signature, view)
+                shard = _opened(path)
+                if shard is None:
+                    raise OSError(f"can't read {str(path)!r}, which was just written; is the disk sound?")
+            part, bad = shard
+            parts.append(part)
+            broken.update({first + i: sentence for i, sentence in bad.items()})
+            done += last - first
+        files.append(tuple(parts))
+    p, c = files[0][0].get_shape()[1:]
+    return Features(broken=broken, shape=(p, c), views=views, _n=len(records), _files=tuple(files))
+
+
+def view_of(
+    image: Shaped[Tensor, "3 h w"], view: int, size: int, *, digest: str = ""
+) -> Shaped[Tensor, "3 size size"]:
+    """A picture in one of its views: 0 the middle square, 1 that mirrored, from 2 on a random crop.
+
+    Example:
+        >>> picture = torch.arange(12, dtype=torch.uint8).reshape(1, 3, 4).expand(3, 3, 4)
+        >>> view_of(picture, 0, 3)[0, 0], view_of(picture, 1, 3)[0, 0]
+        (tensor([0, 1, 2], dtype=torch.uint8), tensor([2, 1, 0], dtype=torch.uint8))
+    """
+    if view < 2:
+        square = resize_crop(image, size)
+        return square.flip(-1) if view else square
+    chance = random.Random(seed_of("view", view, digest))  # noqa: S311
+    height, width = image.shape[1:]
+    area = chance.uniform(_LEAST_AREA, 1.0) * height * width
+    ratio = (4 / 3) ** chance.uniform(-1, 1)
+    tall, wide = min(height, round((area / ratio) ** 0.5)), min(width, round((area * ratio) ** 0.5))
+    top, left = chance.randint(0, height - tall), chance.randint(0, width - wide)
+    crop = image[:, top : top + tall, left : left + wide]
+    scaled = F.interpolate(crop[None].float(), size=(size, size), mode="bicubic", antialias=True)[0]
+    scaled = scaled.round_().clamp_(0, 255).to(image.dtype)
+    return scaled.flip(-1) if chance.random() < 0.5 else scaled
+
+
+def cache_folder() -> Path:
+    """Where features are kept unless told otherwise: ``SIGHTLINE_CACHE``, or the user's own cache."""
+    own = os.environ.get("SIGHTLINE_CACHE")
+    if own:
+        return Path(own) / "features"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sightline" / "features"
+
+
+def _digest(images: CaptionSet, record: Captioned) -> str:
+    try:
+        return images.digest(record)
+    except BrokenImage:
+        return f"broken {record.name}"
+
+
+def _name(signature: str, size: int, view: int, digests: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps([signature, size, view, *digests]).encode()).hexdigest()[:32]
+
+
+def _loader(
+    images: CaptionSet, records: Sequence[Captioned], digests: Sequence[str], size: int, view: int
+) -> Callable[[int], tuple[Tensor, str | None]]:
+    def load(i: int) -> tuple[Tensor, str | None]:
+        try:
+            picture = images.open(records[i], size=size if view < 2 else None)
+        except BrokenImage as problem:
+            return torch.zeros(3, size, size, dtype=torch.uint8), str(problem)
+        return view_of(picture, view, size, digest=digests[i]), None
+
+    return load
+
+
+def _computed(
+    load: Callable[[int], tuple[Tensor, str | None]],
+    n: int,
+    encode: Encode,
+    device: torch.device | str,
+    batch_size: int,
+    threads: int,
+    tell: Callable[[int], None],
+) -> tuple[Float[Tensor, "n P C"], dict[int, str]]:
+    """The grids of a shard in one view, and what is wrong with its pictures."""
+    grids, bad = [], {}
+    with ahead(load, range(n), threads=threads, depth=2 * batch_size) as loaded, torch.no_grad():
+        for first in range(0, n, batch_size):
+            pictures = []
+            for i in range(first, min(first + batch_size, n)):
+                picture, problem = next(loaded)
+                pictures.append(picture)
+                if problem is not None:
+                    bad[i] = problem
+            found = encode(normalise(torch.stack(pictures).to(device)))
+            grids.append(found.to("cpu", torch.float16))
+            tell(first + len(pictures))
+    whole = torch.cat(grids)
+    if bad:
+        whole[list(bad)] = 0.0
+    return whole, bad
+
+
+def _write(path: Path, grids: Tensor, bad: dict[int, str], signature: str, view: int) -> None:
+    from safetensors import SafetensorError  # noqa: PLC0415
+    from safetensors.torch import save_file  # noqa: PLC0415
+
+    notes = {"signature": signature, "view": str(view), "broken": json.dumps(bad)}
+    with replacing(path, remedy="set SIGHTLINE_CACHE to a folder with room") as beside:
+        try:
+            save_file({"grids": grids.contiguous()}, beside, metadata=notes)
+        except SafetensorError as problem:  # its own kind of error, a full disk included
+            raise OSError(str(problem)) from problem
+
+
+def _opened(path: Path) -> tuple[Any, dict[int, str]] | None:
+    """A file's grids, mapped into memory, and its broken pictures; None if it is not there or damaged."""
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415
+
+    try:
+        file: Any = safe_open(path, framework="pt")
+        bad = json.loads(file.metadata()["broken"])
+        return file.get_slice("grids"), {int(i): sentence for i, sentence in bad.items()}
+    except (FileNotFoundError, SafetensorError):
+        return None
