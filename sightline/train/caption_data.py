@@ -13,8 +13,10 @@ from torch import Tensor
 from sightline.data.augment import Augment, as_floats, augmented
 from sightline.data.captions import Captioned, CaptionSet, read_captions
 from sightline.data.draws import below
+from sightline.data.features import Features, keep_features
 from sightline.data.images import BrokenImage
 from sightline.data.tokens import Tokenizer
+from sightline.models.caption_encoders import network, pretrained_grid
 from sightline.settings import setting
 from sightline.shapes import Float, Int, Shaped, did_you_mean
 
@@ -24,6 +26,7 @@ __all__ = [
     "Pictures",
     "Pixels",
     "Streamed",
+    "kept_grids",
     "learned_tokens",
     "open_captions",
     "read_all",
@@ -48,8 +51,8 @@ class CaptionData:
     cached: bool | None = setting(
         None, "Keep a frozen encoder's grids instead of seeing each picture anew; None: only on the CPU."
     )
-    cache: str | None = setting(None, "Folder of the kept grids; None: beside the run.")
-    views: int = setting(1, "Grids kept of each picture, the first as it is, the others augmented.")
+    cache: str | None = setting(None, "Folder of the kept grids; None: the user's own cache.")
+    views: int = setting(1, "Grids kept of each picture: as it is, mirrored, then random crops.")
     val_beam: int = setting(1, "Beam width of the captions that an evaluation scores; 1 is greedy.")
     val_most: int | None = setting(None, "Evaluate at most so many images of the validation split.")
     n_train: int = setting(8000, "Scenes to train on, where the set is embedded.")
@@ -159,30 +162,87 @@ class Streamed(Pixels):
 
 
 class Grids:
-    """The grids of a frozen encoder, one or more views of each picture, the first without augmentation."""
+    """The grids of a frozen encoder, one or more views of each picture, the first without augmentation.
 
-    def __init__(self, grids: Float[Tensor, "n views P C"], seed: int) -> None:
-        self.grids = grids
-        self._seed = seed
+    Args:
+        features: The grids on disk, without broken pictures.
+        rows: Their number in ``features``, for each picture.
+        seed: Of the run; draws the views.
+        resident: Whether to keep all on the device, or to read each batch from the disk's cache.
+    """
 
-    def load(self, indices: Sequence[int], epoch: int) -> None:
-        """Nothing: all is there."""
+    def __init__(self, features: Features, rows: Sequence[int], seed: int, *, resident: bool) -> None:
+        self._features, self._rows, self._seed = features, rows, seed
+        self._grids: Float[Tensor, "n views P C"] | None = None
+        if resident:
+            views = [features.whole(view)[list(rows)] for view in range(features.views)]
+            self._grids = torch.stack(views, dim=1)
+
+    def load(self, indices: Sequence[int], epoch: int) -> Float[Tensor, "B P C"] | None:
+        """One view of each, another one each epoch; None where all is on the device."""
+        if self._grids is not None:
+            return None
+        views = below(self._features.views, self._seed, epoch, torch.tensor(indices), stream=_VIEW)
+        return self._features.grids([self._rows[i] for i in indices], views.tolist())
 
     def take(
-        self,
-        loaded: Tensor | None,  # noqa: ARG002
-        indices: Int[Tensor, " B"],
-        epoch: Int[Tensor, ""] | None,
+        self, loaded: Tensor | None, indices: Int[Tensor, " B"], epoch: Int[Tensor, ""] | None
     ) -> Float[Tensor, "B P C"]:
-        """One view of each, another one each epoch."""
-        if epoch is None or self.grids.size(1) == 1:
-            return self.grids[indices, 0]
-        view = below(self.grids.size(1), self._seed, epoch, indices, stream=_VIEW)
-        return self.grids[indices, view]
+        """One view of each on the device; without an epoch the first."""
+        if self._grids is None:
+            if epoch is not None and loaded is not None:
+                return loaded
+            return self._features.grids([self._rows[i] for i in indices.tolist()]).to(indices.device)
+        if epoch is None or self._grids.size(1) == 1:
+            return self._grids[indices, 0]
+        view = below(self._grids.size(1), self._seed, epoch, indices, stream=_VIEW)
+        return self._grids[indices, view]
 
     def to(self, device: torch.device) -> None:
-        """Move to the device."""
-        self.grids = self.grids.to(device)
+        """Move to the device what is in memory."""
+        if self._grids is not None:
+            self._grids = self._grids.to(device)
+
+
+def kept_grids(
+    captions: CaptionSet,
+    records: Sequence[Captioned],
+    data: CaptionData,
+    *,
+    encoder: str,
+    size: int,
+    views: int,
+    seed: int,
+    device: torch.device,
+    resident_bytes: int,
+) -> tuple[Grids, list[Captioned]]:
+    """The grids of a frozen encoder, from disk or computed now; broken pictures are named and left out."""
+    net = network(encoder, size).to(device)
+    shown = sys.stderr.isatty()
+
+    def tell(done: int, total: int) -> None:
+        if shown:
+            sys.stderr.write(f"\rgrids of {encoder}: {done} of {total}" + ("\n" if done == total else ""))
+
+    features = keep_features(
+        captions,
+        records,
+        encode=lambda images: pretrained_grid(net, images, size),
+        signature=f"{encoder} {size}",
+        size=size,
+        views=views,
+        folder=data.cache,
+        device=device,
+        progress=tell,
+    )
+    for problem in features.broken.values():
+        sys.stderr.write(f"{problem}; it is left out\n")
+    rows = [i for i in range(len(records)) if i not in features.broken]
+    if not rows:
+        raise ValueError(f"not one of {len(records)} images of {captions.source!r} could be read")
+    n_bytes = len(rows) * views * features.shape[0] * features.shape[1] * 2
+    grids = Grids(features, rows, seed, resident=n_bytes <= resident_bytes)
+    return grids, [records[i] for i in rows]
 
 
 def read_all(

@@ -1,5 +1,6 @@
 """Learning to caption: an image is encoded once, and all its captions are read from it."""
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,18 @@ from sightline.data.captions import Captioned, CaptionSet, clean
 from sightline.data.draws import uniform
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.decode.search import beam, greedy
+from sightline.models.caption_encoders import NETWORKS, GridEncoder
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
 from sightline.shapes import Int
-from sightline.train.caption_data import CaptionData, Pictures, Pixels, Streamed, read_all
+from sightline.train.caption_data import (
+    CaptionData,
+    Pictures,
+    Pixels,
+    Streamed,
+    kept_grids,
+    read_all,
+)
 from sightline.train.config import TrainConfig
 from sightline.train.task import Loss, Task
 
@@ -26,7 +35,7 @@ __all__ = ["CaptionBatch", "CaptionTask", "Score", "Split"]
 
 Score = Callable[[Sequence[str], Sequence[Sequence[str]]], Mapping[str, float]]
 
-_KEPT = 16 << 30  # bytes of pictures that are kept in memory rather than read anew
+_KEPT = 12 << 30  # bytes of a split's pictures that are kept in memory rather than read anew
 _CHOICE = 8  # the stream of draws that picks captions
 
 
@@ -89,8 +98,7 @@ class CaptionTask(Task):
         self.captions, self.tokenizer = captions, tokenizer
         self.model, self.train, self.settings, self.score = model, train, data, score
         self.device = torch.device("cpu")
-        self._train: Split | None = None
-        self._val: Split | None = None
+        self._splits: dict[str, Split] = {}  # filled once, and shared with the stages that follow
         self._n = len(captions.split("train"))
 
     # What the loop asks
@@ -98,14 +106,14 @@ class CaptionTask(Task):
     def prepare(self, device: torch.device) -> None:
         """Bring pictures and captions to the device, if they fit."""
         self.device = device
-        self._train = self.split("train")
-        self._val = self.split("val", most=self.settings.val_most)
-        for split in (self._train, self._val):
-            split.pictures.to(device)
+        for name, most in (("train", None), ("val", self.settings.val_most)):
+            if name not in self._splits:
+                self._splits[name] = self.split(name, most)
+            self._splits[name].pictures.to(device)
 
     def plan(self, epoch: int) -> list[list[int]]:
         """Batches of images."""
-        n = self._n if self._train is None else len(self._train.records)
+        n = len(self.trained.records) if "train" in self._splits else self._n
         return shuffled(n, self.train.batch_size, self.train.seed, epoch)
 
     def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
@@ -130,18 +138,21 @@ class CaptionTask(Task):
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
         """Cross-entropy of every word, and the recurrent decoder's wish to look everywhere."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
-        images = self.trained.pictures.take(batch.pictures, batch.indices, batch.epoch)
         return self._loss(
-            model, images, batch.ids, smoothing=self.train.label_smoothing, hidden=self.settings.word_dropout
+            model,
+            self.seen(model, batch),
+            batch.ids,
+            smoothing=self.train.label_smoothing,
+            hidden=self.settings.word_dropout,
         )
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """The loss of a token and its perplexity; scores of captions, if there is something to score them."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
-        assert self._val is not None  # noqa: S101 - prepared
+        split = self._splits["val"]
         total = terms = 0.0
         texts: list[str] = []
-        for images, ids in self._pieces(self._val):
+        for images, ids in self._pieces(split):
             longest = int((ids != PAD).sum(-1).max())
             loss = self._loss(model, images, ids[:, :, :longest])
             total, terms = total + loss.total.item(), terms + loss.terms.item()
@@ -150,7 +161,7 @@ class CaptionTask(Task):
         mean = total / max(1.0, terms)
         scores = {"loss": mean, "perplexity": math.exp(min(mean, 50.0))}
         if self.score is not None:
-            references = [[clean(c) for c in record.captions] for record in self._val.records]
+            references = [[clean(c) for c in record.captions] for record in split.records]
             scores.update(self.score(texts, references))
         return scores
 
@@ -173,21 +184,51 @@ class CaptionTask(Task):
     @property
     def trained(self) -> Split:
         """The train split, once it is prepared."""
-        assert self._train is not None, "prepare comes first"  # noqa: S101
-        return self._train
+        return self._splits["train"]
+
+    def following(self, train: TrainConfig) -> "CaptionTask":
+        """The same task for another stage, with the same images in memory."""
+        other = copy.copy(self)
+        other.train = train
+        return other
+
+    def seen(self, model: Captioner, batch: CaptionBatch) -> Tensor:
+        """What the model takes for a batch: pictures, or the grids of its frozen encoder, computed once."""
+        images = self.trained.pictures.take(batch.pictures, batch.indices, batch.epoch)
+        encoder = model.encoder
+        if isinstance(encoder, GridEncoder) and encoder.network is None and images.dim() == 4:
+            return encoder.features(images)
+        return images
 
     def split(self, name: str, most: int | None = None) -> Split:
-        """Read a split."""
+        """Read a split: its pictures, or what a frozen encoder sees in them."""
         records = self.captions.split(name)[:most]
-        size = self.model.image_size
-        augment, seed = self.settings.augment, self.train.seed
+        size, seed, augment = self.model.image_size, self.train.seed, self.settings.augment
         pictures: Pictures
-        if len(records) * 3 * size * size > _KEPT:
+        if self._keeps_grids():
+            pictures, records = kept_grids(
+                self.captions,
+                records,
+                self.settings,
+                encoder=self.model.encoder,
+                size=size,
+                views=self.settings.views if name == "train" else 1,
+                seed=seed,
+                device=self.device,
+                resident_bytes=_KEPT,
+            )
+        elif len(records) * 3 * size * size > _KEPT:
             pictures = Streamed(self.captions, records, size, augment, seed)
         else:
             images, records = read_all(self.captions, records, size, threads=self.train.threads)
             pictures = Pixels(images, augment, seed)
         return Split(records, pictures, self._encoded(records))
+
+    def _keeps_grids(self) -> bool:
+        if self.model.encoder not in NETWORKS or self.model.finetune:
+            return False
+        # A GPU sees a picture faster than it learns from it, and then every step may see another crop.
+        return self.device.type == "cpu" if self.settings.cached is None else self.settings.cached
 
     def write(self, model: Captioner, images: Tensor) -> list[str]:
         """A caption for each image."""

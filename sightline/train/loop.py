@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import ahead
+from sightline.settings import as_json
 from sightline.shapes import did_you_mean
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
 from sightline.train.config import LOWER_IS_BETTER, TrainConfig
@@ -43,11 +44,13 @@ class Stage:
         name: Names its checkpoints.
         task: What is learned.
         config: How; a stage's settings are its own.
+        settings: What the run's config says of the stage; None for ``config``.
     """
 
     name: str
     task: Task
     config: TrainConfig
+    settings: Any = None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -103,7 +106,7 @@ def fit(
     """
     accelerator = accelerator_for(config)
     if accelerator.is_main_process:
-        stages = {stage.name: stage.config for stage in then}
+        stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
         open_run(out, model, task, config, stages, resume=resume)
     accelerator.wait_for_everyone()
     place: Place | None = None

@@ -32,7 +32,7 @@ def open_run(
     model: Any,
     task: Task,
     config: TrainConfig,
-    stages: Mapping[str, TrainConfig],
+    stages: Mapping[str, Mapping[str, Any]],
     *,
     resume: bool,
 ) -> None:
@@ -40,29 +40,45 @@ def open_run(
 
     The config is written last: a folder with one is complete.
 
+    Args:
+        out: The folder.
+        model: Its ``config`` becomes the config's ``model``.
+        task: Says what else the folder holds.
+        config: Becomes the config's ``train``.
+        stages: Settings of further stages by name; a run may get one that it had not before.
+        resume: Whether a run that is there is to go on.
+
     Raises:
         ValueError: If there is another run in it, or one with other settings; the first one that differs is
             named with both values.
     """
     check_free(out, resume=resume)
-    settings = as_json(config) | ({"stages": {k: as_json(v) for k, v in stages.items()}} if stages else {})
-    model_settings = as_json(model.config) if hasattr(model, "config") else {}
+    of_model = as_json(model.config) if hasattr(model, "config") else {}
+    of_training = as_json(config)
+    of_stages = {name: dict(settings) for name, settings in stages.items()}
     if (out / CONFIG).exists():
-        _check_same(out, task.kind, model_settings, settings)
+        there = read_config(out)
+        if there["kind"] != task.kind:
+            raise ValueError(
+                f"{str(out)!r} holds a run of kind {there['kind']!r}, got one of kind {task.kind!r}; "
+                "choose another --out"
+            )
+        _check_same(out, there["model"], of_model)
+        _check_same(out, there.get("train", {}), of_training)
+        before = there.get("train", {}).get("stages", {})
+        for name in before.keys() & of_stages.keys():
+            _check_same(out, before[name], of_stages[name])
+        of_stages = before | of_stages
+    if of_stages:
+        of_training["stages"] = of_stages
     task.save(out)
-    write_config(out, kind=task.kind, model=model_settings, data=task.data(), train=settings)
+    write_config(out, kind=task.kind, model=of_model, data=task.data(), train=of_training)
 
 
-def _check_same(out: Path, kind: str, model: Mapping[str, Any], train: Mapping[str, Any]) -> None:
-    there = read_config(out)
-    if there["kind"] != kind:
-        raise ValueError(f"{str(out)!r} holds a run of kind {there['kind']!r}, got one of kind {kind!r}")
-    for part, now in (("model", model), ("train", train)):
-        before = there.get(part, {})
-        for name in now:
-            # A further stage may be added to a run; what has been trained can't be changed.
-            if name != "stages" and before.get(name) != now[name]:
-                raise ValueError(
-                    f"a run goes on with the settings it began with: {name} was {before.get(name)!r} in "
-                    f"{str(out)!r}, got {now[name]!r}; leave it out, or choose another --out"
-                )
+def _check_same(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name, value in now.items():
+        if before.get(name) != value:
+            raise ValueError(
+                f"a run goes on with the settings it began with: {name} was {before.get(name)!r} in "
+                f"{str(out)!r}, got {value!r}; leave it out, or choose another --out"
+            )

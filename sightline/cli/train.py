@@ -1,0 +1,142 @@
+"""``sightline train``: from data to a run folder, one command a kind of model."""
+
+import dataclasses
+import importlib.util
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sightline.cli.fields import Given, Group, settled, with_fields
+from sightline.data.augment import Augment
+from sightline.models.captioner import CaptionerConfig
+from sightline.models.saved import CONFIG, read_config
+from sightline.train.caption_data import CaptionData
+from sightline.train.caption_run import train_captioner
+from sightline.train.captioning import Score
+from sightline.train.config import TrainConfig
+from sightline.train.presets import Preset, preset
+from sightline.train.run import check_free
+from sightline.train.self_critical import SelfCriticalConfig
+
+app = typer.Typer(help="Train a model and leave a run folder.", no_args_is_help=True)
+
+TRAINING = Group(part="train", kind=TrainConfig, title="Training")
+CAPTION = [
+    Group(part="model", kind=CaptionerConfig, title="Model", without=frozenset({"vocab_size", "decoder"})),
+    Group(part="data", kind=CaptionData, title="Data", without=frozenset({"source", "augment"})),
+    Group(
+        part="augment",
+        kind=Augment,
+        title="Augmentation of pictures",
+        without=frozenset({"mixup", "cutmix", "mix"}),
+    ),
+    TRAINING,
+    Group(part="self_critical", kind=SelfCriticalConfig, title="Self-critical stage", prefix="sc_"),
+]
+
+# What every kind of training takes besides its fields.
+Data = Annotated[str | None, typer.Option(help="A folder, a zip, or the name of an embedded set.")]
+Out = Annotated[Path, typer.Option(help="The run folder to make.")]
+PresetName = Annotated[str | None, typer.Option("--preset", help="Named settings to start from.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, to the same end.")]
+
+
+@app.callback()
+def train() -> None:
+    """Train a model and leave a run folder."""
+
+
+@app.command()
+@with_fields(CAPTION)
+def caption(
+    given: Given,
+    out: Out,
+    data: Data = None,
+    preset_name: PresetName = None,
+    model: Annotated[str | None, typer.Option(help="The decoder: transformer or recurrent.")] = None,
+    resume: Resume = False,
+    self_critical: Annotated[
+        bool, typer.Option("--self-critical", help="Train a second stage by the score of whole captions.")
+    ] = False,
+) -> None:
+    """Train a captioner on pictures with captions, or on the embedded set, scenes."""
+    begin(out, resume=resume)
+    base = saved_or_preset("caption", out, preset_name, resume=resume)
+    for part, name, value in (("data", "source", data), ("model", "decoder", model)):
+        if value is not None:
+            given[part][name] = value
+    if "source" not in {**base.get("data", {}), **given["data"]}:
+        raise ValueError("a training needs data; add --data with a folder, a zip or 'scenes'")
+    settings = settled(CAPTION, base, given)
+    second = settings["self_critical"] if self_critical or "self_critical" in base else None
+    done = train_captioner(
+        dataclasses.replace(settings["data"], augment=settings["augment"]),
+        settings["model"],
+        settings["train"],
+        out,
+        score=_score(settings["train"].metric),
+        resume=resume,
+        self_critical=second,
+    )
+    say_done(done)
+
+
+def begin(out: Path, *, resume: bool) -> None:
+    """Refuse a folder in use before any work is done; with several processes, in the first alone."""
+    if _is_first():
+        check_free(out, resume=resume)
+
+
+def saved_or_preset(kind: str, out: Path, name: str | None, *, resume: bool) -> Preset:
+    """The settings to start from: those that the run in the folder was started with, or a preset's."""
+    if not (resume and (out / CONFIG).exists()):
+        return preset(kind, name)
+    saved = read_config(out)
+    if saved["kind"] != kind:
+        raise ValueError(
+            f"{str(out)!r} holds a run of kind {saved['kind']!r}; go on with it by "
+            f"`sightline train {saved['kind']} --resume`"
+        )
+    parts = {part: dict(saved.get(part, {})) for part in ("model", "data", "train")}
+    parts["augment"] = parts["data"].pop("augment", {})
+    stages = parts["train"].pop("stages", {})
+    if "self-critical" in stages:
+        parts["self_critical"] = stages["self-critical"]
+    return parts
+
+
+def say_done(out: Path) -> None:
+    """Print the folder, from one process."""
+    if _is_first():
+        typer.echo(out)
+
+
+def _is_first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _score(metric: str) -> Score | None:
+    """The scorer of captions; without its package only the loss can choose."""
+    if importlib.util.find_spec("pycocoevalcap") is None:
+        if metric not in {"loss", "perplexity"}:
+            raise ValueError(
+                f"the metric {metric!r} needs pycocoevalcap, which is not installed; "
+                "pip install 'sightline[train]', or choose --metric loss"
+            )
+        return None
+    from sightline.evaluate.captions import score  # noqa: PLC0415
+
+    return score
+
+
+def _add_others() -> None:
+    """Translation and classification have files of their own."""
+    for name in ("train_translate", "train_classify"):
+        if importlib.util.find_spec(f"sightline.cli.{name}") is not None:
+            module: Any = importlib.import_module(f"sightline.cli.{name}")
+            module.add(app)
+
+
+_add_others()

@@ -1,0 +1,188 @@
+"""The self-critical second stage (Rennie et al., 2017): captions are drawn, scored, and learned from.
+
+    reward    = CIDEr-D of a drawn caption against the image's own
+    advantage = reward - baseline          what the model writes greedily, or the mean of its other draws
+    loss      = - advantage · log p(drawn caption)
+
+Cross-entropy teaches the next word of a reference; this teaches whole captions of the model's own, by the
+score they are judged by.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.data.tokens import BOS, EOS, PAD, UNK
+from sightline.decode.search import Decoded, greedy, sample
+from sightline.models.captioner import Captioner
+from sightline.settings import setting
+from sightline.shapes import Bool, Float, Int, did_you_mean
+from sightline.train.captioning import CaptionBatch, CaptionTask
+from sightline.train.config import TrainConfig
+from sightline.train.loop import Stage
+from sightline.train.reward import Cider
+from sightline.train.task import Loss, Task
+
+__all__ = ["SelfCriticalConfig", "SelfCriticalTask", "self_critical_stage"]
+
+BASELINES = ("greedy", "others")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelfCriticalConfig:
+    """Settings of the self-critical stage; what it does not say is as in the first."""
+
+    epochs: int = setting(10, "How often the training split is gone through in the self-critical stage.")
+    lr: float = setting(5e-5, "Its largest learning rate.")
+    schedule: str = setting("cosine", "How the rate falls: constant, cosine, inverse_sqrt or linear.")
+    warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.")
+    batch_size: int | None = setting(None, "Images that one of its steps sees; None: as before.")
+    samples: int = setting(5, "Captions drawn of each image.")
+    baseline: str = setting("greedy", "What a draw is compared with: greedy, or others (its fellow draws).")
+    temperature: float = setting(1.0, "Divides the log-probabilities that are drawn from.")
+    drop: bool = setting(True, "Whether activations are dropped while a drawn caption is learned.")
+    metric: str = setting("cider", "The score that chooses which weights are kept.")
+    evaluate_every: int = setting(1, "Epochs between its evaluations.")
+
+    def __post_init__(self) -> None:
+        if self.baseline not in BASELINES:
+            raise ValueError(f"unknown baseline {self.baseline!r}, {did_you_mean(self.baseline, BASELINES)}")
+        least = 2 if self.baseline == "others" else 1
+        if self.samples < least:
+            raise ValueError(
+                f"the baseline {self.baseline!r} needs at least {least} samples, got {self.samples}"
+            )
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be above 0, got {self.temperature}")
+
+    def training(self, before: TrainConfig) -> TrainConfig:
+        """The loop's settings for the stage, after those of the first."""
+        return dataclasses.replace(
+            before,
+            epochs=self.epochs,
+            steps=None,
+            lr=self.lr,
+            schedule=self.schedule,
+            warmup=self.warmup,
+            batch_size=before.batch_size if self.batch_size is None else self.batch_size,
+            metric=self.metric,
+            evaluate_every=self.evaluate_every,
+            average_last=0,
+            patience=None,
+        )
+
+
+def self_critical_stage(task: CaptionTask, config: SelfCriticalConfig) -> Stage:
+    """The second stage of a captioner's run."""
+    training = config.training(task.train)
+    learned = SelfCriticalTask(task, config, training)
+    return Stage(name="self-critical", task=learned, config=training, settings=config)
+
+
+class SelfCriticalTask(Task):
+    """Captions that the model draws, learned by their reward.
+
+    Args:
+        first: The task of the first stage: images, references, evaluation.
+        config: Settings of this stage.
+        training: The loop's settings of this stage.
+    """
+
+    kind = "caption"
+
+    def __init__(self, first: CaptionTask, config: SelfCriticalConfig, training: TrainConfig) -> None:
+        self._task = first.following(training)
+        self._config = config
+        self._cider: Cider | None = None
+
+    def prepare(self, device: torch.device) -> None:
+        """Count the n-grams of the train split's captions, each with its end."""
+        self._task.prepare(device)
+        ids = self._task.trained.ids[:, :, 1:]  # without BOS
+        # An unknown word in a reference must never be matched by writing "unknown".
+        self._cider = Cider(ids.masked_fill(ids == UNK, self._never())).to(device)
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        """Batches of images."""
+        return self._task.plan(epoch)
+
+    def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
+        """Some images."""
+        return self._task.load(indices, epoch)
+
+    def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
+        """Minus the advantage times the log-probability of each drawn caption; a term is a caption."""
+        assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
+        images = self._task.seen(model, batch)
+        drawn, reward, advantage = self._drawn(model, images, batch.indices)
+        written, real = _with_end(drawn)  # (B, K, L)
+        n_samples, length = written.shape[1:]
+        read = torch.cat([torch.full_like(written[..., :1], BOS), written[..., :-1]], dim=-1)
+        was_training = model.training
+        model.train(was_training and self._config.drop)
+        memory = model.encode(images).repeat_interleave(n_samples, 0)
+        logits = model.decoder(memory, read.flatten(0, 1))
+        model.train(was_training)
+        logits = logits[0] if isinstance(logits, tuple) else logits
+        log_probs = logits.float().log_softmax(-1).gather(-1, written.reshape(-1, length, 1))
+        each = (log_probs.view_as(written) * real).sum(-1)  # (B, K)
+        total = -(advantage.float() * each).sum()
+        terms = torch.full((), float(reward.numel()), device=total.device)
+        return Loss(total, terms, {"reward": reward.sum()})
+
+    def evaluate(self, model: nn.Module) -> Mapping[str, float]:
+        """As in the first stage."""
+        return self._task.evaluate(model)
+
+    def compile(self, model: nn.Module) -> None:
+        """As in the first stage."""
+        self._task.compile(model)
+
+    def data(self) -> Mapping[str, Any]:
+        """As in the first stage."""
+        return self._task.data()
+
+    def save(self, folder: Path) -> None:
+        """As in the first stage."""
+        self._task.save(folder)
+
+    @torch.no_grad()
+    def _drawn(
+        self, model: Captioner, images: Tensor, indices: Int[Tensor, " B"]
+    ) -> tuple[Decoded, Float[Tensor, "B K"], Float[Tensor, "B K"]]:
+        """Captions of each image, their rewards, and by how much these beat the baseline."""
+        config, length = self._config, self._task.model.max_length
+        was_training = model.training
+        model.eval()
+        state = model.start(images)
+        drawn = sample(
+            model, state, samples=config.samples, temperature=config.temperature, max_length=length
+        )
+        reward = self._reward(drawn, indices)
+        if config.baseline == "greedy":
+            baseline = self._reward(greedy(model, state, max_length=length), indices)
+        else:
+            baseline = (reward.sum(1, keepdim=True) - reward) / (config.samples - 1)
+        model.train(was_training)
+        return drawn, reward, reward - baseline
+
+    def _reward(self, found: Decoded, indices: Int[Tensor, " B"]) -> Float[Tensor, "B K"]:
+        assert self._cider is not None  # noqa: S101 - prepared
+        written, real = _with_end(found)
+        return self._cider.score(indices, written.masked_fill(~real, PAD))
+
+    def _never(self) -> int:
+        """An id that is never written."""
+        return len(self._task.tokenizer)
+
+
+def _with_end(found: Decoded) -> tuple[Int[Tensor, "B K L"], Bool[Tensor, "B K L"]]:
+    """The tokens as they were written, EOS included where one was, and which of them are real."""
+    at = torch.arange(found.ids.size(-1), device=found.ids.device)
+    lengths = found.lengths[..., None]
+    return found.ids.masked_fill(at == lengths, EOS), at <= lengths
