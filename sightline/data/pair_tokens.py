@@ -1,0 +1,102 @@
+"""The two tokenizers of a translator: joint, or one for each side; saved with the run."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sightline.data.pairs import Pair
+from sightline.data.tokens import EOS, SPECIALS, UNK, Tokenizer
+from sightline.shapes import did_you_mean
+
+__all__ = ["PairTokens"]
+
+JOINT, SOURCE, TARGET = "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"
+KINDS = ("bpe", "char")
+
+
+@dataclass(frozen=True, eq=False)
+class PairTokens:
+    """How source and target are cut.
+
+    Example:
+        >>> tokens = PairTokens.train([Pair("ab", "ba")], kind="char")
+        >>> tokens.source_words("ab")
+        ['▁', 'a', 'b', '<eos>']
+    """
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @classmethod
+    def train(
+        cls,
+        pairs: Sequence[Pair],
+        *,
+        kind: str = "bpe",
+        vocab_size: int = 8000,
+        joint: bool = False,
+        lowercase: bool = False,
+    ) -> "PairTokens":
+        """Learn the tokenizers from the train split.
+
+        Args:
+            pairs: The train split.
+            kind: ``bpe``, or ``char`` for single letters: BPE without a merge.
+            vocab_size: Entries of each BPE vocabulary; for ``char`` there are as many as letters.
+            joint: One vocabulary for both sides.
+            lowercase: Whether "The" and "the" are one.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind of tokens {kind!r}, {did_you_mean(kind, KINDS)}")
+
+        def learned(texts: Iterable[str]) -> Tokenizer:
+            lines = list(texts)
+            size = vocab_size if kind == "bpe" else len(SPECIALS) + len({*"▁", *"".join(lines)} - {*" "})
+            return Tokenizer.train(lines, kind="bpe", vocab_size=size, lowercase=lowercase)
+
+        if joint:
+            both = learned(text for pair in pairs for text in pair)
+            return cls(both, both)
+        return cls(learned(pair.source for pair in pairs), learned(pair.target for pair in pairs))
+
+    @property
+    def joint(self) -> bool:
+        """Whether one vocabulary serves both sides."""
+        return self.source is self.target
+
+    def read(self, text: str) -> list[int]:
+        """The ids of a source text, its end included."""
+        return [*self.source.encode(text), EOS]
+
+    def source_words(self, text: str) -> list[str]:
+        """A string for each id of a source text."""
+        return self.source.words(self.read(text))
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """For each id of a source text the letters ``[start, end)`` it stands for; none for its end."""
+        found = self.source.inner.encode(text, add_special_tokens=False).offsets
+        return [*((int(a), int(b)) for a, b in found), (len(text), len(text))]
+
+    def unknown(self, text: str) -> str | None:
+        """The first letter of a source text that no token stands for, or None."""
+        for i, (start, end) in zip(self.source.encode(text), self.offsets(text), strict=False):
+            if i == UNK:
+                return text[start:end]
+        return None
+
+    def save(self, folder: Path) -> None:
+        """Write one file or two."""
+        if self.joint:
+            self.source.save(folder / JOINT)
+        else:
+            self.source.save(folder / SOURCE)
+            self.target.save(folder / TARGET)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "PairTokens":
+        """Read what :meth:`save` wrote."""
+        folder = Path(folder)
+        if (folder / JOINT).exists():
+            both = Tokenizer.load(folder / JOINT)
+            return cls(both, both)
+        return cls(Tokenizer.load(folder / SOURCE), Tokenizer.load(folder / TARGET))

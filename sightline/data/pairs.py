@@ -1,0 +1,181 @@
+"""Sentence pairs: what a translator learns from.
+
+A folder or a zip holds the splits, ``train``, ``val`` (or ``valid``, ``dev``) and ``test`` (or ``test_2016``,
+...), each in one of three forms:
+
+=======================================  =====================================================
+``train.en`` and ``train.de``             two parallel texts, a sentence a line
+``train.tsv``                             source, tab, target; a first line of names is optional
+``train.jsonl``                           an object a line, ``{"en": "...", "de": "..."}``
+=======================================  =====================================================
+
+A single ``.tsv`` or ``.jsonl`` file is a set as well; its pairs are dealt to the splits by their own text.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from sightline.data.pair_files import TABLES, lines, split_name, table, texts_in
+from sightline.shapes import did_you_mean
+
+__all__ = ["Pair", "PairSet", "read_pairs"]
+
+_SHARES = 20  # of a single file: one is the test split's and one is val's
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairSet:
+    """The splits of a set of pairs.
+
+    Attributes:
+        name: Where it comes from.
+        source: The language that is read, or what the column is called.
+        target: The language that is written.
+        splits: The pairs of each split.
+        columns: Every language there is, of which source and target are two.
+    """
+
+    name: str
+    source: str
+    target: str
+    splits: Mapping[str, Sequence[Pair]]
+    columns: tuple[str, ...] = field(default=())
+
+    def split(self, name: str) -> Sequence[Pair]:
+        """The pairs of a split, by its name; ``test`` finds ``test_2016`` if it is the only one so called.
+
+        Example:
+            >>> PairSet(name="x", source="a", target="b", splits={"test_1": [Pair("1", "2")]}).split("test")
+            [Pair(source='1', target='2')]
+        """
+        if name in self.splits:
+            return self.splits[name]
+        alike = [key for key in self.splits if key.startswith(name)]
+        if len(alike) == 1:
+            return self.splits[alike[0]]
+        raise ValueError(f"there is no split {name!r} in {self.name}, {did_you_mean(name, self.splits)}")
+
+
+def read_pairs(path: Path | str, *, source: str | None = None, target: str | None = None) -> PairSet:
+    """Read a folder, a zip or a single table of sentence pairs; nothing is written.
+
+    Args:
+        path: The folder, the ``.zip``, the ``.tsv`` or the ``.jsonl``.
+        source: The language to read from: the ending of the parallel texts, or the name of a column.
+            Default: the first of the two there are.
+        target: The language to translate to. Default: the other one.
+
+    Raises:
+        ValueError: If texts that should be parallel differ in length, a side is empty, a line is no pair, a
+            language is missing or it is not clear which two are meant.
+        OSError: If there is nothing at the path.
+    """
+    path = Path(path)
+    files = dict(texts_in(path))
+    if path.suffix in TABLES:
+        texts = table(path.name, files[path.name])
+        languages = _chosen(path, tuple(texts), source, target)
+        return _set(path, languages, tuple(texts), _dealt(_zipped(path.name, texts, *languages)))
+    found = _by_split(files)
+    if not found:
+        raise ValueError(
+            f"there are no sentence pairs in {str(path)!r}; expected train.en and train.de, train.tsv or "
+            "train.jsonl, and the same for val and test"
+        )
+    columns = tuple(dict.fromkeys(name for texts in found.values() for name in texts))
+    languages = _chosen(path, columns, source, target)
+    splits = {
+        split: _zipped(split, texts, *languages)
+        for split, texts in found.items()
+        if all(name in texts for name in languages)
+    }
+    if "train" not in splits:
+        raise ValueError(
+            f"there is no train split with {languages[0]!r} and {languages[1]!r} in {str(path)!r}; "
+            f"found {', '.join(sorted(splits)) or 'none'}"
+        )
+    return _set(path, languages, columns, splits)
+
+
+def _set(
+    path: Path, languages: tuple[str, str], columns: tuple[str, ...], splits: dict[str, list[Pair]]
+) -> PairSet:
+    return PairSet(name=str(path), source=languages[0], target=languages[1], splits=splits, columns=columns)
+
+
+def _by_split(files: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
+    """For each split the lines of each language."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, text in files.items():
+        stem, _, ending = name.rpartition(".")
+        texts = table(name, text) if f".{ending}" in TABLES else {ending: lines(text)}
+        found.setdefault(split_name(stem), {}).update(texts)
+    return found
+
+
+def _chosen(path: Path, columns: tuple[str, ...], source: str | None, target: str | None) -> tuple[str, str]:
+    """Which two of the languages are meant."""
+    for role, name in (("source", source), ("target", target)):
+        if name is not None and name not in columns:
+            raise ValueError(f"there is no {role} {name!r} in {str(path)!r}, {did_you_mean(name, columns)}")
+    if source is None and target is None and len(columns) == 2:
+        return columns[0], columns[1]
+    others = [name for name in columns if name not in (source, target)]
+    if source is None and len(others) == 1:
+        source = others[0]
+    if target is None and len(others) == 1:
+        target = others[0]
+    if source is None or target is None:
+        raise ValueError(
+            f"it must be clear which languages to translate, {str(path)!r} has {', '.join(columns)}; "
+            "name two of them with --source and --target"
+        )
+    if source == target:
+        raise ValueError(f"source and target must be two languages, got {source!r} for both")
+    return source, target
+
+
+def _zipped(name: str, texts: Mapping[str, list[str]], source: str, target: str) -> list[Pair]:
+    """Pair the lines of two texts, refusing those that can't be parallel."""
+    left, right = texts[source], texts[target]
+    if len(left) != len(right):
+        raise ValueError(
+            f"parallel texts must have as many lines, {name}.{source} has {len(left)} and {name}.{target} "
+            f"has {len(right)}; a line of one translates the same line of the other"
+        )
+    if not left:
+        raise ValueError(f"{name} has no pairs: {name}.{source} and {name}.{target} are empty")
+    for number, (a, b) in enumerate(zip(left, right, strict=True), 1):
+        if not a or not b:
+            language, full = (source, b) if not a else (target, a)
+            beside = f"beside {full[:40]!r}" if full else "on both sides"
+            raise ValueError(
+                f"no side of a pair may be empty, line {number} of {name} has no {language} {beside}; "
+                "remove the line from both texts"
+            )
+    return [Pair(a, b) for a, b in zip(left, right, strict=True)]
+
+
+def _dealt(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+    """Split the pairs of a single file by their source, so that a sentence is never in two splits."""
+    splits: dict[str, list[Pair]] = {"train": [], "val": [], "test": []}
+    for pair in pairs:
+        share = zlib.crc32(pair.source.encode()) % _SHARES
+        splits[{0: "test", 1: "val"}.get(share, "train")].append(pair)
+    for name, dealt in splits.items():
+        if not dealt:
+            raise ValueError(
+                f"a single file is dealt to train, val and test by its sentences, got none for {name} out of "
+                f"{len(pairs)}; give a folder with a file for each split"
+            )
+    return splits

@@ -1,0 +1,110 @@
+"""One recurrent layer, GRU or LSTM, run over a whole sequence at once or one step at a time.
+
+    states, last = layer(x, first)             # (B, T, E): one call of the library's kernel
+    state = layer.once(x[:, t], state)         # the same numbers, a step at a time
+
+A state is one tensor ``(B, E)`` for a GRU; for an LSTM the cell stands beside it, ``(B, 2 E)``.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.shapes import Bool, Float, did_you_mean
+
+__all__ = ["CELLS", "BothWays", "Recurrence"]
+
+CELLS = ("gru", "lstm")
+
+
+class Recurrence(nn.Module):
+    """A layer of GRU or LSTM cells.
+
+    Args:
+        cell: ``gru`` or ``lstm``.
+        d_in: Width of the input.
+        d_model: Width of the output, E.
+
+    Example:
+        >>> layer = Recurrence("gru", 3, 5)
+        >>> x, first = torch.randn(2, 7, 3), torch.zeros(2, layer.d_state)
+        >>> states, last = layer(x, first)
+        >>> torch.allclose(layer.once(x[:, 0], first), states[:, 0], atol=1e-6)
+        True
+    """
+
+    def __init__(self, cell: str, d_in: int, d_model: int) -> None:
+        super().__init__()
+        if cell not in CELLS:
+            raise ValueError(f"unknown cell {cell!r}, {did_you_mean(cell, CELLS)}")
+        self.rnn: nn.GRU | nn.LSTM = (nn.GRU if cell == "gru" else nn.LSTM)(d_in, d_model, batch_first=True)
+        self.d_model = d_model
+        self.d_state = d_model if cell == "gru" else 2 * d_model
+        for name, weight in self.rnn.named_parameters():
+            if name.startswith("weight_hh"):
+                for block in weight.data.chunk(weight.size(0) // d_model):  # each gate starts as a rotation
+                    nn.init.orthogonal_(block)
+            elif name.startswith("weight_ih"):
+                nn.init.xavier_uniform_(weight)
+            else:
+                nn.init.zeros_(weight)
+
+    def forward(
+        self, x: Float[Tensor, "B T Din"], state: Float[Tensor, "B Es"]
+    ) -> tuple[Float[Tensor, "B T E"], Float[Tensor, "B Es"]]:
+        """Run over a whole sequence: what each step gives, and the state after the last."""
+        with torch.autocast(x.device.type, enabled=False):  # the library's kernel has no bfloat16
+            x, state = x.to(self._dtype), state.to(self._dtype)
+            if isinstance(self.rnn, nn.GRU):
+                states, last = self.rnn(x, state[None].contiguous())
+                return states, last[0]
+            hidden, cell = state[None].chunk(2, -1)
+            states, (hidden, cell) = self.rnn(x, (hidden.contiguous(), cell.contiguous()))
+            return states, torch.cat([hidden[0], cell[0]], -1)
+
+    def once(self, x: Float[Tensor, "B Din"], state: Float[Tensor, "B Es"]) -> Float[Tensor, "B Es"]:
+        """One step: the state after it, which begins with what the step gives."""
+        rnn: Any = self.rnn  # whose weights have no types
+        weights = (rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0)
+        with torch.autocast(x.device.type, enabled=False):
+            x, state = x.to(self._dtype), state.to(self._dtype)
+            if isinstance(rnn, nn.GRU):
+                return torch.gru_cell(x, state, *weights)
+            return torch.cat(torch.lstm_cell(x, state.chunk(2, -1), *weights), -1)
+
+    def output(self, state: Float[Tensor, "B Es"]) -> Float[Tensor, "B E"]:
+        """What a state shows to the layers above."""
+        return state[:, : self.d_model]
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.rnn.parameters()).dtype
+
+
+class BothWays(nn.Module):
+    """A layer that reads a padded sequence from both ends: every state knows the whole sentence.
+
+    The reverse direction turns each sequence around within its own length, so that nothing is packed and
+    no length travels to the host.
+    """
+
+    def __init__(self, cell: str, d_in: int, d_model: int) -> None:
+        super().__init__()
+        self.ahead = Recurrence(cell, d_in, d_model)
+        self.back = Recurrence(cell, d_in, d_model)
+
+    def forward(self, x: Float[Tensor, "B S Din"], real: Bool[Tensor, "B S"]) -> Float[Tensor, "B S E2"]:
+        """Both directions side by side, ``E2 = 2 E``; ``real`` marks what is no padding, which comes last."""
+        first = x.new_zeros(x.size(0), self.ahead.d_state)
+        order = _turned(real)[..., None]
+        ahead, _ = self.ahead(x, first)
+        back, _ = self.back(x.gather(1, order.expand_as(x)), first)
+        return torch.cat([ahead, back.gather(1, order.expand_as(back))], -1)
+
+
+def _turned(real: Bool[Tensor, "B S"]) -> Tensor:
+    """The positions of each sequence from its end to its beginning; padding stays where it is."""
+    here = torch.arange(real.size(1), device=real.device)
+    there = real.sum(1, keepdim=True) - 1 - here
+    return torch.where(there >= 0, there, here)

@@ -1,0 +1,313 @@
+"""Sequence to sequence with attention (Bahdanau et al., 2015; Luong et al., 2015), after the lecture notes.
+
+    h_s = both ways over the source            k_s = K h_s,  v_s = V h_s
+    s_t = RNN(y_{t-1}, s_{t-1})                 q_t = Q s_t
+    α_t = softmax(score(q_t, k_s))              c_t = Σ_s α_ts v_s
+    r_t = tanh(W [top state; c_t; y_{t-1}])     p(y_t) = softmax(O r_t)
+
+The query of step t has read y_{t-1} and chooses y_t, so row t of the weights aligns y_t with the source.
+Layers above the first read ``[s_t; c_t]``. With ``feed="none"`` no recurrence waits for attention, so that
+teacher forcing runs each layer, all queries and all readouts in one call; with ``feed="context"`` or
+``feed="readout"`` (input feeding) the last step's context or readout joins the next input, step by step.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sightline.attention.attend import attention
+from sightline.attention.scores import Additive, General, LowRank, Score, named
+from sightline.attention.softmax import masked_softmax
+from sightline.data.tokens import PAD
+from sightline.models.recurrence import CELLS, BothWays, Recurrence
+from sightline.models.saved import CONFIG, Saved, read_config
+from sightline.settings import setting
+from sightline.shapes import Bool, Float, Int, did_you_mean
+
+__all__ = [
+    "FEEDS",
+    "SCORES",
+    "RecurrentConfig",
+    "RecurrentState",
+    "RecurrentTranslator",
+    "check_architecture",
+]
+
+SCORES = ("additive", "cosine", "dot", "general", "low_rank", "scaled_dot", "none")
+FEEDS = ("none", "context", "readout")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecurrentConfig:
+    """The shape of a recurrent translator."""
+
+    architecture: Literal["recurrent"] = setting("recurrent", "Which translator this is.")
+    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.")
+    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.")
+    cell: str = setting("gru", "gru or lstm.")
+    score: str = setting("additive", f"How a state is matched with the source: {', '.join(SCORES)}.")
+    feed: str = setting("context", f"What of the last step joins the next input: {', '.join(FEEDS)}.")
+    d_model: int = setting(256, "Width of embeddings and states.")
+    d_attn: int = setting(128, "Width of queries and keys.")
+    rank: int = setting(32, "Rank of the low_rank score.")
+    n_layers: int = setting(1, "Layers of the encoder and of the decoder.")
+    dropout: float = setting(0.2, "Share of values dropped in training.")
+    tied: bool = setting(True, "Whether the output uses the target's embeddings.")
+    shared: bool = setting(False, "Whether source and target share embeddings; needs a joint vocabulary.")
+    max_length: int = setting(128, "The longest source and target, in tokens.")
+
+    def __post_init__(self) -> None:
+        if self.architecture != "recurrent":
+            raise ValueError(
+                f"this is a recurrent translator's config, got architecture {self.architecture!r}"
+            )
+        for name, value, known in (
+            ("cell", self.cell, CELLS),
+            ("score", self.score, SCORES),
+            ("feed", self.feed, FEEDS),
+        ):
+            if value not in known:
+                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
+        for name in ("d_model", "d_attn", "rank", "n_layers", "max_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
+        if self.shared and self.source_vocab_size != self.vocab_size:
+            raise ValueError(
+                "shared embeddings need one vocabulary for source and target, got "
+                f"{self.source_vocab_size} and {self.vocab_size} tokens; train a joint tokenizer"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecurrentState:
+    """What the decoder carries: N rows, the K hypotheses of each of B sentences side by side.
+
+    Attributes:
+        hidden: The state of each layer.
+        fed: What of the last step joins the next input; zero columns if nothing does.
+        keys, values, real: The sources as the decoder sees them, and which of it is no padding; once for
+            all hypotheses of a sentence.
+        look: Whether weights are wanted.
+        weights: Those of the last step.
+    """
+
+    hidden: tuple[Float[Tensor, "N Es"], ...]
+    fed: Float[Tensor, "N F"]
+    keys: Float[Tensor, "B S Da"]
+    values: Float[Tensor, "B S E"]
+    real: Bool[Tensor, "B S"]
+    look: bool = False
+    weights: Float[Tensor, "N S"] | None = None
+
+    def __len__(self) -> int:
+        """How many rows there are, N."""
+        return self.fed.size(0)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.fed.device
+
+    @property
+    def attended(self) -> Float[Tensor, "N H S"] | None:
+        """The weights of the last step over the source, if they were wanted: one head."""
+        return None if self.weights is None else self.weights[:, None]
+
+    @property
+    def width(self) -> int:
+        """How many hypotheses a sentence has, K."""
+        return len(self) // self.keys.size(0)
+
+    def select(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
+        """The state of any rows, each with a source of its own from here on."""
+        inputs = rows // self.width
+        return replace(
+            self.reorder(rows), keys=self.keys[inputs], values=self.values[inputs], real=self.real[inputs]
+        )
+
+    def branch(self, width: int) -> "RecurrentState":
+        """Each row ``width`` times, side by side; the source stays shared."""
+        return self.reorder(torch.arange(len(self), device=self.device).repeat_interleave(width))
+
+    def reorder(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
+        """Each row goes on from another one (or the same) of the same sentence."""
+        return replace(
+            self,
+            hidden=tuple(x[rows] for x in self.hidden),
+            fed=self.fed[rows],
+            weights=None if self.weights is None else self.weights[rows],
+        )
+
+
+class _Flat(Score):
+    """No score at all: every source position weighs the same, so one vector says the whole sentence."""
+
+    def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
+        """Zeros."""
+        return (q[..., :1] * 0) @ (k[..., :1] * 0).mT
+
+
+class RecurrentTranslator(Saved):
+    """A bidirectional encoder and a decoder that looks back at it, word by word.
+
+    Example:
+        >>> config = RecurrentConfig(source_vocab_size=11, vocab_size=13, d_model=8, d_attn=4)
+        >>> model = RecurrentTranslator(config)
+        >>> model(torch.ones(2, 5, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)).shape  # B, T, V
+        torch.Size([2, 3, 13])
+    """
+
+    kind = "translate"
+    Config = RecurrentConfig
+    config: RecurrentConfig
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__()
+        self.config = config
+        e, cell = config.d_model, config.cell
+        self.embedding = nn.Embedding(config.vocab_size, e, padding_idx=PAD)
+        self.source_embedding = (
+            None if config.shared else nn.Embedding(config.source_vocab_size, e, padding_idx=PAD)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = nn.ModuleList(BothWays(cell, 2 * e if i else e, e) for i in range(config.n_layers))
+        self.to_key = nn.Linear(2 * e, config.d_attn)
+        self.to_value = nn.Linear(2 * e, e)
+        self.d_fed = 0 if config.feed == "none" else e
+        decoder = [Recurrence(cell, 2 * e if i else e + self.d_fed, e) for i in range(config.n_layers)]
+        self.first = nn.ModuleList(nn.Linear(2 * e, layer.d_state) for layer in decoder)
+        self.decoder: Sequence[Recurrence] = nn.ModuleList(decoder)  # type: ignore[assignment]
+        self.to_query = nn.Linear(e, config.d_attn)
+        self.score, self.scale = _score(config)
+        self.readout = nn.Linear(3 * e, e)
+        self.output = nn.Linear(e, config.vocab_size)
+        for embedding in (self.embedding, self.source_embedding):
+            if embedding is not None:
+                nn.init.normal_(embedding.weight, std=0.1)
+        if config.tied:  # one tensor under one name, so that it is saved once
+            del self.output
+            self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    @classmethod
+    def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> Self:
+        """The model of a run folder, in eval; see :meth:`sightline.models.saved.Saved.load`."""
+        check_architecture(folder, "recurrent")
+        return super().load(folder, device)
+
+    def forward(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+        """The logits of each next token, given the source and the true tokens before it."""
+        state = self.start(source)
+        y = self.dropout(self.embedding(target))  # (B, T, E)
+        if self.config.feed == "none":
+            return self._whole(state, y)
+        read = []
+        for t in range(y.size(1)):
+            one, state = self._once(state, y[:, t])
+            read.append(one)
+        return self._logits(torch.stack(read, 1))
+
+    def start(self, source: Int[Tensor, "B S"], *, look: bool = False) -> RecurrentState:
+        """Read the source once; the state from which the first token is chosen."""
+        if source.size(1) > self.config.max_length:
+            raise ValueError(
+                f"this model reads at most max_length={self.config.max_length} tokens, got a source of "
+                f"{source.size(1)}; split it into sentences"
+            )
+        real = source != PAD
+        embedding = self.embedding if self.source_embedding is None else self.source_embedding
+        x = self.dropout(embedding(source))
+        for i, layer in enumerate(self.encoder):
+            read = self.dropout(layer(x, real))
+            x = read + x if i > 1 else read  # layers far from the input keep a short way to it
+        whole = (x * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp_min(1)
+        return RecurrentState(
+            hidden=tuple(torch.tanh(first(whole)) for first in self.first),
+            fed=whole.new_zeros(whole.size(0), self.d_fed),
+            keys=self.to_key(x),
+            values=self.to_value(x),
+            real=real,
+            look=look,
+        )
+
+    def step(
+        self, state: RecurrentState, ids: Int[Tensor, " N"]
+    ) -> tuple[Float[Tensor, "N V"], RecurrentState]:
+        """The log-probabilities of the next token after ``ids``, and the state that has seen them."""
+        read, state = self._once(state, self.dropout(self.embedding(ids)))
+        return self._logits(read).float().log_softmax(-1), state
+
+    def _whole(self, state: RecurrentState, y: Float[Tensor, "B T E"]) -> Float[Tensor, "B T V"]:
+        """All steps at once: no recurrence waits for attention."""
+        s, _ = self.decoder[0](y, state.hidden[0])
+        s = self.dropout(s)
+        context, _ = self._look(state, s)
+        for layer, hidden in zip(self.decoder[1:], state.hidden[1:], strict=True):
+            above, _ = layer(torch.cat([s, context], -1), hidden)
+            s = s + self.dropout(above)
+        return self._logits(self._read(s, context, y))
+
+    def _once(self, state: RecurrentState, y: Float[Tensor, "N E"]) -> tuple[Tensor, RecurrentState]:
+        """One step: what is read out, and the state after it."""
+        hidden = [self.decoder[0].once(torch.cat([y, state.fed], -1), state.hidden[0])]
+        s = self.dropout(self.decoder[0].output(hidden[0]))
+        context, weights = self._look(state, s.view(-1, state.width, s.size(-1)))  # (B, K, E)
+        context = context.flatten(0, 1)
+        for layer, before in zip(self.decoder[1:], state.hidden[1:], strict=True):
+            hidden.append(layer.once(torch.cat([s, context], -1), before))
+            s = s + self.dropout(layer.output(hidden[-1]))
+        read = self._read(s, context, y)
+        fed = {"none": state.fed, "context": context, "readout": read}[self.config.feed]
+        seen = None if weights is None else weights.flatten(0, 1)
+        return read, replace(state, hidden=tuple(hidden), fed=fed, weights=seen)
+
+    def _look(self, state: RecurrentState, s: Float[Tensor, "B T E"]) -> tuple[Tensor, Tensor | None]:
+        """Mix the source for each state; and, if wanted, by which weights ``(B, T, S)``."""
+        q, real = self.to_query(s), state.real[:, None]
+        if state.look:
+            weights = masked_softmax(self.score(q, state.keys) * self.scale, real)
+            return weights @ state.values, weights
+        return attention(q, state.keys, state.values, real, score=self.score, scale=self.scale), None
+
+    def _read(self, s: Tensor, context: Tensor, y: Tensor) -> Tensor:
+        return self.dropout(torch.tanh(self.readout(torch.cat([s, context, y], -1))))
+
+    def _logits(self, read: Tensor) -> Tensor:
+        return F.linear(read, self.embedding.weight, self.bias) if self.config.tied else self.output(read)
+
+
+def _score(config: RecurrentConfig) -> tuple[Score, float]:
+    """The score by its name, and what multiplies it.
+
+    A cosine is never above one, too little for a softmax over many words: it is stretched to the range that
+    the scaled dot product of vectors of unit variance has.
+    """
+    d = config.d_attn
+    if config.score == "additive":
+        return Additive(d, d, d), 1.0
+    if config.score == "general":
+        return General(d, d), 1.0
+    if config.score == "low_rank":
+        return LowRank(d, d, config.rank), 1.0
+    if config.score == "none":
+        return _Flat(), 1.0
+    # ``scale`` multiplies a score's own
+    return named(config.score), math.sqrt(d) if config.score == "cosine" else 1.0
+
+
+def check_architecture(folder: Path | str, wanted: str) -> None:
+    """Refuse a run folder that holds a translator of the other kind."""
+    config = read_config(folder)
+    found = config["model"].get("architecture")
+    if config["kind"] == "translate" and found != wanted:
+        raise ValueError(
+            f"the model in {str(folder)!r} must be {wanted}, its {CONFIG} says {found!r}; "
+            "sightline.models.translator.open_translator opens either"
+        )

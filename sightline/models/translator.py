@@ -1,0 +1,257 @@
+"""The Transformer as a translator (Vaswani et al., 2017): one stack reads, another looks at it and writes.
+
+    memory = encoder(embed(source) + positions)
+    logits = embeddingᵀ · decoder(embed(target) + positions, memory)
+
+Both stacks are those of ``sightline.layers``; decoding goes through the cached steps of ``steps.py``.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sightline.attention.attend import attention
+from sightline.attention.from_torch import heads, mask_from_torch
+from sightline.attention.masks import causal
+from sightline.attention.multihead import MultiheadAttention
+from sightline.data.tokens import PAD
+from sightline.layers.decoder import TransformerDecoder, TransformerDecoderLayer
+from sightline.layers.encoder import TransformerEncoder, TransformerEncoderLayer
+from sightline.models.rnn import RecurrentTranslator, check_architecture
+from sightline.models.saved import Saved, read_config
+from sightline.models.steps import DecoderState, advance, begin
+from sightline.positions import LearnedPositions, Rotary, SinusoidalPositions
+from sightline.settings import setting
+from sightline.shapes import Bool, Float, Int, did_you_mean
+
+__all__ = ["POSITIONS", "Translator", "TranslatorConfig", "open_translator"]
+
+POSITIONS = ("sinusoidal", "learned", "rotary")
+NORMS = ("pre", "post")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslatorConfig:
+    """The shape of a Transformer translator."""
+
+    architecture: Literal["transformer"] = setting("transformer", "Which translator this is.")
+    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.")
+    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.")
+    d_model: int = setting(256, "Width of the tokens, E.")
+    n_heads: int = setting(4, "Heads of a layer; they share d_model.")
+    n_layers: int = setting(3, "Layers of the encoder and of the decoder.")
+    d_ff: int = setting(1024, "Width of the feed-forward layers.")
+    positions: str = setting("sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.")
+    norm: str = setting("pre", "Whether a branch is normed at its entrance (pre) or its sum after it (post).")
+    dropout: float = setting(0.1, "Share of values dropped in training.")
+    attention_dropout: float | None = setting(None, "Share of weights dropped; None: as the values.")
+    tied: bool = setting(True, "Whether the output uses the target's embeddings.")
+    shared: bool = setting(False, "Whether source and target share embeddings; needs a joint vocabulary.")
+    max_length: int = setting(256, "The longest source and target, in tokens.")
+
+    def __post_init__(self) -> None:
+        if self.architecture != "transformer":
+            raise ValueError(f"this is a Transformer's config, got architecture {self.architecture!r}")
+        for name, value, known in (("positions", self.positions, POSITIONS), ("norm", self.norm, NORMS)):
+            if value not in known:
+                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
+        for name in ("d_model", "n_heads", "n_layers", "d_ff", "max_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        self._check_heads()
+        for name in ("dropout", "attention_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {value}; 0 drops nothing")
+        if self.shared and self.source_vocab_size != self.vocab_size:
+            raise ValueError(
+                "shared embeddings need one vocabulary for source and target, got "
+                f"{self.source_vocab_size} and {self.vocab_size} tokens; train a joint tokenizer"
+            )
+
+    def _check_heads(self) -> None:
+        if self.d_model % self.n_heads:
+            raise ValueError(
+                f"n_heads must divide d_model, got n_heads={self.n_heads} for d_model={self.d_model}; "
+                "each head takes an equal share"
+            )
+        if self.positions == "rotary" and self.d_model // self.n_heads % 2:
+            raise ValueError(
+                "rotary positions turn pairs of channels, so a head's width must be even, got "
+                f"{self.d_model // self.n_heads}"
+            )
+
+
+class Translator(Saved):
+    """An encoder-decoder Transformer.
+
+    Example:
+        >>> config = TranslatorConfig(source_vocab_size=11, vocab_size=13, d_model=8, n_heads=2, d_ff=16)
+        >>> model = Translator(config)
+        >>> model(torch.ones(2, 5, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)).shape  # B, T, V
+        torch.Size([2, 3, 13])
+    """
+
+    kind = "translate"
+    Config = TranslatorConfig
+    config: TranslatorConfig
+
+    def __init__(self, config: TranslatorConfig) -> None:
+        super().__init__()
+        self.config = config
+        e = config.d_model
+        self.embedding = nn.Embedding(config.vocab_size, e, padding_idx=PAD)
+        self.source_embedding = (
+            None if config.shared else nn.Embedding(config.source_vocab_size, e, padding_idx=PAD)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.rotary = Rotary(e // config.n_heads) if config.positions == "rotary" else None
+        self.places = _places(config)
+        self.target_places = _places(config)
+        pre = config.norm == "pre"
+        shape = (e, config.n_heads, config.d_ff, config.dropout)
+        self.encoder = TransformerEncoder(
+            TransformerEncoderLayer(*shape, batch_first=True, norm_first=pre),
+            config.n_layers,
+            nn.LayerNorm(e) if pre else None,
+            enable_nested_tensor=False,
+        )
+        self.decoder = TransformerDecoder(
+            TransformerDecoderLayer(*shape, batch_first=True, norm_first=pre),
+            config.n_layers,
+            nn.LayerNorm(e) if pre else None,
+        )
+        self._set_attention()
+        self.output = None if config.tied else nn.Linear(e, config.vocab_size, bias=False)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+        for embedding in (self.embedding, self.source_embedding):
+            if embedding is not None:
+                nn.init.normal_(embedding.weight, std=e**-0.5)
+
+    def _set_attention(self) -> None:
+        """Let self-attention turn its queries and keys, if positions are rotary; and drop weights."""
+        dropped = self.config.attention_dropout
+        for layer in (*self.encoder.layers, *self.decoder.layers):
+            if self.rotary is not None:
+                layer.self_attn = RotaryAttention(self.config, self.rotary)
+            for attention_of in (layer.self_attn, getattr(layer, "multihead_attn", None)):
+                if attention_of is not None and dropped is not None:
+                    attention_of.dropout = dropped
+
+    @classmethod
+    def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> Self:
+        """The model of a run folder, in eval; see :meth:`sightline.models.saved.Saved.load`."""
+        check_architecture(folder, "transformer")
+        return super().load(folder, device)
+
+    def forward(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+        """The logits of each next token, given the source and the true tokens before it."""
+        memory, padding = self.encode(source)
+        t = target.size(1)
+        future = torch.ones(t, t, dtype=torch.bool, device=target.device).triu_(1)
+        x = self.decoder(
+            self._placed(self.embedding(target), self.target_places),
+            memory,
+            tgt_mask=future,
+            tgt_is_causal=True,  # padding at the end is the future of all that is real
+            memory_key_padding_mask=padding,
+        )
+        return self._logits(x)
+
+    def encode(self, source: Int[Tensor, "B S"]) -> tuple[Float[Tensor, "B S E"], Float[Tensor, "B S"]]:
+        """Read the source; and the bias that hides its padding, made once for all layers."""
+        if source.size(1) > self.config.max_length:
+            raise ValueError(
+                f"this model reads at most max_length={self.config.max_length} tokens, got a source of "
+                f"{source.size(1)}; split it into sentences"
+            )
+        embedding = self.embedding if self.source_embedding is None else self.source_embedding
+        x = self._placed(embedding(source), self.places)
+        padding = _bias(source != PAD, x)
+        return self.encoder(x, src_key_padding_mask=padding, is_causal=False), padding
+
+    def start(self, source: Int[Tensor, "B S"], *, look: bool = False) -> DecoderState:
+        """Read the source once; the state from which the first token is chosen.
+
+        A state that looks has the weights of all heads of all layers over the source, layer after layer.
+        """
+        memory, _ = self.encode(source)
+        layers = range(self.config.n_layers) if look else ()
+        return begin(self.decoder, memory, source != PAD, look=layers)
+
+    def step(self, state: DecoderState, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], DecoderState]:
+        """The log-probabilities of the next token after ``ids``, and the state that has seen them."""
+        x = self._placed(self.embedding(ids)[:, None], self.target_places, offset=state.length)[:, 0]
+        x, state = advance(self.decoder, x, state, turn=None if self.rotary is None else self._turned)
+        return self._logits(x).float().log_softmax(-1), state
+
+    def _turned(self, x: Tensor, offset: int) -> Tensor:
+        assert self.rotary is not None  # noqa: S101
+        return self.rotary.rotate(x, offset=offset)
+
+    def _placed(self, x: Tensor, places: nn.Module | None, *, offset: int = 0) -> Tensor:
+        x = x * math.sqrt(self.config.d_model)
+        return self.dropout(x if places is None else places(x, offset=offset))
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
+
+
+class RotaryAttention(MultiheadAttention):
+    """Self-attention whose queries and keys are turned by their positions, so that only distance counts."""
+
+    def __init__(self, config: TranslatorConfig, rotary: Rotary) -> None:
+        super().__init__(config.d_model, config.n_heads, config.dropout, batch_first=True)
+        self.rotary = rotary
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,  # noqa: ARG002  torch's signature
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """As :class:`~sightline.attention.multihead.MultiheadAttention`; without weights."""
+        if need_weights:
+            raise ValueError("rotary attention hands out no weights, sl.watch(model) sees them")
+        hint = is_causal and key_padding_mask is None
+        mask = causal(align="start") if hint else mask_from_torch(attn_mask, key_padding_mask, self.num_heads)
+        q, k, v, mask = heads(self, query, key, value, mask)
+        q, k = self.rotary(q, k)
+        context = attention(q, k, v, mask, dropout_p=self.dropout if self.training else 0.0)
+        return self.out_proj(context.transpose(1, 2).flatten(2)), None
+
+
+def open_translator(
+    folder: Path | str, device: torch.device | str = "cpu"
+) -> Translator | RecurrentTranslator:
+    """The translator of a run folder, whichever it is, in eval."""
+    recurrent = read_config(folder)["model"].get("architecture") == "recurrent"
+    return RecurrentTranslator.load(folder, device) if recurrent else Translator.load(folder, device)
+
+
+def _places(config: TranslatorConfig) -> nn.Module | None:
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(config.d_model, config.max_length)
+    if config.positions == "learned":
+        return LearnedPositions(config.max_length, config.d_model)
+    return None
+
+
+def _bias(real: Bool[Tensor, "B S"], x: Tensor) -> Float[Tensor, "B S"]:
+    """Zero where to look and minus infinity where not, in the dtype that attention will run in."""
+    device = x.device.type
+    halved = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if halved else x.dtype
+    return torch.zeros(real.shape, dtype=dtype, device=x.device).masked_fill_(~real, -torch.inf)

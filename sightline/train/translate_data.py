@@ -1,0 +1,76 @@
+"""What a translator is trained on: the settings, the set they name, its tokenizers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sightline.data.dates import dates_set
+from sightline.data.pair_tokens import KINDS, PairTokens
+from sightline.data.pairs import PairSet, read_pairs
+from sightline.settings import setting
+from sightline.shapes import did_you_mean
+
+__all__ = ["DATES", "TranslateData", "learned_pair_tokens", "open_pairs"]
+
+DATES = "dates"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslateData:
+    """Settings of the data: the ``data`` of a translate run's config.json."""
+
+    place: str = setting(DATES, "A folder or a zip of sentence pairs, or 'dates', the embedded set.")
+    source: str | None = setting(None, "Language to read; None: the first of the two there are.")
+    target: str | None = setting(None, "Language to write; None: the other one.")
+    tokens: str = setting("bpe", "What a token is: bpe or char.")
+    vocabulary: int = setting(8000, "Most tokens of a BPE vocabulary.")
+    joint: bool = setting(False, "One vocabulary for both languages.")
+    lowercase: bool = setting(False, "Whether capitals are small letters.")
+    bpe_dropout: float = setting(0.0, "How likely a merge is left out in training: words cut in many ways.")
+    variants: int = setting(16, "In how many ways each word is cut, with bpe_dropout.")
+    max_tokens: int | None = setting(
+        None, "Batches of like length with at most so many tokens a side; None: by batch_size."
+    )
+    consistency: float = setting(
+        0.0, "R-Drop: weight of the divergence between two passes with different dropout."
+    )
+    word_dropout: float = setting(0.0, "Share of the target words read that are hidden from the decoder.")
+    val_beam: int = setting(1, "Beam width of the translations that an evaluation scores; 1 is greedy.")
+    val_most: int | None = setting(None, "Evaluate at most so many pairs of the validation split.")
+    length_penalty: float = setting(1.0, "Strength of the length normalisation of a beam.")
+    tune_length: bool = setting(False, "After training choose length_penalty on the validation split.")
+    n_train: int = setting(20_000, "Dates to train on, where the set is embedded.")
+    n_val: int = setting(500, "Dates to evaluate on, where the set is embedded.")
+    n_test: int = setting(1000, "Dates kept aside, where the set is embedded.")
+    data_seed: int = setting(0, "Draws the embedded set.")
+
+    def __post_init__(self) -> None:
+        if self.tokens not in KINDS:
+            raise ValueError(f"unknown tokens {self.tokens!r}, {did_you_mean(self.tokens, KINDS)}")
+        for name in ("vocabulary", "variants", "max_tokens", "val_beam", "val_most"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        for name in ("bpe_dropout", "word_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        for name in ("consistency", "length_penalty"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+
+
+def open_pairs(data: TranslateData) -> PairSet:
+    """The set that the settings name."""
+    if data.place == DATES:
+        return dates_set(seed=data.data_seed, sizes=(data.n_train, data.n_val, data.n_test))
+    return read_pairs(Path(data.place), source=data.source, target=data.target)
+
+
+def learned_pair_tokens(pairs: PairSet, data: TranslateData) -> PairTokens:
+    """Tokenizers learned from the train split, as the settings say."""
+    return PairTokens.train(
+        pairs.split("train"),
+        kind=data.tokens,
+        vocab_size=data.vocabulary,
+        joint=data.joint,
+        lowercase=data.lowercase,
+    )
