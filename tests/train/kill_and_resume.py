@@ -1,0 +1,87 @@
+"""Train in a child process, kill it at random instants with SIGKILL, go on until it is done, and compare.
+
+Run as a program: ``python kill_and_resume.py FOLDER SEED [KILLS]``. The children are forked from one process
+that has imported everything, so that an instant is an instant of training, not of importing.
+"""
+
+import hashlib
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from toy import Toy, ToyTask
+
+from sightline.train.config import TrainConfig
+from sightline.train.engine import accelerator_for
+from sightline.train.loop import fit
+
+CONFIG = TrainConfig(
+    epochs=6,
+    ema=0.9,
+    average_last=2,
+    log_every=2,
+    save_steps=3,
+    metric="accuracy",
+    patience=5,
+    lr=1e-2,
+    tensorboard=False,
+)
+
+
+def train(out, *, resume):
+    torch.manual_seed(7)
+    fit(Toy(), ToyTask(), CONFIG, out, resume=resume, shown=False)
+
+
+def fingerprint(out):
+    """The weights to use, the curve, and all tensors of the last checkpoint."""
+    (last,) = sorted((out / "checkpoints" / "main").glob("[0-9]*"))[-1:]
+    parts = [out / "model.safetensors", out / "metrics.csv", last / "tensors.safetensors"]
+    return " ".join(hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in parts)
+
+
+def child(out):
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            train(out, resume=True)
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+def main(folder, seed, kills):
+    torch.set_num_threads(1)
+    accelerator_for(CONFIG)  # imports it
+    reference = folder / "reference"
+    start = time.monotonic()
+    os.waitpid(child(reference), 0)
+    whole = time.monotonic() - start
+    sys.stdout.write(f"{fingerprint(reference)}\n")
+    chance = random.Random(seed)  # noqa: S311
+    for number in range(kills):
+        out = folder / f"killed-{number}"
+        killed = 0
+        while True:
+            pid = child(out)
+            if killed < 2:  # a run is killed twice, the second time while it goes on
+                time.sleep(chance.uniform(0, whole * (0.9 if killed == 0 else 0.5)))
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+            _, status = os.waitpid(pid, 0)
+            if status == 0:
+                break
+            assert os.WIFSIGNALED(status), f"the run failed by itself: {status}"
+        sys.stdout.write(f"{fingerprint(out)}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 3)

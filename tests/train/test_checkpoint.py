@@ -1,0 +1,194 @@
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from toy import Toy, ToyTask
+
+from sightline.train.checkpoint import Checkpoints, load_weights, read_tensors, weights_of, write_tensors
+from sightline.train.config import TrainConfig
+from sightline.train.loop import fit
+
+TENSORS = {"a": torch.arange(7.0), "b/c": torch.tensor(3), "half": torch.ones(2, 3, dtype=torch.bfloat16)}
+
+
+def saved(folder, *steps):
+    checkpoints = Checkpoints(folder)
+    for step in steps:
+        checkpoints.save({**TENSORS, "step": torch.tensor(step)}, {"step": step})
+    return checkpoints
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    saved(tmp_path, 3, 5)
+    tensors, state = Checkpoints(tmp_path).latest()
+    assert state["step"] == 5
+    assert tensors.keys() == {*TENSORS, "step"}
+    for name, tensor in TENSORS.items():
+        assert torch.equal(tensors[name], tensor)
+        assert tensors[name].dtype == tensor.dtype
+    assert Checkpoints(tmp_path / "none").latest() is None
+
+
+def test_the_last_two_are_kept_and_the_leavings_of_the_killed_are_not(tmp_path):
+    checkpoints = saved(tmp_path, 1, 2)
+    (tmp_path / ".new-000003-1").mkdir()
+    checkpoints.save(TENSORS, {"step": 3})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000002", "000003", "latest.json"]
+
+
+@pytest.mark.parametrize("cut", [0, 10, -1])
+@pytest.mark.parametrize("file", ["tensors.safetensors", "state.json"])
+def test_a_damaged_one_is_named_and_the_one_before_taken(tmp_path, capsys, file, cut):
+    saved(tmp_path, 1, 2)
+    path = tmp_path / "000002" / file
+    path.write_bytes(path.read_bytes()[:cut])
+    assert Checkpoints(tmp_path).latest().state["step"] == 1
+    said = capsys.readouterr().err
+    assert "000002' is damaged" in said
+    assert "going on from 000001" in said
+
+
+def test_a_flipped_bit_is_damage(tmp_path, capsys):
+    saved(tmp_path, 1, 2)
+    path = tmp_path / "000002" / "tensors.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 4
+    path.write_bytes(data)
+    assert Checkpoints(tmp_path).latest().state["step"] == 1
+    assert "checksum" in capsys.readouterr().err
+
+
+def test_without_its_pointer_the_newest_is_taken(tmp_path):
+    saved(tmp_path, 1, 2)
+    (tmp_path / "latest.json").write_text("{")
+    assert Checkpoints(tmp_path).latest().state["step"] == 2
+
+
+def test_after_a_fall_back_the_good_one_is_kept(tmp_path, capsys):
+    saved(tmp_path, 1, 2)
+    (tmp_path / "000002" / "state.json").write_text("")
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.latest()
+    checkpoints.save(TENSORS, {"step": 7})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000001", "000003", "latest.json"]
+    assert Checkpoints(tmp_path).latest().state["step"] == 7
+    capsys.readouterr()
+
+
+@pytest.mark.bad_input
+def test_when_all_are_damaged_it_says_so(tmp_path):
+    saved(tmp_path, 1, 2)
+    for path in tmp_path.glob("*/tensors.safetensors"):
+        path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"000002' is damaged.* 0 bytes .*every other \(2 in all\)"):
+        Checkpoints(tmp_path).latest()
+
+
+def test_a_run_with_a_truncated_checkpoint_ends_the_same(tmp_path, capsys):
+    config = TrainConfig(epochs=3, lr=1e-2, tensorboard=False, threads=0, save_steps=2)
+
+    def train(out, *, resume=False):
+        torch.manual_seed(7)
+        fit(Toy(), ToyTask(), config, out, resume=resume, shown=False)
+        return (out / "model.safetensors").read_bytes()
+
+    whole = train(tmp_path / "whole")
+
+    class StopError(Exception):
+        pass
+
+    class Stopping(ToyTask):
+        def load(self, indices, epoch):
+            if epoch == 2:
+                raise StopError
+            return super().load(indices, epoch)
+
+    torch.manual_seed(7)
+    with pytest.raises(StopError):
+        fit(Toy(), Stopping(), config, tmp_path / "cut", shown=False)
+    newest = max((tmp_path / "cut" / "checkpoints" / "main").glob("0*")) / "tensors.safetensors"
+    newest.write_bytes(newest.read_bytes()[:100])
+    assert train(tmp_path / "cut", resume=True) == whole
+    assert "is damaged" in capsys.readouterr().err
+
+
+def test_tied_weights_are_written_under_each_name(tmp_path):
+    tied = torch.ones(3)
+    write_tensors(tmp_path / "w.safetensors", {"in": tied, "out": tied})
+    assert read_tensors(tmp_path / "w.safetensors").keys() == {"in", "out"}
+
+
+@pytest.mark.bad_input
+def test_weights_of_another_model():
+    weights = weights_of(Toy())
+    weights["first.weight"] = torch.zeros(2, 5)
+    with pytest.raises(ValueError, match=r"'first.weight' has shape \(2, 5\) there and \(7, 5\)"):
+        load_weights(Toy(), weights, "there")
+
+
+@pytest.mark.bad_input
+def test_a_full_disk_costs_nothing_but_a_sentence(tmp_path):
+    """A real one: the system refuses to write more than some bytes to a file, as it does without space."""
+    program = textwrap.dedent("""
+        import resource, sys
+        from pathlib import Path
+        import torch
+        from sightline.train.checkpoint import Checkpoints
+
+        checkpoints = Checkpoints(Path(sys.argv[1]))
+        checkpoints.save({"x": torch.ones(100)}, {"step": 1})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
+        try:
+            checkpoints.save({"x": torch.ones(10_000)}, {"step": 2})
+        except OSError as problem:
+            print(problem)
+    """)
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert f"can't write a checkpoint to '{tmp_path}': file too large" in done.stdout
+    assert "checkpoint 000001 is whole: make room and go on with --resume" in done.stdout
+    assert Checkpoints(tmp_path).latest().state["step"] == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000001", "latest.json"]
+
+
+@pytest.mark.bad_input
+def test_a_disk_that_fills_up_stops_a_run_that_can_go_on(tmp_path, monkeypatch):
+    config = TrainConfig(epochs=3, lr=1e-2, tensorboard=False, threads=0, save_steps=2)
+    torch.manual_seed(7)
+    fit(Toy(), ToyTask(), config, tmp_path / "whole", shown=False)
+    real = Checkpoints.save
+
+    def full_after_two(self, tensors, state):
+        if state["step"] > 4:
+            with monkeypatch.context() as patch:
+                patch.setattr("sightline.train.checkpoint._write", _no_space)
+                return real(self, tensors, state)
+        return real(self, tensors, state)
+
+    def _no_space(path, data):
+        path.write_bytes(data[:10])
+        raise OSError(28, "No space left on device")
+
+    torch.manual_seed(7)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", full_after_two)
+        with pytest.raises(OSError, match="no space left on device; checkpoint 000002 is whole"):
+            fit(Toy(), ToyTask(), config, tmp_path / "run", shown=False)
+    torch.manual_seed(7)
+    fit(Toy(), ToyTask(), config, tmp_path / "run", resume=True, shown=False)
+    same = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
+    assert same[0] == same[1]
+
+
+def test_state_is_plain_json(tmp_path):
+    saved(tmp_path, 4)
+    assert json.loads((tmp_path / "000001" / "state.json").read_text())["step"] == 4

@@ -1,0 +1,262 @@
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from toy import Toy, ToyConfig, ToyTask
+
+from sightline.train.checkpoint import weights_of
+from sightline.train.config import TrainConfig
+from sightline.train.loop import Stage, fit
+from sightline.train.task import Loss
+
+QUICK = TrainConfig(epochs=2, lr=1e-2, tensorboard=False, threads=0)
+
+
+def train(out, config=QUICK, *, task=None, dropout=0.1, **options):
+    torch.manual_seed(7)
+    model = Toy(dropout=dropout)
+    fit(model, task or ToyTask(), config, out, shown=False, **options)
+    return model
+
+
+def changed(**settings):
+    return dataclasses.replace(QUICK, **settings)
+
+
+def rows(out):
+    lines = (out / "metrics.csv").read_text().splitlines()
+    names = lines[0].split(",")
+    return [dict(zip(names, line.split(","), strict=True)) for line in lines[1:]]
+
+
+def test_a_run_holds_what_later_commands_need(tmp_path):
+    out = tmp_path / "run"
+    model = train(out, changed(metric="accuracy", tensorboard=True))
+    config = json.loads((out / "config.json").read_text())
+    assert config["kind"] == "toy"
+    assert config["model"] == {"width": 7}
+    assert config["train"]["metric"] == "accuracy"
+    kept = load_file(out / "model.safetensors")
+    assert all(torch.equal(kept[name], tensor) for name, tensor in weights_of(model).items())
+    assert rows(out)[-1]["epoch"] == "2.0"
+    assert list(rows(out)[0])[:4] == ["step", "epoch", "loss", "lr"]
+    assert any((out / "logs").iterdir())
+
+
+def test_it_is_plain_adamw_underneath(tmp_path):
+    """One process, no clipping, no mean: the weights of torch's own optimizer in a loop of our own."""
+    config = changed(epochs=1, clip=None, schedule="constant", warmup=0, weight_decay=0.0)
+    trained = train(tmp_path / "run", config, dropout=0.0)
+    torch.manual_seed(7)
+    model, task = Toy(dropout=0.0), ToyTask()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.98), weight_decay=0.0)
+    for indices in task.plan(0):
+        batch = task.load(indices, 0)
+        loss = nn.functional.cross_entropy(model(batch["x"]), batch["y"])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for name, tensor in weights_of(model).items():
+        torch.testing.assert_close(weights_of(trained)[name], tensor)
+
+
+def test_parts_give_the_same_as_the_whole(tmp_path):
+    whole = train(tmp_path / "whole", changed(epochs=3), dropout=0.0)
+    parts = train(tmp_path / "parts", changed(epochs=3, accumulate=3), dropout=0.0)
+    for name, tensor in weights_of(whole).items():
+        torch.testing.assert_close(weights_of(parts)[name], tensor, rtol=1e-4, atol=1e-5)
+    for one, other in zip(rows(tmp_path / "whole"), rows(tmp_path / "parts"), strict=True):
+        assert float(one["loss"]) == pytest.approx(float(other["loss"]), rel=1e-4)
+
+
+def test_the_seed_fixes_everything(tmp_path):
+    def weights(name, seed):
+        model = train(tmp_path / name, changed(seed=seed), task=ToyTask(seed=seed))
+        return torch.cat([tensor.flatten().double() for tensor in weights_of(model).values()])
+
+    first = weights("a", 1)
+    assert torch.equal(first, weights("b", 1))
+    assert not torch.equal(first, weights("c", 2))
+
+
+def test_early_stopping_and_the_best_weights(tmp_path):
+    class Worsening(ToyTask):
+        values = iter([0.3, 0.5, 0.4, 0.2, 0.9])
+
+        def evaluate(self, model):
+            self.last = weights_of(model)["last.weight"].clone()
+            value = next(self.values)
+            if value == 0.5:
+                self.best = self.last
+            return {"accuracy": value}
+
+    task = Worsening()
+    out = tmp_path / "run"
+    model = train(out, changed(epochs=9, metric="accuracy", patience=2), task=task)
+    assert len(rows(out)) == 4
+    assert torch.equal(load_file(out / "model.safetensors")["last.weight"], task.best)
+    assert torch.equal(model.last.weight, task.best)
+
+
+def test_the_moving_mean_is_evaluated_and_kept(tmp_path):
+    seen = []
+
+    class Watching(ToyTask):
+        def evaluate(self, model):
+            seen.append(model)
+            return super().evaluate(model)
+
+    out = tmp_path / "run"
+    model = train(out, changed(ema=0.5, epochs=1), task=Watching())
+    assert seen[0] is not model
+    assert torch.equal(load_file(out / "model.safetensors")["last.weight"], seen[0].last.weight)
+
+
+def test_the_mean_of_the_last_epochs(tmp_path):
+    class Means(ToyTask):
+        seen: ClassVar[list] = []
+
+        def evaluate(self, model):
+            self.seen.append(weights_of(model)["last.weight"].clone())
+            return {"accuracy": float(len(self.seen))}
+
+    out = tmp_path / "run"
+    train(out, changed(epochs=4, average_last=3, metric="accuracy"), task=Means())
+    *_, a, b, c, mean = Means.seen
+    torch.testing.assert_close(mean, (a + b + c) / 3)
+    assert torch.equal(load_file(out / "model.safetensors")["last.weight"], mean)
+    assert not list(out.glob("checkpoints/main/epoch-*"))
+
+
+def test_a_second_stage_starts_from_the_best_of_the_first(tmp_path):
+    started = []
+
+    class Second(ToyTask):
+        def loss(self, model, batch):
+            if not started:
+                started.append(weights_of(model)["last.weight"].clone())
+            return super().loss(model, batch)
+
+    out = tmp_path / "run"
+    stage = Stage(name="second", task=Second(), config=changed(lr=1e-3, epochs=1))
+    train(out, changed(ema=0.9), then=[stage])
+    first = load_file(out / "checkpoints" / "main" / "model.safetensors")
+    assert torch.equal(started[0], first["last.weight"])
+    steps = [int(row["step"]) for row in rows(out)]
+    assert steps == [5, 10, 15]
+    assert "second" in json.loads((out / "config.json").read_text())["train"]["stages"]
+
+
+def test_a_stage_may_be_added_to_a_finished_run(tmp_path):
+    out = tmp_path / "run"
+    train(out)
+    before = (out / "checkpoints" / "main" / "model.safetensors").read_bytes()
+    stage = Stage(name="second", task=ToyTask(), config=changed(lr=1e-3, epochs=1))
+    train(out, resume=True, then=[stage])
+    assert (out / "checkpoints" / "main" / "model.safetensors").read_bytes() == before
+    assert len(rows(out)) == 3
+
+
+def test_steps_end_a_run_within_an_epoch(tmp_path):
+    train(tmp_path / "run", changed(steps=7))
+    assert [row["step"] for row in rows(tmp_path / "run")] == ["5", "7"]
+
+
+def test_killed_runs_end_with_the_same_weights(tmp_path):
+    """Each of three runs is killed twice with SIGKILL; weights, curve and optimizer are equal to the bit."""
+    program = Path(__file__).with_name("kill_and_resume.py")
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, program, tmp_path, "0", "3"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    prints = done.stdout.split("\n")[:-1]
+    assert len(prints) == 4
+    assert len(set(prints)) == 1, done.stdout
+
+
+def test_two_processes_are_one_with_the_doubled_batch(tmp_path):
+    """``accelerate launch`` with two gloo processes; every step sees the same batch, split."""
+    program = Path(__file__).with_name("toy_run.py")
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    done = subprocess.run(  # noqa: S603
+        [*launch, program, tmp_path / "two"], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    train(tmp_path / "one", changed(epochs=3, log_every=1), task=ToyTask(batch_size=13), dropout=0.0)
+    one, two = rows(tmp_path / "one"), rows(tmp_path / "two")
+    assert len(one) == len(two) > 12
+    for a, b in zip(one, two, strict=True):
+        assert a.keys() == b.keys()
+        for name in a:
+            assert (a[name] == b[name] == "") or float(a[name]) == pytest.approx(float(b[name]), rel=1e-4)
+
+
+@pytest.mark.bad_input
+def test_a_folder_in_use_is_left_alone(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match=f"'{tmp_path}' is not empty.*--resume"):
+        train(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    with pytest.raises(ValueError, match=r"mine.txt' is a file"):
+        train(tmp_path / "mine.txt")
+
+
+@pytest.mark.bad_input
+def test_other_settings_are_refused(tmp_path):
+    train(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"lr was 0.01 in .*run', got 0.5"):
+        train(tmp_path / "run", changed(lr=0.5), resume=True)
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match=r"width was 7 in .*got 5"):
+        fit(Toy(ToyConfig(width=5)), ToyTask(), QUICK, tmp_path / "run", resume=True, shown=False)
+    config = tmp_path / "run" / "config.json"
+    config.write_text(config.read_text().replace('"kind": "toy"', '"kind": "caption"'))
+    with pytest.raises(ValueError, match="kind 'caption', got one of kind 'toy'"):
+        train(tmp_path / "run", resume=True)
+
+
+@pytest.mark.bad_input
+def test_a_loss_that_is_no_number(tmp_path):
+    class Bad(ToyTask):
+        def loss(self, model, batch):
+            total, terms, also = super().loss(model, batch)
+            return Loss(total * math.inf, terms, also)
+
+    with pytest.raises(ValueError, match=r"it was (nan|inf) before step 2; .* lr than 0.01"):
+        train(tmp_path / "run", changed(log_every=2), task=Bad())
+
+
+@pytest.mark.bad_input
+def test_an_unknown_metric(tmp_path):
+    with pytest.raises(ValueError, match=r"unknown metric 'acuracy'.*did you mean 'accuracy'"):
+        train(tmp_path / "run", changed(metric="acuracy"))
+
+
+@pytest.mark.bad_input
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_devices_that_are_not_there(tmp_path):
+    with pytest.raises(ValueError, match="device 'cuda' is not there"):
+        train(tmp_path / "run", changed(device="cuda"))
+    with pytest.raises(ValueError, match="precision 'fp16' needs a GPU"):
+        train(tmp_path / "run", changed(precision="fp16"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_bfloat16_on_the_cpu_trains(tmp_path):
+    train(tmp_path / "run", changed(precision="bf16"))
+    assert math.isfinite(float(rows(tmp_path / "run")[-1]["loss"]))
+
+
+def test_a_model_without_weights_to_learn_is_refused(tmp_path):
+    frozen = Toy().requires_grad_(False)
+    with pytest.raises(ValueError, match="all frozen"):
+        fit(frozen, ToyTask(), QUICK, tmp_path / "run", shown=False)

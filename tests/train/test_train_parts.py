@@ -1,0 +1,171 @@
+"""The small parts of the loop, each against torch's own or a loop."""
+
+import csv
+import math
+import sys
+
+import pytest
+import torch
+from torch import nn
+from toy import Toy
+
+from sightline.train.average import Ema, mean_of
+from sightline.train.checkpoint import weights_of, write_tensors
+from sightline.train.config import TrainConfig
+from sightline.train.curve import Curve
+from sightline.train.engine import moved
+from sightline.train.optimizer import adamw, named_state, restore
+from sightline.train.presets import preset
+from sightline.train.schedule import rate
+
+
+def rates(total, **settings):
+    config = TrainConfig(lr=0.5, **settings)
+    return [rate(config, step, total) for step in range(total)]
+
+
+def test_cosine_is_torchs():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(()))], lr=0.5)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 29)
+    expected = []
+    for _ in range(29):
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        theirs.step()
+    assert rates(29, warmup=0) == pytest.approx(expected)
+
+
+def test_the_warm_up_rises_in_a_line_and_a_share_is_of_all_steps():
+    assert rates(40, warmup=4)[:5] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
+    assert rates(40, warmup=0.1) == rates(40, warmup=4)
+
+
+def test_the_other_schedules():
+    assert rates(11, warmup=2, schedule="constant")[2:] == [0.5] * 9
+    inverse = rates(50, warmup=4, schedule="inverse_sqrt")
+    assert inverse[15] == pytest.approx(0.25)  # √(4 / 16)
+    assert max(inverse) == 0.5
+    assert rates(11, warmup=1, schedule="linear", final_lr=0.2)[6] == pytest.approx(0.5 * (0.2 + 0.8 * 0.5))
+    ended = rate(TrainConfig(lr=1.0, warmup=0, final_lr=0.1), 99, 10)  # longer epochs than the first
+    assert ended == pytest.approx(0.1)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"lr": -1.0}, "lr must be a positive number, got -1.0"),
+        ({"clip": math.nan}, "clip must be a positive number, got nan"),
+        ({"ema": 1.0}, "ema must be at least 0 and below 1, got 1.0"),
+        ({"schedule": "cosin"}, "unknown schedule 'cosin'.* did you mean 'cosine'"),
+        ({"precision": "fp8"}, "unknown precision 'fp8'"),
+        ({"device": "tpu"}, "unknown device 'tpu'"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        TrainConfig(**settings)
+
+
+def test_ema_against_a_loop():
+    model = Toy()
+    ema = Ema(model, 0.9)
+    mean = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    for step in range(1, 8):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter))
+        ema.update(step)
+        decay = min(0.9, (1 + step) / (10 + step))
+        mean = {name: decay * mean[name] + (1 - decay) * new for name, new in model.named_parameters()}
+    for name, parameter in ema.model.named_parameters():
+        torch.testing.assert_close(parameter, mean[name])
+        assert not parameter.requires_grad
+    model.norm.running_mean += 3
+    assert torch.equal(ema.evaluated().norm.running_mean, model.norm.running_mean)
+
+
+def test_what_is_frozen_is_not_averaged():
+    model = Toy()
+    model.first.requires_grad_(False)
+    ema = Ema(model, 0.5)
+    with torch.no_grad():
+        model.last.weight += 1
+    before = ema.model.first.weight.clone()
+    ema.update(100)
+    assert torch.equal(ema.model.first.weight, before)
+    assert not torch.equal(ema.model.last.weight, model.last.weight)
+
+
+def test_the_mean_of_files(tmp_path):
+    models = [Toy() for _ in range(3)]
+    files = [tmp_path / f"{i}.safetensors" for i in range(3)]
+    for path, model in zip(files, models, strict=True):
+        write_tensors(path, weights_of(model))
+    mean = mean_of(files, models[0])
+    expected = sum(model.last.weight.detach() for model in models) / 3
+    torch.testing.assert_close(mean["last.weight"], expected)
+    assert mean["norm.num_batches_tracked"].dtype == torch.long
+
+
+def test_only_matrices_decay():
+    model = Toy()
+    groups = adamw(model, TrainConfig(weight_decay=0.3)).param_groups
+    decayed = {id(p) for group in groups if group["weight_decay"] == 0.3 for p in group["params"]}
+    assert decayed == {id(model.first.weight), id(model.last.weight)}
+
+
+def test_an_optimizer_goes_on_from_its_named_state():
+    def stepped(model, optimizer, n):
+        for i in range(n):
+            optimizer.zero_grad()
+            model(torch.full((3, 5), float(i))).square().sum().backward()
+            optimizer.step()
+
+    torch.manual_seed(0)
+    whole = Toy(dropout=0.0)
+    optimizer = adamw(whole, TrainConfig())
+    stepped(whole, optimizer, 3)
+    half = Toy(dropout=0.0)
+    half.load_state_dict(whole.state_dict())
+    other = adamw(half, TrainConfig())
+    restore(other, half, named_state(optimizer, whole))
+    stepped(whole, optimizer, 2)
+    stepped(half, other, 2)
+    for a, b in zip(whole.parameters(), half.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_moved_keeps_the_shape_of_a_batch():
+    batch = {"x": torch.ones(2), "y": [(torch.zeros(1), "name")], "n": 3}
+    there = moved(batch, torch.device("meta"))
+    assert there["x"].is_meta
+    assert there["y"][0][0].is_meta
+    assert there["y"][0][1] == "name"
+    assert there["n"] == 3
+
+
+def test_the_curve_has_a_column_for_every_name(tmp_path):
+    curve = Curve(tmp_path, [], tensorboard=False)
+    curve.add({"step": 1, "epoch": 0.5, "loss": 2.0, "lr": 0.1})
+    curve.add({"step": 2, "epoch": 1.0, "loss": 1.0, "lr": 0.1, "val_cider": 0.5})
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["val_cider"] == ""
+    assert rows[1]["val_cider"] == "0.5"
+
+
+def test_without_tensorboard_there_is_a_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    curve = Curve(tmp_path, [], tensorboard=True)
+    assert "tensorboard is not installed" in capsys.readouterr().err
+    curve.add({"step": 1, "epoch": 1, "loss": 1.0, "lr": 0.1})
+    curve.close()
+
+
+@pytest.mark.bad_input
+def test_an_unknown_preset():
+    assert preset("caption", None) is not None
+    with pytest.raises(ValueError, match="unknown preset 'enormous' for caption"):
+        preset("caption", "enormous")

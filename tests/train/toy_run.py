@@ -1,0 +1,18 @@
+"""The toy run of the test with two processes: ``accelerate launch ... toy_run.py FOLDER``."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_train_loop import QUICK
+from toy import Toy, ToyTask
+
+from sightline.train.loop import fit
+
+torch.manual_seed(7)
+# A last batch of one example: one of the two processes has nothing to do in it.
+task = ToyTask(batch_size=13)
+fit(Toy(dropout=0.0), task, dataclasses.replace(QUICK, epochs=3, log_every=1), Path(sys.argv[1]), shown=False)
