@@ -5,8 +5,11 @@ from typing import Annotated
 import typer
 
 import sightline
-from sightline.cli import bench, data
+from sightline.cli import bench, data, train
+from sightline.cli.caption import caption
+from sightline.cli.classify import classify
 from sightline.cli.demo import demo
+from sightline.cli.evaluate import evaluate
 from sightline.cli.look import look
 from sightline.cli.positions import positions
 
@@ -35,7 +38,11 @@ def options(
 
 
 app.command()(demo)
+app.command()(evaluate)
+app.command()(caption)
+app.command()(classify)
 app.command()(look)
 app.command()(positions)
+app.add_typer(train.app, name="train")
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")

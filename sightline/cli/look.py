@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sightline import show
-from sightline.cli import hugging_face
+from sightline.cli import hugging_face, runs
 from sightline.cli.files import PICTURES, replacing, save
 from sightline.cli.look_page import LEGEND, cells, page
 from sightline.cli.watched import Watched
@@ -25,8 +25,15 @@ _PAGES = (".html", ".htm")
 
 
 def look(
-    target: Annotated[Path, typer.Argument(help="A Hugging Face folder on this machine.")],
-    text: Annotated[str, typer.Argument(metavar="INPUT", help="The text it reads; - reads standard input.")],
+    target: Annotated[
+        Path, typer.Argument(help="A run that `sightline train` wrote, or a Hugging Face folder.")
+    ],
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT", help="The text it reads, - for standard input, or the picture it sees."
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="A page (.html) or a figure (.png, .svg, ...) to write.")
     ] = None,
@@ -34,14 +41,43 @@ def look(
         str | None,
         typer.Option(metavar="PATTERN", help="Only layers of this name, such as '*.3.*', 'layer.3' or 3."),
     ] = None,
+    head: Annotated[
+        int | None, typer.Option(help="A run's figure: one head instead of the mean of all.")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="A run that writes: width of its search.", show_default="5")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="A run: where; a GPU if there is one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, no table.")] = False,
 ) -> None:
-    """Run a model once over a text, and show where each of its heads looked.
+    """Run a model once over its input, and show where it looked.
 
-    A figure is of the heads of the layer, if --layer chose one, else of the entropy by layer and head.
+    Of a run of our own: where it looked for every word it wrote, as a table, a figure or a page. Of a
+    Hugging Face folder: a table of all heads; a figure is of the heads of the layer, if --layer chose one,
+    else of the entropy by layer and head.
     """
     if out is not None and out.suffix.lower() not in _PAGES:
         _checked_out(out)
+    if beam is not None and beam < 1:
+        raise ValueError(f"--beam must be at least 1, got {beam}")
+    if runs.is_run(target):
+        kind = runs.kind_in(target)
+        given = sys.stdin.read() if text == "-" and kind == "translate" else text
+        wanted = runs.Look(
+            out=out,
+            layer=layer,
+            head=head,
+            beam=beam or 5,
+            as_json=as_json,
+            device=runs.chosen_device(device),
+        )
+        runs.for_kind("look", kind).look(target, given, wanted)
+        return
+    for option, value in (("--head", head), ("--beam", beam), ("--device", device)):
+        if value is not None:
+            raise ValueError(
+                f"{option} is for runs that `sightline train` wrote, got {value} for {str(target)!r}"
+            )
     watched = _watched(target, sys.stdin.read() if text == "-" else text, layer)
     table = head_table(watched.seen)
     if as_json:
@@ -66,8 +102,8 @@ def _watched(target: Path, text: str, layer: str | None) -> Watched:
         raise ValueError(f"look needs a text to read, got {text!r}")
     if not hugging_face.is_folder(target):
         raise ValueError(
-            f"there is no config.json in {str(target)!r}; look takes a Hugging Face folder, as "
-            "model.save_pretrained and tokenizer.save_pretrained write it"
+            f"there is no config.json in {str(target)!r}; look takes a run that `sightline train` wrote, or "
+            "a Hugging Face folder, as model.save_pretrained and tokenizer.save_pretrained write it"
         )
     names: list[str] = []
 

@@ -19,9 +19,10 @@ class Told:
 
     Attributes:
         image: ``(3, h, w)`` of bytes: what the model saw, cropped as it saw it.
-        words: What it said, one for each step.
+        words: What it said, one for each step; pieces of words, if the model writes those.
         weights: ``(T, H, P)``: for each word and head, the weight on each of P patches, row by row.
         grid: Rows and columns of the patches.
+        text: The sentence that they make. Default: the words with spaces between them.
         name: What to call the picture.
         references: What people said of it.
         score: How well it was told, and by which measure.
@@ -32,6 +33,7 @@ class Told:
     words: Sequence[str]
     weights: Float[Tensor, "T H P"]
     grid: tuple[int, int]
+    text: str = ""
     name: str = ""
     references: Sequence[str] = ()
     score: str = ""
@@ -60,7 +62,7 @@ class Told:
     @property
     def caption(self) -> str:
         """The sentence."""
-        return " ".join(self.words)
+        return self.text or " ".join(self.words)
 
     @property
     def telling_word(self) -> int | None:

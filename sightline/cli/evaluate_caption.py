@@ -1,0 +1,125 @@
+"""``sightline evaluate`` of a captioner: captions of a split, their scores, the best and worst of them."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from torch import Tensor
+
+from sightline.cli.caption_run import CaptionRun, open_run, told
+from sightline.cli.runs import Asked, Evaluated
+from sightline.data.captions import Captioned, CaptionSet
+from sightline.evaluate.captions import Scored, scored
+from sightline.evaluate.ranked import ranked
+from sightline.evaluate.said import Said, say
+from sightline.show.gallery import gallery
+from sightline.show.told import Told
+from sightline.train.caption_data import SCENES, read_all
+
+__all__ = ["Tested", "evaluate", "tell"]
+
+_ENDS = 8  # best and worst examples in a gallery
+_READ = 512  # pictures held at once
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A split, told.
+
+    Attributes:
+        records: The pictures that could be read, and what people said of them.
+        said: What the model said of each.
+        images: The pictures as the model saw them; None if nobody wants to see them.
+    """
+
+    records: list[Captioned]
+    said: list[Said]
+    images: Tensor | None
+
+
+def evaluate(asked: Asked) -> Evaluated:
+    """Caption a split and score it."""
+    run = open_run(asked.run, asked.device)
+    captions = run.captions(asked.data)
+    records = list(captions.records) if asked.split == "all" else captions.split(asked.split)
+    records = records[: asked.most]
+    is_scenes = captions.source == SCENES
+    tested = tell(run, captions, records, asked, look=asked.wants_pictures or is_scenes)
+    found = scored(
+        [said.text for said in tested.said],
+        [record.captions for record in tested.records],
+        meteor="meteor" in asked.extras,
+        ptb="ptb" in asked.extras,
+    )
+    scores, signatures = dict(found.total), dict(found.signatures)
+    about = f"{len(tested.records)} images of split {asked.split!r} of {captions.source}, beam {asked.beam}"
+    files = _files(run, tested, found, about) if asked.wants_pictures else {}
+    return Evaluated(scores=scores, signatures=signatures, about=about, files=files)
+
+
+def tell(
+    run: CaptionRun, captions: CaptionSet, records: Sequence[Captioned], asked: Asked, *, look: bool
+) -> Tested:
+    """Caption pictures, with a bar on standard error; broken ones are named there and left out."""
+    good: list[Captioned] = []
+    said: list[Said] = []
+    seen: list[Tensor] = []
+    console = Console(file=sys.stderr)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("captioning", total=len(records))
+        for images, read in _pieces(captions, records, run.size):
+            good += read
+            if look:
+                seen.append(images)
+            for ranks in say(
+                run.model, run.tokenizer, images, beam=asked.beam, look=look, batch_size=asked.batch_size
+            ):
+                said.append(ranks[0])
+                progress.update(bar, completed=len(said))
+    return Tested(good, said, torch.cat(seen) if look else None)
+
+
+def _pieces(
+    captions: CaptionSet, records: Sequence[Captioned], size: int
+) -> Iterator[tuple[Tensor, list[Captioned]]]:
+    for first in range(0, len(records), _READ):
+        yield read_all(captions, records[first : first + _READ], size)
+
+
+def tellings(run: CaptionRun, tested: Tested, found: Scored, which: Sequence[int]) -> list[Told]:
+    """Some of the examples, ready to be shown."""
+    assert tested.images is not None  # noqa: S101  whoever shows has asked to look
+    return [
+        told(
+            run,
+            tested.images[i],
+            tested.said[i],
+            name=tested.records[i].name,
+            references=tested.records[i].captions,
+            score=f"CIDEr {found.each['cider'][i]:.2f}",
+        )
+        for i in which
+    ]
+
+
+def _files(run: CaptionRun, tested: Tested, found: Scored, about: str) -> dict[str, str]:
+    order = ranked(found.each["cider"], _ENDS)
+    page = gallery(
+        f"Captions by {run.folder.name}",
+        {
+            "The best by CIDEr": tellings(run, tested, found, order.best),
+            "The worst": tellings(run, tested, found, order.worst),
+        },
+        introduction=about,
+        scores=found.total,
+        signatures=found.signatures,
+    )
+    captions = [
+        {"image": r.name, "caption": s.text, "references": list(r.captions), "cider": c}
+        for r, s, c in zip(tested.records, tested.said, found.each["cider"], strict=True)
+    ]
+    return {"gallery.html": page, "captions.json": json.dumps(captions, indent=1, ensure_ascii=False) + "\n"}
