@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from sightline.data.augment import as_floats
 from sightline.models.saved import Saved
 from sightline.models.vit_parts import (
     Block,
@@ -23,7 +24,7 @@ from sightline.models.vit_parts import (
 )
 from sightline.positions.grid import sinusoidal_2d
 from sightline.settings import setting
-from sightline.shapes import Float, did_you_mean, is_tensor
+from sightline.shapes import Float, Shaped, did_you_mean, is_tensor
 
 __all__ = ["SIZES", "VisionTransformer", "VisionTransformerConfig"]
 
@@ -220,6 +221,19 @@ class VisionTransformer(Saved):
         if self.token is not None:
             return self.head(normed(self.norm, x[:, 0]))
         return self.head(normed(self.norm, x).mean(dim=1))
+
+    @torch.no_grad()
+    def predict(
+        self, images: Shaped[Tensor, "N C h w"], *, views: int = 1, batch_size: int = 512
+    ) -> Float[Tensor, "N V"]:
+        """Logits of bytes as they are read from files, a batch at a time; with 2 views, also mirrored."""
+        device = self.head.weight.device
+        found = []
+        for part in images.split(batch_size):
+            x = as_floats(part.to(device))
+            logits = self(x).float()
+            found.append((logits + self(x.flip(-1)).float()) / 2 if views == 2 else logits)
+        return torch.cat(found) if found else self.head.weight.new_zeros(0, self.config.n_classes)
 
     def encode(self, images: Float[Tensor, "B C h w"]) -> Float[Tensor, "B T E"]:
         """All tokens after the last layer: the class token first where there is one, then P patches."""

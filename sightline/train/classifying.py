@@ -52,6 +52,11 @@ class ClassData:
 def read_source(data: ClassData, *, image_size: int | None = None, channels: int | None = None) -> ClassSet:
     """The images of a source: an embedded set by its name, else a folder or a file."""
     if data.source == "digits":
+        if (image_size, channels) not in {(None, None), (8, None), (None, 1), (8, 1)}:
+            raise ValueError(
+                f"the digits have 8 x 8 pixels and 1 channel, got image_size={image_size} and "
+                f"channels={channels}; leave them out"
+            )
         return digits(fold=data.fold, folds=data.folds, seed=data.split_seed, val=data.val)
     return read_classes(
         data.source,
@@ -161,6 +166,9 @@ class ClassTask(Task):
         known = source if source == "digits" else str(Path(source).resolve())
         settings = as_json(self.settings) | {"source": known, "names": list(self.images.names)}
         return settings | {"augment": as_json(self.augment)}
+
+    def save(self, folder: Path) -> None:
+        """Nothing: the names of the classes are in the config."""
 
     def _augmented(self, batch: ClassBatch) -> tuple[Tensor, Tensor | None]:
         """The batch as floats, mixed where it is to be; the share of each image's own class."""
