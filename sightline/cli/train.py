@@ -4,7 +4,7 @@ import dataclasses
 import importlib.util
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -131,12 +131,10 @@ def _score(metric: str) -> Score | None:
     return score
 
 
-def _add_others() -> None:
-    """Translation and classification have files of their own."""
-    for name in ("train_translate", "train_classify"):
-        if importlib.util.find_spec(f"sightline.cli.{name}") is not None:
-            module: Any = importlib.import_module(f"sightline.cli.{name}")
-            module.add(app)
+def gathered() -> typer.Typer:
+    """All commands; those of the other kinds have files of their own, which import this one."""
+    from sightline.cli import train_classify, train_translate  # noqa: PLC0415
 
-
-_add_others()
+    train_translate.add(app)
+    train_classify.add(app)
+    return app

@@ -1,7 +1,7 @@
 """Named settings: what to begin with, and runs whose outcome is known.
 
-A preset gives some fields of some parts; flags stand over it. Each kind of model may keep its own in
-``presets_KIND.py`` as ``PRESETS``; ``default`` is taken where none is named.
+A preset gives some fields of some parts; flags stand over it. They are kept as ``PRESETS`` in files of their
+own, one or more a kind of model; ``default`` is taken where none is named.
 """
 
 import importlib
@@ -15,13 +15,21 @@ __all__ = ["Preset", "preset", "presets"]
 
 Preset = Mapping[str, Mapping[str, Any]]  # part -> field -> value
 
+_FILES = {
+    "caption": ("presets_photos", "presets_caption", "presets_scenes"),
+    "translate": ("presets_translate",),
+    "classify": ("presets_classify",),
+}
+
 
 def presets(kind: str) -> Mapping[str, Preset]:
     """All presets of a kind of model, by name."""
-    name = f"sightline.train.presets_{kind}"
-    if importlib.util.find_spec(name) is None:
-        return {"default": {}}
-    return {"default": {}, **importlib.import_module(name).PRESETS}
+    found: dict[str, Preset] = {"default": {}}
+    for name in _FILES.get(kind, ()):
+        module = f"sightline.train.{name}"
+        if importlib.util.find_spec(module) is not None:
+            found.update(importlib.import_module(module).PRESETS)
+    return found
 
 
 def preset(kind: str, name: str | None) -> Preset:

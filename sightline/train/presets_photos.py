@@ -1,0 +1,44 @@
+"""Settings for captions of photos."""
+
+from sightline.train.presets import Preset
+
+__all__ = ["PRESETS"]
+
+_FROZEN = {
+    "encoder": "efficientnet_lite0",
+    "image_size": 224,
+    "d_model": 512,
+    "n_heads": 8,
+    "n_layers": 3,
+    "n_encoder_layers": 1,
+    "d_ff": 2048,
+    "dropout": 0.3,
+    "feature_dropout": 0.3,
+    "max_length": 20,
+}
+_DATA = {"min_count": 3, "word_dropout": 0.1}
+_AUGMENT = {"crop": 0.5, "flip": 0.5, "colour": 0.2}
+_TRAIN = {
+    "epochs": 30,
+    "batch_size": 64,
+    "lr": 4e-4,
+    "weight_decay": 0.05,
+    "label_smoothing": 0.1,
+    "ema": 0.999,
+    "average_last": 5,
+    "metric": "cider",
+    "log_every": 100,
+}
+
+PRESETS: dict[str, Preset] = {
+    "default": {"train": {"metric": "cider", "label_smoothing": 0.1}},
+    # Some thousand photos with five captions each, on one GPU: about ten minutes. The encoder stays frozen,
+    # every step sees another crop, and what could be learned by heart is dropped.
+    "photos": {"model": _FROZEN, "data": _DATA, "augment": _AUGMENT, "train": _TRAIN},
+    # The same on a CPU: the encoder's grids of four views are computed once and kept.
+    "photos-cpu": {
+        "model": _FROZEN | {"d_model": 256, "n_heads": 4, "d_ff": 1024, "n_encoder_layers": 0},
+        "data": _DATA | {"cached": True, "views": 4},
+        "train": _TRAIN | {"epochs": 15},
+    },
+}
