@@ -12,6 +12,7 @@ from sightline.cli.demo import demo
 from sightline.cli.evaluate import evaluate
 from sightline.cli.look import look
 from sightline.cli.positions import positions
+from sightline.cli.translate import translate
 
 app = typer.Typer(
     help="Attention, from the equation to the trained model, and a line of sight into any of them.",
@@ -41,6 +42,7 @@ app.command()(demo)
 app.command()(evaluate)
 app.command()(caption)
 app.command()(classify)
+app.command()(translate)
 app.command()(look)
 app.command()(positions)
 app.add_typer(train.gathered(), name="train")

@@ -14,9 +14,11 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from sightline.cli import data_pairs
 from sightline.cli.files import checked_picture, save
 from sightline.data.captions import Captioned, CaptionSet, read_captions
 from sightline.data.check import Report, Tell, check
+from sightline.data.check_pairs import has_pairs
 from sightline.show.contact import contact
 
 app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
@@ -42,16 +44,24 @@ def options() -> None:
 
 @app.command("check")
 def check_command(
-    path: Annotated[Path, typer.Argument(metavar="DIR|ZIP", help="Images with captions.")],
+    path: Annotated[Path, typer.Argument(metavar="DIR|ZIP", help="Images with captions, or sentence pairs.")],
     out: Annotated[Path | None, typer.Option(help="A contact sheet to draw (.png, .svg, ...).")] = None,
     longest: Annotated[int, typer.Option(help="Report captions of more words.")] = 50,
     seed: Annotated[int, typer.Option(help="Draws the splits where none is stated.")] = 0,
+    source: Annotated[str | None, typer.Option(help="Sentence pairs: the language that is read.")] = None,
+    target: Annotated[str | None, typer.Option(help="Sentence pairs: the language that is written.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, no table.")] = False,
 ) -> None:
     """Count images, captions and words by split, and name what is broken, missing, too long or double.
 
+    Of sentence pairs: pairs and words by split; lines without a partner, empty and identical sides, lengths
+    that don't fit, and sentences of another split in train.
+
     Every image is opened once; nothing is written beside them.
     """
+    if has_pairs(path):
+        data_pairs.check(path, source=source, target=target, as_json=as_json)
+        return
     if out is not None:
         _check_outside(checked_picture(out), path)
     captions = read_captions(path, seed=seed)

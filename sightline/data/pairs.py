@@ -14,14 +14,14 @@ A single ``.tsv`` or ``.jsonl`` file is a set as well; its pairs are dealt to th
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from sightline.data.pair_files import TABLES, lines, split_name, table, texts_in
 from sightline.shapes import did_you_mean
 
-__all__ = ["Pair", "PairSet", "read_pairs"]
+__all__ = ["Columns", "Pair", "PairSet", "read_columns", "read_pairs"]
 
 _SHARES = 20  # of a single file: one is the test split's and one is val's
 
@@ -42,14 +42,12 @@ class PairSet:
         source: The language that is read, or what the column is called.
         target: The language that is written.
         splits: The pairs of each split.
-        columns: Every language there is, of which source and target are two.
     """
 
     name: str
     source: str
     target: str
     splits: Mapping[str, Sequence[Pair]]
-    columns: tuple[str, ...] = field(default=())
 
     def split(self, name: str) -> Sequence[Pair]:
         """The pairs of a split, by its name; ``test`` finds ``test_2016`` if it is the only one so called.
@@ -80,37 +78,43 @@ def read_pairs(path: Path | str, *, source: str | None = None, target: str | Non
             language is missing or it is not clear which two are meant.
         OSError: If there is nothing at the path.
     """
+    columns = read_columns(path, source=source, target=target)
+    splits = {
+        split: _paired(split, texts, columns.source, columns.target) for split, texts in columns.texts.items()
+    }
+    if Path(path).suffix in TABLES:
+        splits = _dealt(next(iter(splits.values())))
+    return PairSet(name=str(path), source=columns.source, target=columns.target, splits=splits)
+
+
+class Columns(NamedTuple):
+    """Two languages, and the lines of each split in both, parallel or not."""
+
+    source: str
+    target: str
+    texts: Mapping[str, tuple[list[str], list[str]]]
+
+
+def read_columns(path: Path | str, *, source: str | None = None, target: str | None = None) -> Columns:
+    """The texts that :func:`read_pairs` pairs, before it asks whether they can be paired."""
     path = Path(path)
     files = dict(texts_in(path))
-    if path.suffix in TABLES:
-        texts = table(path.name, files[path.name])
-        languages = _chosen(path, tuple(texts), source, target)
-        return _set(path, languages, tuple(texts), _dealt(_zipped(path.name, texts, *languages)))
-    found = _by_split(files)
+    found = {path.name: table(path.name, files[path.name])} if path.suffix in TABLES else _by_split(files)
     if not found:
         raise ValueError(
             f"there are no sentence pairs in {str(path)!r}; expected train.en and train.de, train.tsv or "
             "train.jsonl, and the same for val and test"
         )
-    columns = tuple(dict.fromkeys(name for texts in found.values() for name in texts))
-    languages = _chosen(path, columns, source, target)
-    splits = {
-        split: _zipped(split, texts, *languages)
+    languages = tuple(dict.fromkeys(name for texts in found.values() for name in texts))
+    source, target = _chosen(path, languages, source, target)
+    texts = {
+        split: (texts[source], texts[target])
         for split, texts in found.items()
-        if all(name in texts for name in languages)
+        if source in texts and target in texts
     }
-    if "train" not in splits:
-        raise ValueError(
-            f"there is no train split with {languages[0]!r} and {languages[1]!r} in {str(path)!r}; "
-            f"found {', '.join(sorted(splits)) or 'none'}"
-        )
-    return _set(path, languages, columns, splits)
-
-
-def _set(
-    path: Path, languages: tuple[str, str], columns: tuple[str, ...], splits: dict[str, list[Pair]]
-) -> PairSet:
-    return PairSet(name=str(path), source=languages[0], target=languages[1], splits=splits, columns=columns)
+    if not texts:
+        raise ValueError(f"no split of {str(path)!r} has both {source!r} and {target!r}")
+    return Columns(source, target, texts)
 
 
 def _by_split(files: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
@@ -145,9 +149,9 @@ def _chosen(path: Path, columns: tuple[str, ...], source: str | None, target: st
     return source, target
 
 
-def _zipped(name: str, texts: Mapping[str, list[str]], source: str, target: str) -> list[Pair]:
+def _paired(name: str, texts: tuple[list[str], list[str]], source: str, target: str) -> list[Pair]:
     """Pair the lines of two texts, refusing those that can't be parallel."""
-    left, right = texts[source], texts[target]
+    left, right = texts
     if len(left) != len(right):
         raise ValueError(
             f"parallel texts must have as many lines, {name}.{source} has {len(left)} and {name}.{target} "

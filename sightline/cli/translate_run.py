@@ -1,0 +1,94 @@
+"""A translation run, opened: its model, its tokenizers, the data it was trained on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from sightline.cli.runs import kind_in, settings_in
+from sightline.data.pair_tokens import PairTokens
+from sightline.data.pairs import PairSet
+from sightline.decode.translations import Translation, translate
+from sightline.models.rnn import RecurrentTranslator
+from sightline.models.translator import Translator, open_translator
+from sightline.settings import from_json
+from sightline.train.translate_data import DATES, TranslateData, open_pairs
+
+__all__ = ["TranslateRun", "open_run"]
+
+
+@dataclass(frozen=True)
+class TranslateRun:
+    """A trained translator with what belongs to it."""
+
+    folder: Path
+    model: Translator | RecurrentTranslator
+    tokens: PairTokens
+    data: TranslateData
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether the model is the recurrent one."""
+        return isinstance(self.model, RecurrentTranslator)
+
+    def pairs(self, place: str | None = None) -> PairSet:
+        """The data of the run, or another set read the same way."""
+        data = self.data if place is None else replace(self.data, place=place)
+        if data.place != DATES and not Path(data.place).exists():
+            raise ValueError(
+                f"the data of {str(self.folder)!r} was {data.place!r}, which is not there any more; "
+                "say where it is with --data"
+                if place is None
+                else f"--data must be a folder, a zip or {DATES!r}, {place!r} does not exist"
+            )
+        return open_pairs(data)
+
+    def translate(
+        self, texts: Sequence[str], *, width: int, look: bool = False, batch_size: int = 64
+    ) -> list[Translation]:
+        """Translate some texts, with the run's own length normalisation."""
+        return translate(
+            self.model,
+            self.tokens,
+            texts,
+            width=width,
+            alpha=self.data.length_penalty,
+            look=look,
+            batch_size=batch_size,
+        )
+
+    def check(self, texts: Sequence[str], *, unknown: bool) -> None:
+        """Refuse texts that are empty, too long, or hold letters that no token stands for.
+
+        Args:
+            texts: What a user wants translated.
+            unknown: Whether such letters may stand; the model then reads them as unknown.
+        """
+        most = self.model.config.max_length
+        for text in texts:
+            if not text.strip():
+                raise ValueError(f"there must be something to translate, got {text!r}")
+            letter = self.tokens.unknown(text)
+            if letter is not None and not unknown:
+                raise ValueError(
+                    f"the tokenizer of {str(self.folder)!r} never saw the character {letter!r} in training, "
+                    f"got it in {text[:60]!r}; leave it out, or read it as unknown with --unknown"
+                )
+            length = len(self.tokens.read(text))
+            if length > most:
+                raise ValueError(
+                    f"the model in {str(self.folder)!r} reads at most {most} tokens, got {length} in "
+                    f"{text[:40]!r}...; split it into sentences"
+                )
+
+
+def open_run(folder: Path, device: torch.device) -> TranslateRun:
+    """Load a run.
+
+    Raises:
+        ValueError: If the folder is no translation run, or a file in it is missing or damaged; in a sentence.
+    """
+    kind_in(folder, "translate")
+    data = from_json(TranslateData, settings_in(folder, "data"))
+    return TranslateRun(folder, open_translator(folder, device), PairTokens.load(folder), data)

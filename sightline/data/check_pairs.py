@@ -1,0 +1,179 @@
+"""A set of sentence pairs, looked at before training: what is in it, and what is wrong with it.
+
+Nothing is refused here: a file that the training would refuse is told among the problems.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sightline.data.pair_files import TABLES, texts_in
+from sightline.data.pairs import Pair, PairSet, read_columns
+
+__all__ = ["PairReport", "SplitPairs", "check_pairs", "has_pairs"]
+
+_RATIO = 3.0  # one side so many times as long as the other
+_SHORT = 20  # letters; shorter ones may well differ that much
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SplitPairs:
+    """A split in numbers.
+
+    Attributes:
+        pairs: How many.
+        words: Different words of the source and of the target, cut at spaces.
+        longest: Words of the longest source and target.
+        ratio: Letters of all targets over letters of all sources.
+        unknown: Share of the source's words that the train split has not.
+    """
+
+    pairs: int
+    words: tuple[int, int]
+    longest: tuple[int, int]
+    ratio: float
+    unknown: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairReport:
+    """What was found.
+
+    Attributes:
+        source: Where the set lies.
+        languages: Source and target.
+        splits: Each split in numbers.
+        problems: Sentences by kind: unequal, empty, identical, ratio, double, overlap.
+    """
+
+    source: str
+    languages: tuple[str, str]
+    splits: Mapping[str, SplitPairs]
+    problems: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain values."""
+        splits = {
+            name: {
+                "pairs": split.pairs,
+                "words": list(split.words),
+                "longest": list(split.longest),
+                "ratio": split.ratio,
+                "unknown": split.unknown,
+            }
+            for name, split in self.splits.items()
+        }
+        problems = {kind: list(sentences) for kind, sentences in self.problems.items()}
+        return {
+            "source": self.source,
+            "languages": list(self.languages),
+            "splits": splits,
+            "problems": problems,
+        }
+
+
+def has_pairs(path: Path) -> bool:
+    """Whether a place looks like sentence pairs rather than pictures with captions."""
+    if path.suffix in TABLES:
+        return True
+    if not path.is_dir() and path.suffix != ".zip":
+        return False
+    try:
+        return any(not name.endswith((".json", ".csv", ".txt")) for name, _ in texts_in(path))
+    except (OSError, ValueError):
+        return False
+
+
+def check_pairs(path: Path | str, *, source: str | None = None, target: str | None = None) -> PairReport:
+    """Look at every pair of a set.
+
+    Args:
+        path: As :func:`~sightline.data.pairs.read_pairs` takes it.
+        source, target: Which two languages, where there are more.
+    """
+    columns = read_columns(path, source=source, target=target)
+    problems: dict[str, list[str]] = {}
+    splits: dict[str, list[Pair]] = {}
+    for name, (left, right) in columns.texts.items():
+        if len(left) != len(right):
+            problems.setdefault("unequal", []).append(
+                f"{name}.{columns.source} has {len(left)} lines and {name}.{columns.target} has {len(right)}"
+            )
+            continue
+        splits[name] = [Pair(a, b) for a, b in zip(left, right, strict=True)]
+    report = check_set(PairSet(name=str(path), source=columns.source, target=columns.target, splits=splits))
+    return PairReport(
+        source=report.source,
+        languages=report.languages,
+        splits=report.splits,
+        problems=problems | dict(report.problems),
+    )
+
+
+def check_set(pairs: PairSet) -> PairReport:
+    """Look at every pair of a set that has been read.
+
+    Example:
+        >>> same = PairSet(name="x", source="a", target="b", splits={"train": [Pair("one", "one")]})
+        >>> dict(check_set(same).problems)
+        {'identical': ["train, line 1: both sides are 'one'"]}
+    """
+    known = set(_words(pair.source for pair in pairs.splits.get("train", ())))
+    splits = {name: _numbers(split, known) for name, split in pairs.splits.items() if split}
+    problems: dict[str, list[str]] = {}
+    for name, split in pairs.splits.items():
+        for number, pair in enumerate(split, 1):
+            for kind, sentence in _wrong(pair):
+                problems.setdefault(kind, []).append(f"{name}, line {number}: {sentence}")
+    problems |= _repeated(pairs.splits)
+    return PairReport(
+        source=pairs.name, languages=(pairs.source, pairs.target), splits=splits, problems=problems
+    )
+
+
+def _wrong(pair: Pair) -> list[tuple[str, str]]:
+    """What is wrong with a pair by itself: a kind and a sentence each."""
+    source, target = pair
+    if not source or not target:
+        side = "the target" if source else "the source" if target else "each side"
+        return [("empty", f"{side} is empty")]
+    if source == target:
+        return [("identical", f"both sides are {source[:60]!r}")]
+    ratio = max(len(source), len(target)) / min(len(source), len(target))
+    if ratio > _RATIO and max(len(source), len(target)) > _SHORT:
+        return [("ratio", f"{len(source)} letters beside {len(target)}, {source[:40]!r} and {target[:40]!r}")]
+    return []
+
+
+def _repeated(splits: Mapping[str, Sequence[Pair]]) -> dict[str, list[str]]:
+    """Pairs that are there twice, and sources of one split in another."""
+    found: dict[str, list[str]] = {}
+    for name, split in splits.items():
+        for pair, count in Counter(split).items():
+            if count > 1:
+                found.setdefault("double", []).append(f"{name} has {pair.source[:60]!r} {count} times")
+    trained = {pair.source for pair in splits.get("train", ())}
+    for name, split in splits.items():
+        if name != "train":
+            for pair in split:
+                if pair.source in trained:
+                    found.setdefault("overlap", []).append(f"{pair.source[:60]!r} is in train and in {name}")
+    return found
+
+
+def _numbers(split: Sequence[Pair], known: set[str]) -> SplitPairs:
+    sources, targets = [pair.source for pair in split], [pair.target for pair in split]
+    read = [word for text in sources for word in text.split()]
+    return SplitPairs(
+        pairs=len(split),
+        words=(len(set(read)), len(set(_words(targets)))),
+        longest=(max(len(x.split()) for x in sources), max(len(x.split()) for x in targets)),
+        ratio=sum(map(len, targets)) / max(1, sum(map(len, sources))),
+        unknown=sum(word not in known for word in read) / max(1, len(read)),
+    )
+
+
+def _words(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in text.split()]

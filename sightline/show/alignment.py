@@ -1,0 +1,146 @@
+"""Pictures of translation: what was read when a word was written, head by head, and words among words."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Arc
+from torch import Tensor
+
+from sightline.shapes import Float, is_tensor
+from sightline.show.matrix import weights as draw_weights
+from sightline.show.style import COLOURS, matrix_of, style
+
+__all__ = ["alignment", "arcs", "head_grid"]
+
+_MOST_HEADS = 16
+_LEAST = 0.05  # a weaker look is no arc
+
+
+def alignment(
+    weights: Float[Tensor, "T S"],
+    source: Sequence[str],
+    target: Sequence[str],
+    *,
+    title: str | None = None,
+) -> Figure:
+    """Draw which word of the source each written word looked at: read across, written down.
+
+    Args:
+        weights: Row t are the weights with which word t was chosen; average or pick heads first.
+        source: The words that were read.
+        target: The words that were written.
+        title: Stands above the picture.
+
+    Example:
+        >>> figure = alignment(torch.eye(2), ["ein", "Hund"], ["a", "dog"])
+        >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
+        ('read', 'written')
+    """
+    return _named(draw_weights(weights, _shown(target), _shown(source), title), "written", "read")
+
+
+def head_grid(
+    weights: Float[Tensor, "H T S"],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    title: str | None = None,
+) -> Figure:
+    """Draw all heads of a layer side by side: self-, causal or cross-attention alike.
+
+    Args:
+        weights: Of up to 16 heads.
+        queries: The words that look.
+        keys: The words that are looked at.
+        title: Stands above the picture.
+    """
+    return _named(draw_weights(weights[:_MOST_HEADS], _shown(queries), _shown(keys), title), "looks", "seen")
+
+
+def arcs(weights: Float[Tensor, "T T"], words: Sequence[str], *, title: str | None = None) -> Figure:
+    """Draw self-attention between the words of a sentence: an arc from each word to those it looks at.
+
+    Arcs above the words go to later ones, arcs below to earlier ones; the wider and darker, the more. Looks
+    at the word itself are a ring around it, and looks below a twentieth are left out.
+
+    Args:
+        weights: Row t are the weights of word t; average or pick heads first.
+        words: The sentence.
+        title: Stands above the picture.
+
+    Example:
+        >>> figure = arcs(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), ["hello", "world"])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['hello', 'world']
+    """
+    matrix = matrix_of(weights, "weights")
+    n = len(words)
+    if matrix.shape != (n, n):
+        raise ValueError(f"arcs join words to words, got weights {matrix.shape} for {n} words")
+    places = _places(words)
+    reach = places[-1] / 2 + 0.6
+    with style():
+        figure = Figure(figsize=(max(3.0, 0.55 + 0.55 * places[-1]), 3.6), dpi=150)
+        ax = figure.add_axes((0.02, 0.02, 0.96, 0.86 if title else 0.96))
+        ax.set(xlim=(-0.8, places[-1] + 0.8), ylim=(-reach * 0.75, reach * 0.75), xticks=[], yticks=[])
+        for t in range(n):
+            for s in range(n):
+                if matrix[t, s] >= _LEAST:
+                    ax.add_patch(_arc(places[t], places[s], float(matrix[t, s]), reach))
+        for place, word in zip(places, _shown(words), strict=True):
+            box = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.9}
+            ax.text(place, 0, word, ha="center", va="center", bbox=box, zorder=3)
+        if title:
+            figure.text(0.5, 0.97, title, ha="center", va="top")
+    return figure
+
+
+def _arc(start: float, end: float, weight: float, reach: float) -> Arc:
+    import matplotlib as mpl  # noqa: PLC0415  only for its colours
+
+    colour = mpl.colormaps[COLOURS](0.9 * (1 - weight))
+    look: dict[str, Any] = {"color": colour, "linewidth": 0.4 + 3.2 * weight, "alpha": 0.35 + 0.6 * weight}
+    if start == end:
+        return Arc((start, 0), 0.9, reach * 0.2, **look)
+    height = min(abs(end - start), reach * 1.3)
+    first, last = (0, 180) if end > start else (180, 360)
+    return Arc(((start + end) / 2, 0), abs(end - start), height, theta1=first, theta2=last, **look)
+
+
+def _places(words: Sequence[str]) -> list[float]:
+    """Where each word stands: as far from the one before as their letters need."""
+    places = [0.0]
+    for before, word in pairwise(words):
+        places.append(places[-1] + max(0.8, 0.09 * (len(before) + len(word)) + 0.25))
+    return places
+
+
+def _shown(words: Sequence[str]) -> list[str]:
+    """Tokens as people read them: the mark of a word's beginning is a space, a lone one stays."""
+    return [word.replace("▁", " ").strip() or "␣" for word in words]
+
+
+def _named(figure: Figure, down: str, across: str) -> Figure:
+    for ax in figure.axes:
+        if ax.get_ylabel() == "Query":
+            ax.set_ylabel(down)
+        if ax.get_xlabel() == "Key":
+            ax.set_xlabel(across)
+    return figure
+
+
+def heads_mean(weights: Float[Tensor, "H T S"], head: int | None = None) -> Float[Tensor, "T S"]:
+    """One head, or the mean of all.
+
+    Raises:
+        ValueError: If there is no such head.
+    """
+    is_tensor(weights, "weights")
+    if head is None:
+        return weights.mean(0)
+    if not 0 <= head < weights.size(0):
+        raise ValueError(f"--head must be between 0 and {weights.size(0) - 1}, got {head}")
+    return torch.as_tensor(weights[head])
