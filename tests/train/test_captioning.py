@@ -1,0 +1,208 @@
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from small_set import small_set
+
+from sightline.data.augment import Augment
+from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
+from sightline.models.captioner import Captioner, CaptionerConfig
+from sightline.train.caption_data import CaptionData, Grids, learned_tokens
+from sightline.train.captioning import CaptionTask
+from sightline.train.config import TrainConfig
+from sightline.train.loop import fit
+
+CPU = torch.device("cpu")
+TRAIN = TrainConfig(epochs=2, batch_size=16, lr=5e-3, tensorboard=False, threads=0)
+
+
+def made(decoder="transformer", *, captions=None, train=TRAIN, score=None, data=None, **model):
+    captions = captions or small_set()
+    data = data or CaptionData(source="small")
+    tokenizer = learned_tokens(captions, data)
+    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "d_hidden": 16, "dropout": 0.0}
+    config = CaptionerConfig(
+        vocab_size=len(tokenizer), image_size=16, patch=8, max_length=9, decoder=decoder, **{**sizes, **model}
+    )
+    torch.manual_seed(0)
+    task = CaptionTask(captions, tokenizer, config, train, data, score=score)
+    return Captioner(config), task
+
+
+def prepared(*args, **options):
+    model, task = made(*args, **options)
+    task.prepare(CPU)
+    return model, task
+
+
+def test_ids_are_those_of_the_captions():
+    _, task = prepared()
+    records = task.trained.records
+    assert task.trained.ids.shape[:2] == (len(records), 3)
+    ids = task.trained.ids[1]
+    assert [task.tokenizer.decode(row.tolist()) for row in ids if row[0] != PAD] == [
+        caption.lower() for caption in records[1].captions
+    ]
+    for row in ids:
+        real = row[row != PAD]
+        assert len(real) == 0 or (real[0] == BOS and real[-1] == EOS)
+
+
+def test_a_caption_that_is_too_long_is_cut_and_has_no_end():
+    _, task = made()
+    task.model = dataclasses.replace(task.model, max_length=3)
+    ids = task._encoded(task.captions.split("train")[:5])
+    assert ids.size(-1) == 4
+    assert not (ids == EOS).any()
+
+
+@pytest.mark.parametrize("decoder", ["transformer", "recurrent"])
+def test_the_loss_against_a_loop_over_captions(decoder):
+    train = dataclasses.replace(TRAIN, label_smoothing=0.1)
+    model, task = prepared(decoder, train=train)
+    model.eval()  # without the regulariser
+    batch = task.load([3, 11, 4], 0)
+    loss = task.loss(model, batch)
+    total, terms = 0.0, 0
+    images = task.trained.pictures.take(None, torch.tensor([3, 11, 4]), torch.tensor(0))
+    for image, rows in zip(images, batch.ids, strict=True):
+        for row in rows:
+            real = row[row != PAD]
+            if len(real):
+                logits = model(image[None], real[None, :-1])[0]
+                total += F.cross_entropy(logits, real[1:], label_smoothing=0.1, reduction="sum").item()
+                terms += len(real) - 1
+    assert loss.terms.item() == terms
+    assert loss.total.item() == pytest.approx(total, rel=1e-5)
+
+
+def test_the_recurrent_decoder_is_asked_to_look_everywhere():
+    model, task = prepared("recurrent")
+    batch = task.load([3, 11, 4], 0)
+    plain = task.loss(model.eval(), batch)
+    urged = task.loss(model.train(), batch)
+    images = task.seen(model, batch).repeat_interleave(3, 0)
+    _, received = model(images, batch.ids.flatten(0, 1)[:, :-1], return_received=True)
+    expected = plain.total + plain.terms * model.regulariser(received)
+    torch.testing.assert_close(urged.total, expected)
+
+
+def test_hidden_words_change_what_is_read_and_not_what_is_written():
+    data = CaptionData(source="small", word_dropout=0.9)
+    model, task = prepared(data=data)
+    read = []
+    model.decoder.register_forward_pre_hook(lambda _, args: read.append(args[1]))
+    batch = task.load(range(7), 0)
+    loss = task.loss(model, batch)
+    assert (read[0][:, 1:] == UNK).sum() > (read[0][:, 1:] > UNK).sum()
+    assert (read[0][:, 0] != UNK).all()
+    assert loss.terms.item() == (batch.ids[:, :, 1:] != PAD).sum().item()
+    task.evaluate(model.eval())
+    assert not (read[-1] == UNK).any()
+
+
+def test_fewer_captions_are_drawn_anew_each_epoch_and_are_real():
+    _, task = prepared(data=CaptionData(source="small", captions=1))
+    indices = list(range(len(task.trained.records)))
+    drawn = [task.load(indices, epoch).ids for epoch in range(9)]
+    assert all(ids.shape[1] == 1 and (ids[:, 0, 0] == BOS).all() for ids in drawn)
+    assert len({tuple(ids[:, 0, 1].tolist()) for ids in drawn}) > 1
+
+
+def test_augmented_in_training_and_not_in_evaluation():
+    model, task = prepared(data=CaptionData(source="small", augment=Augment(flip=0.5, shift=0.2)))
+    batches = [task.load([5], epoch) for epoch in range(5)]
+    seen = [task.seen(model, batch) for batch in batches]
+    assert any(not torch.equal(seen[0], other) for other in seen)
+    assert torch.equal(seen[2], task.seen(model, task.load([5], 2)))
+    plain = [images for images, _ in task._pieces(task.trained)]
+    again = [images for images, _ in task._pieces(task.trained)]
+    assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))
+
+
+@pytest.mark.parametrize("decoder", ["transformer", "recurrent"])
+@pytest.mark.parametrize("val_beam", [1, 2])
+def test_a_small_set_is_learned_and_scored(tmp_path, decoder, val_beam):
+    seen = []
+
+    def score(texts, references):
+        seen.append((texts, references))
+        return {"calls": float(len(seen))}
+
+    train = dataclasses.replace(TRAIN, epochs=16, metric="calls", evaluate_every=8, lr=2e-2)
+    data = CaptionData(source="small", val_beam=val_beam)
+    model, task = made(decoder, train=train, score=score, data=data)
+    out = fit(model, task, train, tmp_path / "run", shown=False)
+    texts, references = seen[-1]
+    right = [text.split()[1] == known[0].split()[1] for text, known in zip(texts, references, strict=True)]
+    assert sum(right) / len(right) > 0.8, list(zip(texts, references, strict=True))
+    again = Captioner.load(out)
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), model.parameters(), strict=True))
+    assert Tokenizer.load(out / "tokenizer.json").encode("red part") == task.tokenizer.encode("red part")
+    assert json.loads((out / "config.json").read_text())["data"]["source"] == "small"
+
+
+def test_broken_images_are_named_and_left_out(capsys, tmp_path):
+    captions = small_set(broken=(3, 7, 8))
+    model, task = made(captions=captions)
+    fit(model, task, TRAIN, tmp_path / "run", shown=False)
+    said = capsys.readouterr().err
+    assert said.count("it is left out") == 3
+    assert "'8' can't be read" in said
+    assert len(task.trained.records) == len(captions.split("train")) - 2
+    assert max(max(batch) for batch in task.plan(0)) == len(task.trained.records) - 1
+
+
+def test_streamed_is_the_same_as_kept(monkeypatch):
+    _, kept = prepared()
+    monkeypatch.setattr("sightline.train.captioning._KEPT", 0)
+    model, streamed = prepared()
+    batch = streamed.load([2, 9], 1)
+    assert batch.pictures is not None
+    assert torch.equal(streamed.seen(model, batch), kept.seen(model, kept.load([2, 9], 1)))
+
+
+def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
+    class Kept:
+        views, shape = 3, (2, 5)
+
+        def whole(self, view):
+            return torch.full((7, 2, 5), float(view))
+
+        def grids(self, indices, views=0):
+            views = [views] * len(indices) if isinstance(views, int) else views
+            return torch.stack([torch.full((2, 5), float(v)) for v in views])
+
+    for resident in (True, False):
+        grids = Grids(Kept(), range(7), seed=0, resident=resident)
+        indices = list(range(7))
+        numbers = torch.tensor(indices)
+        assert (grids.take(grids.load(indices, 0), numbers, None) == 0).all()
+        views = [grids.take(grids.load(indices, e), numbers, torch.tensor(e))[:, 0, 0] for e in range(9)]
+        assert set(torch.stack(views).flatten().tolist()) == {0.0, 1.0, 2.0}
+        assert torch.equal(views[4], grids.take(grids.load(indices, 4), numbers, torch.tensor(4))[:, 0, 0])
+
+
+def test_without_a_scorer_there_is_the_loss():
+    model, task = prepared()
+    scores = task.evaluate(model.eval())
+    assert scores.keys() == {"loss", "perplexity"}
+    assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"tokens": "letters"}, "unknown tokens 'letters'"),
+        ({"val_beam": 0}, "val_beam must be at least 1, got 0"),
+        ({"word_dropout": 1.0}, "word_dropout must be at least 0 and below 1, got 1.0"),
+        ({"augment": Augment(mixup=0.2)}, "mixup and cutmix must be 0"),
+    ],
+)
+def test_data_settings_that_make_no_sense(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        CaptionData(**settings)
