@@ -86,7 +86,7 @@ def _places(dice: Dice, hidden: npt.NDArray[np.bool_], radii: list[Floats]) -> t
     aside = apart * dice.between(-0.45, 0.45)
     upright = dice.chance(50)
     cos, sin = np.array(ANGLES, dtype=np.float32)[dice.below(len(ANGLES))].T
-    close = np.maximum(a, b) + np.minimum(a, b) * np.float32(0.35)
+    close = np.maximum(a, b) - np.minimum(a, b) * np.float32(0.15)
     dx = np.where(hidden, close * cos, np.where(upright, aside, apart))
     dy = np.where(hidden, close * sin, np.where(upright, apart, aside))
     swap = np.where(dice.chance(50), np.float32(-1), np.float32(1))
