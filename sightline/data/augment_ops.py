@@ -61,7 +61,7 @@ def toned(images: Images, which: Int[Tensor, " B"], strength: Float[Tensor, " B"
         saturation(images, factor),
         _sharpness(images, factor),
         _posterise(images, size),
-        torch.where(images < 1 - size, images, 1 - images),  # solarise
+        torch.where(images <= 1 - size, images, 1 - images),  # solarise
         _autocontrast(images),
     )
     for i, variant in enumerate(variants):

@@ -1,0 +1,224 @@
+"""Images with classes: folders, npz files and digits, and the sentences for those that are none."""
+
+import numpy as np
+import pytest
+import torch
+from picture_files import pixels
+from PIL import Image
+
+from sightline.data.classes import read_classes
+from sightline.data.digits import digits
+from sightline.data.labelled import ClassSet, Labelled, fitted, split_off
+
+
+def folder(root, classes, **options):
+    """A folder with so many pictures of each class, none like another."""
+    for c, (name, n) in enumerate(classes.items()):
+        (root / name).mkdir(parents=True, exist_ok=True)
+        for i in range(n):
+            Image.fromarray(pixels(100 * c + i, **options)).save(root / name / f"{i:02d}.png")
+    return root
+
+
+def test_a_folder_is_split_by_a_seed_with_some_of_each_class_everywhere(tmp_path):
+    found = read_classes(folder(tmp_path, {"dog": 10, "cat": 7}), image_size=8)
+    assert found.names == ("cat", "dog")
+    assert {name: len(part) for name, part in found.parts.items()} == {"train": 13, "val": 2, "test": 2}
+    for part in found.parts.values():
+        assert part.images.shape[1:] == (3, 8, 8)
+        assert set(part.labels.tolist()) == {0, 1}
+    whole = torch.cat([part.images for part in found.parts.values()]).flatten(1)
+    assert len(whole.unique(dim=0)) == 17
+    again = read_classes(tmp_path, image_size=8)
+    assert all(torch.equal(again.split(s).images, found.split(s).images) for s in found.parts)
+    other = read_classes(tmp_path, image_size=8, seed=1)
+    assert not torch.equal(other.split("train").images, found.split("train").images)
+
+
+def test_a_split_that_is_there_is_kept(tmp_path):
+    folder(tmp_path / "train", {"a": 2, "b": 1})
+    folder(tmp_path / "valid", {"b": 3})
+    folder(tmp_path / "test", {"a": 1})
+    found = read_classes(tmp_path, image_size=5)
+    assert {name: part.labels.tolist() for name, part in found.parts.items()} == {
+        "train": [0, 0, 1],
+        "val": [1, 1, 1],
+        "test": [0],
+    }
+
+
+def test_images_of_any_size_colour_and_depth_come_out_alike(tmp_path):
+    root = folder(tmp_path, {"a": 4, "b": 4})
+    Image.fromarray(pixels(1)[..., 0]).save(root / "a" / "grey.png")
+    Image.fromarray(np.dstack([pixels(2), np.zeros((11, 13), np.uint8)])).save(root / "a" / "clear.png")
+    Image.fromarray(pixels(3, height=40, width=9)).save(root / "b" / "tall.jpg")
+    (root / "b" / "notes.txt").write_text("not an image, nor called one")
+    found = read_classes(root, image_size=7)
+    everything = torch.cat([part.images for part in found.parts.values()])
+    assert everything.shape == (11, 3, 7, 7)
+    assert (everything == 255).flatten(1).all(1).sum() == 1  # what is clear lies on white
+    assert found.broken == ()
+    assert read_classes(root, image_size=7, channels=1).split("test").images.shape[1:] == (1, 7, 7)
+
+
+def test_an_unreadable_file_is_named_and_left_out(tmp_path):
+    root = folder(tmp_path, {"a": 4, "b": 4})
+    (root / "a" / "broken.png").write_text("hello")
+    found = read_classes(root, image_size=7)
+    assert sum(map(len, found.parts.values())) == 8
+    (sentence,) = found.broken
+    assert "broken.png" in sentence
+    assert "it is text" in sentence
+
+
+def test_a_set_too_large_for_memory_lies_in_a_file(tmp_path, monkeypatch):
+    root = folder(tmp_path, {"a": 4, "b": 4})
+    expected = read_classes(root, image_size=7)
+    monkeypatch.setattr("sightline.data.classes._IN_MEMORY", 10)
+    found = read_classes(root, image_size=7)
+    assert all(torch.equal(found.split(s).images, expected.split(s).images) for s in expected.parts)
+
+
+@pytest.mark.parametrize("layout", ["NHW", "NHWC", "NCHW", "float"])
+def test_an_npz_in_any_usual_layout(tmp_path, layout):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (9, 6, 6, 1), dtype=np.uint8)
+    given = {
+        "NHW": images[..., 0],
+        "NHWC": images,
+        "NCHW": images.transpose(0, 3, 1, 2),
+        "float": images / 255,
+    }[layout]
+    labels = np.array([5, 3, 3, 5, 5, 3, 3, 5, 5])
+    np.savez(tmp_path / "a.npz", images=given, labels=labels)
+    found = read_classes(tmp_path / "a.npz")
+    assert found.names == ("3", "5")
+    everything = torch.cat([part.images for part in found.parts.values()]).flatten(1)
+    expected = torch.from_numpy(images).permute(0, 3, 1, 2).flatten(1)
+    assert {tuple(x) for x in everything.tolist()} == {tuple(x) for x in expected.tolist()}
+
+
+def test_an_npz_with_a_split_and_names(tmp_path):
+    x = np.arange(7 * 4 * 4, dtype=np.uint8).reshape(7, 4, 4)
+    np.savez(
+        tmp_path / "a.npz",
+        x_train=x[:5],
+        y_train=np.array([1, 0, 1, 0, 1]),
+        x_test=x[5:],
+        y_test=np.array([0, 1]),
+        classes=np.array(["boot", "bag"]),
+    )
+    found = read_classes(tmp_path / "a.npz", val=0.34, image_size=8, channels=3)
+    assert found.names == ("boot", "bag")
+    assert found.split("test").labels.tolist() == [0, 1]
+    assert [len(found.split(s)) for s in ("train", "val", "test")] == [3, 2, 2]
+    assert found.split("train").images.shape == (3, 3, 8, 8)
+    unheld = read_classes(tmp_path / "a.npz", val=0)
+    assert unheld.split("train").images[:, 0].flatten(1).tolist() == x[:5].reshape(5, -1).tolist()
+    assert len(unheld.split("val")) == 2
+
+
+def test_an_alpha_channel_lies_on_white(tmp_path):
+    images = np.zeros((6, 5, 5, 4), np.uint8)
+    images[:3, ..., 3] = 255
+    np.savez(tmp_path / "a.npz", images=images, labels=np.array([0, 0, 0, 1, 1, 1]))
+    found = read_classes(tmp_path / "a.npz")
+    for part in found.parts.values():
+        for image, label in zip(part.images, part.labels, strict=True):
+            assert image.unique().tolist() == [255 if label else 0]
+
+
+def test_digits_are_folds_that_share_nothing_and_miss_nothing():
+    tests = []
+    for fold in range(5):
+        found = digits(fold=fold)
+        parts = [found.split(s) for s in ("train", "val", "test")]
+        assert sum(map(len, parts)) == 1797
+        assert parts[0].images.shape[1:] == (1, 8, 8)
+        assert parts[0].images.max() == 255
+        tests.append(parts[2])
+    assert sum(map(len, tests)) == 1797
+    assert all(x.labels.bincount().min() >= 34 for x in tests)
+
+
+def test_split_off_takes_a_share_of_each_class_and_at_least_one():
+    labels = torch.tensor([0] * 20 + [1] * 3)
+    whole = Labelled(torch.arange(23).view(23, 1, 1, 1).to(torch.uint8), labels)
+    held, rest = split_off(whole, 0.25, seed=3)
+    assert held.labels.bincount().tolist() == [5, 1]
+    assert sorted(torch.cat([held.images, rest.images]).flatten().tolist()) == list(range(23))
+
+
+def test_an_image_fits_whatever_it_was():
+    image = torch.randint(0, 256, (3, 9, 9), dtype=torch.uint8)
+    assert torch.equal(fitted(image, 9, 3), image)
+    one = fitted(image, 9, 1)
+    light = 0.299 * image[0] + 0.587 * image[1] + 0.114 * image[2]
+    assert (one[0] - light).abs().max() <= 0.51
+    assert torch.equal(fitted(one, 9, 3), one.expand(3, -1, -1))
+
+
+@pytest.mark.bad_input
+def test_folders_that_are_no_classes(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        read_classes(tmp_path / "nowhere")
+    (tmp_path / "1.png").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"no subfolders and 1 files; sort the images into subfolders"):
+        read_classes(tmp_path)
+    with pytest.raises(ValueError, match=r"1\.png' is neither"):
+        read_classes(tmp_path / "1.png")
+    folder(tmp_path / "one", {"cat": 4, "dog": 1})
+    with pytest.raises(ValueError, match=r"at least 3 images.*'dog' has 1"):
+        read_classes(tmp_path / "one")
+    folder(tmp_path / "only", {"cat": 4})
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        read_classes(tmp_path / "only")
+    folder(tmp_path / "split" / "train", {"a": 2, "b": 2})
+    folder(tmp_path / "split" / "test", {"c": 2})
+    with pytest.raises(ValueError, match="'c' is in"):
+        read_classes(tmp_path / "split")
+    folder(tmp_path / "untrained" / "test", {"a": 2, "b": 2})
+    with pytest.raises(ValueError, match="no train"):
+        read_classes(tmp_path / "untrained")
+    (tmp_path / "one" / "dog" / "x.png").write_text("not an image")
+    with pytest.raises(ValueError, match=r"'dog' has 1"):
+        read_classes(tmp_path / "one")
+    with pytest.raises(ValueError, match="channels=4"):
+        read_classes(tmp_path / "one", channels=4)
+
+
+@pytest.mark.bad_input
+def test_npz_files_that_are_no_classes(tmp_path):
+    path = tmp_path / "a.npz"
+    path.write_text("nothing")
+    with pytest.raises(ValueError, match=r"can't be read as an \.npz"):
+        read_classes(path)
+    np.savez(path, pictures=np.zeros(3))
+    with pytest.raises(ValueError, match="holds pictures"):
+        read_classes(path)
+    x = np.zeros((6, 4, 4), np.uint8)
+    np.savez(path, images=x, labels=np.zeros(5, int))
+    with pytest.raises(ValueError, match="6 images and 5 labels"):
+        read_classes(path)
+    np.savez(path, images=x.astype(np.int64), labels=np.arange(6) % 2)
+    with pytest.raises(ValueError, match="got int64 for images"):
+        read_classes(path)
+    np.savez(path, images=np.zeros((6, 16), np.uint8), labels=np.arange(6) % 2)
+    with pytest.raises(ValueError, match=r"\(6, 16\) for images"):
+        read_classes(path)
+    np.savez(path, images=x, labels=np.arange(6), classes=np.array(["a", "b"]))
+    with pytest.raises(ValueError, match=r"from 0 to 1.* has 0 to 5"):
+        read_classes(path)
+    np.savez(path, images=np.array([{}] * 6, dtype=object), labels=np.arange(6))
+    with pytest.raises(ValueError, match="can't be read"):
+        read_classes(path)
+
+
+@pytest.mark.bad_input
+def test_splits_and_folds_that_are_not_there():
+    with pytest.raises(ValueError, match="unknown split 'dev'"):
+        ClassSet(("a",), {"train": Labelled(torch.zeros(0, 1, 1, 1), torch.zeros(0).long())}).split("dev")
+    with pytest.raises(ValueError, match=r"fold must be in 0\.\.4, got 5"):
+        digits(fold=5)
+    with pytest.raises(ValueError, match="folds=1"):
+        digits(folds=1)

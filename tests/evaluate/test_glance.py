@@ -1,0 +1,99 @@
+"""What a Vision Transformer looked at, against the weights computed by hand."""
+
+import pytest
+import torch
+
+from sightline.data.augment import as_floats
+from sightline.evaluate.glance import glance, ink
+from sightline.models.vit import VisionTransformer, VisionTransformerConfig
+
+B, LAYERS, H, PATCH, ROWS, COLUMNS = 3, 2, 2, 2, 3, 3
+
+
+def model(pool="token"):
+    torch.manual_seed(1)
+    config = VisionTransformerConfig(
+        n_classes=5,
+        channels=1,
+        image_size=6,
+        patch=PATCH,
+        d_model=8,
+        n_heads=H,
+        n_layers=LAYERS,
+        d_ff=11,
+        pool=pool,
+    )
+    made = VisionTransformer(config).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.5)
+    return made
+
+
+def images(b=B):
+    return torch.randint(0, 256, (b, 1, 6, 6), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+
+
+def by_hand(made, x):
+    """The weights of every layer, (B, H, T, T), step by step."""
+    found = []
+    x = made.stem(as_floats(x)) + made.positions
+    x = x.flatten(1, 2)
+    if made.token is not None:
+        x = torch.cat([made.token.expand(len(x), 1, -1), x], 1)
+    for layer in made.layers:
+        h = layer.norm1(x)
+        q, k, _ = torch.nn.functional.linear(
+            h, layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias
+        ).chunk(3, -1)
+        q, k = (y.unflatten(-1, (H, -1)).transpose(1, 2) for y in (q, k))
+        found.append((q @ k.mT * q.size(-1) ** -0.5).softmax(-1))
+        x = layer(x)
+    return found
+
+
+@pytest.mark.parametrize("pool", ["token", "mean"])
+def test_a_glance_is_what_the_weights_say(pool):
+    made, x = model(pool), images()
+    found = glance(made, x)
+    n = made.n_extra
+    with torch.no_grad():
+        weights = by_hand(made, x)
+        torch.testing.assert_close(found.logits, made(as_floats(x)))
+    mixed = torch.eye(ROWS * COLUMNS + n)
+    apart = torch.tensor(
+        [[((i // 3 - j // 3) ** 2 + (i % 3 - j % 3) ** 2) ** 0.5 * PATCH for j in range(9)] for i in range(9)]
+    )
+    for layer, w in enumerate(weights):
+        asked = (w[:, :, 0] if n else w.mean(2))[..., n:]
+        torch.testing.assert_close(found.heads[:, layer], asked / asked.sum(-1, keepdim=True))
+        got = w[..., n:].sum((1, 2))
+        torch.testing.assert_close(found.received[:, layer], got / got.sum(-1, keepdim=True))
+        among = w[..., n:, n:] / w[..., n:, n:].sum(-1, keepdim=True)
+        torch.testing.assert_close(found.distance[layer], (among * apart).sum(-1).mean((0, 2)))
+        mixed = (0.5 * w.mean(1) + 0.5 * torch.eye(len(mixed[0] if mixed.dim() == 3 else mixed))) @ mixed
+    row = (mixed[:, 0] if n else mixed.mean(1))[:, n:]
+    torch.testing.assert_close(found.rollout, row / row.sum(-1, keepdim=True), rtol=1e-4, atol=1e-6)
+    assert found.grid == (ROWS, COLUMNS)
+    assert found.with_token == bool(n)
+
+
+def test_ink_is_the_mass_on_inked_patches_over_their_area():
+    made, x = model(), images(7)
+    x[0] = 0  # no ink, no vote
+    found = ink(made, x, threshold=0.5, batch_size=3)
+    mass, area = [], []
+    for image in x[1:]:
+        inked = torch.nn.functional.avg_pool2d(image[None].float() / 255, PATCH).flatten() >= 0.5
+        if inked.any():
+            mass.append(float(glance(made, image[None]).rollout[0][inked].sum()))
+            area.append(float(inked.float().mean()))
+    assert found["ink"] == pytest.approx(sum(mass) / len(mass), rel=1e-4)
+    assert found["ink_chance"] == pytest.approx(sum(area) / len(area))
+    assert found["ink_ratio"] == pytest.approx(sum(mass) / sum(area), rel=1e-4)
+
+
+@pytest.mark.bad_input
+def test_no_ink_at_all():
+    with pytest.raises(ValueError, match=r"at least 0\.5 of full ink"):
+        ink(model(), torch.zeros(2, 1, 6, 6, dtype=torch.uint8))
