@@ -237,7 +237,7 @@ class TransformerWords(nn.Module):
         nn.init.normal_(self.words.weight, std=d_model**-0.5)
         self.positions = SinusoidalPositions(d_model, max_length)
         self.dropout = nn.Dropout(dropout)
-        layer = TransformerDecoderLayer(
+        layer = _SharedMemory(
             d_model, n_heads, d_ff, dropout, activation="gelu", batch_first=True, norm_first=True
         )
         self.layers = TransformerDecoder(layer, n_layers, nn.LayerNorm(d_model))
@@ -247,8 +247,8 @@ class TransformerWords(nn.Module):
         self.output = None if tied else nn.Linear(d_model, vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
-    def forward(self, memory: Float[Tensor, "B P E"], ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        """The logits after each of the ids."""
+    def forward(self, memory: Float[Tensor, "B P E"], ids: Int[Tensor, "N T"]) -> Float[Tensor, "N T V"]:
+        """The logits after each of the ids; N is a multiple of B, the captions of a picture side by side."""
         x = self.dropout(self.positions(self._embedded(ids)))
         # With the hint the mask is not read; torch's signature wants it all the same. Padding stands at the
         # end, where no real token looks.
@@ -274,6 +274,23 @@ class TransformerWords(nn.Module):
     def _logits(self, x: Tensor) -> Tensor:
         weight = self.words.weight if self.output is None else self.output.weight
         return F.linear(x, weight, self.bias)
+
+
+class _SharedMemory(TransformerDecoderLayer):
+    """A layer whose rows may share a memory: keys and values of a picture serve all of its captions."""
+
+    def _mha_block(
+        self,
+        x: Tensor,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Look across; the queries of a picture's captions follow one another."""
+        together = x.reshape(mem.size(0), -1, x.size(-1))  # (B, N / B * T, E)
+        context = super()._mha_block(together, mem, attn_mask, key_padding_mask, is_causal)
+        return context.reshape(x.shape)
 
 
 def _encoder(config: CaptionerConfig) -> PatchEncoder | GridEncoder:

@@ -103,12 +103,15 @@ class RecurrentDecoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, memory: Float[Tensor, "B P E"], ids: Int[Tensor, "B T"]
-    ) -> tuple[Float[Tensor, "B T V"], Float[Tensor, "B P"]]:
-        """The logits after each of the ids, and what each cell received over all of them but padding."""
+        self, memory: Float[Tensor, "B P E"], ids: Int[Tensor, "N T"]
+    ) -> tuple[Float[Tensor, "N T V"], Float[Tensor, "N P"]]:
+        """The logits after each of the ids, and what each cell received over all of them but padding.
+
+        N is a multiple of B, the captions of a picture side by side.
+        """
         memory = self.dropout(memory)
-        words = self.dropout(self._embedded(ids))  # (B, T, E)
-        state = self._begun(memory, look=True)
+        words = self.dropout(self._embedded(ids))  # (N, T, E)
+        state = self._begun(memory, look=True).branch(ids.size(0) // memory.size(0))
         outputs, contexts, looks = [], [], []
         for t in range(ids.size(1)):
             context, state = self._moved(state, words[:, t])
@@ -117,7 +120,7 @@ class RecurrentDecoder(nn.Module):
             looks.append(state.attended)
         told = self._read_out(torch.stack(outputs, 1), torch.stack(contexts, 1), words)
         logits = self._logits(self.dropout(told))
-        weights = torch.cat([x for x in looks if x is not None], dim=1)  # (B, T, P)
+        weights = torch.cat([x for x in looks if x is not None], dim=1)  # (N, T, P)
         real = (ids != self.pad).to(weights.dtype)
         return logits, (weights * real.unsqueeze(-1)).sum(1)
 

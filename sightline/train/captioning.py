@@ -19,7 +19,7 @@ from sightline.decode.search import beam, greedy
 from sightline.models.caption_encoders import NETWORKS, GridEncoder
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
-from sightline.shapes import Int
+from sightline.shapes import Float, Int
 from sightline.train.caption_data import (
     CaptionData,
     Pictures,
@@ -31,7 +31,7 @@ from sightline.train.caption_data import (
 from sightline.train.config import TrainConfig
 from sightline.train.task import Loss, Task
 
-__all__ = ["CaptionBatch", "CaptionTask", "Score", "Split"]
+__all__ = ["CaptionBatch", "CaptionTask", "Score", "Split", "caption_loss"]
 
 Score = Callable[[Sequence[str], Sequence[Sequence[str]]], Mapping[str, float]]
 
@@ -138,7 +138,7 @@ class CaptionTask(Task):
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
         """Cross-entropy of every word, and the recurrent decoder's wish to look everywhere."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
-        return self._loss(
+        return caption_loss(
             model,
             self.seen(model, batch),
             batch.ids,
@@ -154,7 +154,7 @@ class CaptionTask(Task):
         texts: list[str] = []
         for images, ids in self._pieces(split):
             longest = int((ids != PAD).sum(-1).max())
-            loss = self._loss(model, images, ids[:, :, :longest])
+            loss = caption_loss(model, images, ids[:, :, :longest])
             total, terms = total + loss.total.item(), terms + loss.terms.item()
             if self.score is not None:
                 texts += self.write(model, images)
@@ -262,28 +262,41 @@ class CaptionTask(Task):
             images = split.pictures.take(None if loaded is None else loaded.to(self.device), indices, None)
             yield images, split.ids[numbers].to(self.device)
 
-    def _loss(
-        self, model: Captioner, images: Tensor, ids: Tensor, *, smoothing: float = 0.0, hidden: float = 0.0
-    ) -> Loss:
-        n_captions = ids.size(1)
-        ids = ids.flatten(0, 1)  # (B * C, L)
-        read, written = ids[:, :-1], ids[:, 1:]
-        if hidden:
-            drop = (torch.rand(read.shape, device=read.device) < hidden) & (read != PAD) & (read != BOS)
-            read = read.masked_fill(drop, UNK)
-        memory = model.encode(images).repeat_interleave(n_captions, 0)
-        logits = model.decoder(memory, read)
-        received = None
-        if isinstance(logits, tuple):
-            logits, received = logits
-        total = F.cross_entropy(
-            logits.flatten(0, 1).float(),
-            written.flatten(),
-            ignore_index=PAD,
-            label_smoothing=smoothing,
-            reduction="sum",
-        )
-        terms = (written != PAD).sum()
-        if received is not None and model.regularised and model.training:
-            total = total + terms * model.regulariser(received)
-        return Loss(total, terms)
+
+def caption_loss(
+    model: Captioner,
+    images: Float[Tensor, "B ..."],
+    ids: Int[Tensor, "B C L"],
+    *,
+    smoothing: float = 0.0,
+    hidden: float = 0.0,
+) -> Loss:
+    """Cross-entropy of every word of all captions; a picture is encoded once for all of its own.
+
+    Args:
+        model: Its decoder takes several captions for each encoded picture.
+        images: What the encoder takes.
+        ids: BOS, words, EOS, padded.
+        smoothing: Probability taken from the right word and spread over all.
+        hidden: Share of the words read that are hidden from the decoder.
+    """
+    rows = ids.flatten(0, 1)  # (B * C, L)
+    read, written = rows[:, :-1], rows[:, 1:]
+    if hidden:
+        drop = (torch.rand(read.shape, device=read.device) < hidden) & (read != PAD) & (read != BOS)
+        read = read.masked_fill(drop, UNK)
+    logits = model.decoder(model.encode(images), read)
+    received = None
+    if isinstance(logits, tuple):
+        logits, received = logits
+    total = F.cross_entropy(
+        logits.flatten(0, 1).float(),
+        written.flatten(),
+        ignore_index=PAD,
+        label_smoothing=smoothing,
+        reduction="sum",
+    )
+    terms = (written != PAD).sum()
+    if received is not None and model.regularised and model.training:
+        total = total + terms * model.regulariser(received)
+    return Loss(total, terms)

@@ -121,12 +121,11 @@ class SelfCriticalTask(Task):
         images = self._task.seen(model, batch)
         drawn, reward, advantage = self._drawn(model, images, batch.indices)
         written, real = _with_end(drawn)  # (B, K, L)
-        n_samples, length = written.shape[1:]
+        length = written.size(-1)
         read = torch.cat([torch.full_like(written[..., :1], BOS), written[..., :-1]], dim=-1)
         was_training = model.training
         model.train(was_training and self._config.drop)
-        memory = model.encode(images).repeat_interleave(n_samples, 0)
-        logits = model.decoder(memory, read.flatten(0, 1))
+        logits = model.decoder(model.encode(images), read.flatten(0, 1))
         model.train(was_training)
         logits = logits[0] if isinstance(logits, tuple) else logits
         log_probs = logits.float().log_softmax(-1).gather(-1, written.reshape(-1, length, 1))
