@@ -1,0 +1,79 @@
+import pytest
+import torch
+
+from sightline.data.cuts import Cuts
+from sightline.data.pair_tokens import PairTokens
+from sightline.data.pairs import Pair
+from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
+
+TEXTS = ["the lower lowest slow", "a newer wider river", "slower rivers lower", "the the"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train(TEXTS * 5, kind="bpe", vocab_size=60)
+
+
+def test_without_dropout_rows_are_those_of_the_tokenizer(tokenizer):
+    cuts = Cuts(tokenizer, TEXTS)
+    rows = [tokenizer.encode(text) for text in TEXTS]
+    assert [cuts[i] for i in range(len(TEXTS))] == rows
+    assert cuts.lengths() == [len(row) for row in rows]
+    batch = cuts.batch([2, 0], epoch=3, first=BOS, last=EOS)
+    for got, row in zip(batch.tolist(), [rows[2], rows[0]], strict=True):
+        assert got == [BOS, *row, EOS] + [PAD] * (batch.size(1) - len(row) - 2)
+
+
+def test_with_dropout_every_epoch_cuts_anew_and_says_the_same(tokenizer):
+    cuts = Cuts(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
+    seen = set()
+    for epoch in range(11):
+        (row,) = cuts.batch([0], epoch).tolist()
+        assert tokenizer.decode(row) == TEXTS[0]
+        seen.add(tuple(row))
+    assert len(seen) > 3
+
+
+def test_a_text_is_cut_the_same_in_whichever_batch(tokenizer):
+    cuts = Cuts(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
+    alone, together = cuts.batch([1], 5), cuts.batch([3, 1], 5)
+    n = alone.size(1)
+    assert torch.equal(alone[0], together[1, :n])
+    assert not together[1, n:].any()
+    again = Cuts(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
+    assert torch.equal(again.batch([3, 1], 5), together)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_tokens_of_pairs_survive_saving(joint, tmp_path):
+    tokens = PairTokens.train([Pair("ab ba", "xy yx")] * 3, kind="bpe", vocab_size=20, joint=joint)
+    tokens.save(tmp_path)
+    loaded = PairTokens.load(tmp_path)
+    assert loaded.joint == tokens.joint == joint
+    assert loaded.read("ab") == tokens.read("ab")
+    assert loaded.target.decode(tokens.target.encode("xy yx")) == "xy yx"
+
+
+def test_single_letters_have_single_tokens_and_their_places():
+    tokens = PairTokens.train([Pair("3. Mai", "5-3"), Pair("le 3 mai", "5-3")], kind="char")
+    text = "3. Mai"
+    words = tokens.source_words(text)
+    assert [word.replace("▁", "") for word in words if word != "▁"] == [*"3.Mai", "<eos>"]
+    for word, (start, end) in zip(words[:-1], tokens.offsets(text), strict=False):
+        if word != "▁":
+            assert text[start:end].strip() == word.replace("▁", "")
+
+
+def test_a_letter_that_was_never_seen_is_found():
+    tokens = PairTokens.train([Pair("abc", "x")], kind="char")
+    assert tokens.unknown("abc") is None
+    assert tokens.unknown("ab漢c") == "漢"
+    assert UNK in tokens.read("漢")
+
+
+@pytest.mark.bad_input
+def test_wrong_kinds_are_refused(tokenizer):
+    with pytest.raises(ValueError, match=r"unknown kind of tokens 'chars'.*did you mean 'char'"):
+        PairTokens.train([Pair("a", "b")], kind="chars")
+    with pytest.raises(ValueError, match="got one of kind 'word'"):
+        Cuts(Tokenizer.train(["a b"], kind="word"), ["a"])

@@ -1,0 +1,151 @@
+import json
+import zipfile
+
+import pytest
+
+from sightline.data.pairs import Pair, PairSet, read_pairs
+
+
+def written(folder, **texts):
+    for name, text in texts.items():
+        (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return written(
+        tmp_path,
+        train__en="a dog\na cat\n\u2028odd line\n",
+        train__de="ein Hund\neine Katze\nseltsame Zeile\n",
+        dev__en="a bird\n",
+        dev__de="ein Vogel",
+        test_2016__en="a cow\n",
+        test_2016__de="eine Kuh\n",
+        README="not a split",
+    )
+
+
+def test_parallel_texts_are_paired_line_by_line(folder):
+    found = read_pairs(folder, source="en")
+    assert (found.source, found.target) == ("en", "de")
+    assert found.splits["train"][:2] == [Pair("a dog", "ein Hund"), Pair("a cat", "eine Katze")]
+    assert len(found.splits["train"]) == 3, "only a newline ends a line"
+    assert found.split("val") == [Pair("a bird", "ein Vogel")]
+    assert found.split("test") == [Pair("a cow", "eine Kuh")]
+
+
+def test_languages_can_be_turned_around(folder):
+    assert read_pairs(folder, source="de", target="en").split("test") == [Pair("eine Kuh", "a cow")]
+
+
+def test_a_zip_reads_as_its_folder(folder, tmp_path):
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for path in folder.glob("*.??"):
+            archive.write(path, f"inner/{path.name}")
+    zipped = read_pairs(tmp_path / "all.zip", source="en")
+    assert dict(zipped.splits) == dict(read_pairs(folder, source="en").splits)
+
+
+def test_tables_read_as_parallel_texts(tmp_path):
+    written(tmp_path, train__tsv="en\tde\na dog\tein Hund\n", val__tsv="en\tde\na cat\teine Katze\n")
+    assert read_pairs(tmp_path).splits["train"] == [Pair("a dog", "ein Hund")]
+    rows = [{"en": "a dog", "de": "ein Hund"}, {"en": "a cat", "de": "eine Katze"}]
+    (tmp_path / "train.tsv").unlink()
+    (tmp_path / "val.tsv").unlink()
+    written(tmp_path, train__jsonl="\n".join(map(json.dumps, rows)))
+    assert read_pairs(tmp_path, source="de").splits["train"][1] == Pair("eine Katze", "a cat")
+
+
+def test_a_single_table_is_dealt_to_splits_without_overlap(tmp_path):
+    lines = [f"word {i % 150}\tWort {i}" for i in range(300)]
+    path = tmp_path / "all.tsv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    found = read_pairs(path)
+    assert sum(map(len, found.splits.values())) == 300
+    sources = [{pair.source for pair in split} for split in found.splits.values()]
+    assert not sources[0] & sources[1]
+    assert not sources[0] & sources[2]
+    assert dict(read_pairs(path).splits) == dict(found.splits)
+
+
+def test_test_sets_alone_are_a_set(tmp_path):
+    written(tmp_path, test_a__en="x\n", test_a__de="y\n", test_b__en="u\n", test_b__de="v\n")
+    found = read_pairs(tmp_path, source="en", target="de")
+    assert found.split("test_b") == [Pair("u", "v")]
+
+
+@pytest.mark.bad_input
+def test_what_can_not_be_paired_is_refused_with_both_counts(folder):
+    (folder / "train.de").write_text("ein Hund\n")
+    with pytest.raises(ValueError, match=r"train\.en has 3 and train\.de has 1"):
+        read_pairs(folder, source="en")
+
+
+@pytest.mark.bad_input
+def test_an_empty_side_is_refused_with_its_line(folder):
+    (folder / "train.de").write_text("ein Hund\n\nx\n")
+    with pytest.raises(ValueError, match=r"line 2 of train has no de beside 'a cat'"):
+        read_pairs(folder, source="en")
+    for name in ("train.de", "train.en"):
+        (folder / name).write_text("")
+    with pytest.raises(ValueError, match=r"train has no pairs"):
+        read_pairs(folder, source="en")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("languages", "sentence"),
+    [
+        ({"source": "fr"}, r"no source 'fr' .* 'de', 'en'"),
+        ({"target": "ed"}, r"no target 'ed' .*expected one of 'de', 'en'"),
+        ({"source": "en", "target": "en"}, r"two languages, got 'en' for both"),
+    ],
+)
+def test_a_language_that_is_not_there_is_refused(folder, languages, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        read_pairs(folder, **languages)
+
+
+@pytest.mark.bad_input
+def test_three_languages_must_be_chosen_from(folder):
+    written(folder, train__fr="a\nb\nc\n")
+    with pytest.raises(ValueError, match="name two of them with --source and --target"):
+        read_pairs(folder)
+
+
+@pytest.mark.bad_input
+def test_files_that_are_no_pairs_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="no sentence pairs in"):
+        read_pairs(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nothing at 'nowhere'"):
+        read_pairs("nowhere")
+    (tmp_path / "train.en").write_bytes("Märchen".encode("latin-1"))
+    with pytest.raises(ValueError, match="0xe4 at 1"):
+        read_pairs(tmp_path)
+    (tmp_path / "broken.zip").write_bytes(b"PK no")
+    with pytest.raises(ValueError, match=r"broken\.zip' is called a zip"):
+        read_pairs(tmp_path / "broken.zip")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("train.tsv", "a\tb\nc\n", "got 1 columns on line 2 and 2 on line 1"),
+        ("train.jsonl", '{"a": "x", "b": "y"}\n{"a": "x"}\n', r"got \['a'\] on line 2 and \['a', 'b'\]"),
+        ("train.jsonl", "[1]\n", r"got '\[1\]' on line 1"),
+        ("train.jsonl", "{\n", "line 1 of train.jsonl is no JSON"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        read_pairs(tmp_path)
+
+
+@pytest.mark.bad_input
+def test_an_unknown_split_is_refused():
+    pairs = PairSet(name="x", source="a", target="b", splits={"train": [], "val": []})
+    with pytest.raises(ValueError, match=r"no split 'vall' in x, .* did you mean 'val'"):
+        pairs.split("vall")

@@ -1,0 +1,197 @@
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from sightline.data.pair_tokens import PairTokens
+from sightline.data.pairs import Pair, PairSet
+from sightline.data.tokens import BOS, EOS, PAD, UNK
+from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
+from sightline.models.saved import read_config
+from sightline.models.translator import Translator, TranslatorConfig
+from sightline.train.config import TrainConfig
+from sightline.train.presets import preset, presets
+from sightline.train.translate_data import TranslateData, learned_pair_tokens, open_pairs
+from sightline.train.translate_run import train_translator
+from sightline.train.translating import PairBatch, TranslateTask, loss_of
+
+WORDS = ["eins", "zwei", "drei", "vier"]
+
+
+@pytest.fixture
+def pairs():
+    texts = [Pair(f"{a} {b}", f"{b} {a}") for a in WORDS for b in WORDS]
+    return PairSet(name="toy", source="a", target="b", splits={"train": texts, "val": texts[:5]})
+
+
+def task_of(pairs, train=None, **data):
+    tokens = PairTokens.train(pairs.split("train"), vocab_size=40, joint=True)
+    settings = TranslateData(place="toy", **data)
+    train = TrainConfig(batch_size=5, seed=3) if train is None else train
+    return TranslateTask(pairs, tokens, train, settings, max_length=30)
+
+
+def toy_model(tokens, dropout=0.0):
+    torch.manual_seed(0)
+    size = {"source_vocab_size": len(tokens.source), "vocab_size": len(tokens.target), "shared": True}
+    return RecurrentTranslator(RecurrentConfig(d_model=7, d_attn=5, dropout=dropout, **size))
+
+
+def test_batches_are_pairs_between_their_marks(pairs):
+    task = task_of(pairs)
+    source, target = task.load([3, 1], epoch=0)
+    for row, pair in zip(source.tolist(), (pairs.splits["train"][i] for i in (3, 1)), strict=True):
+        assert row[row.index(EOS) :].count(EOS) == 1
+        assert task.tokens.source.decode(row) == pair.source
+    assert target[:, 0].eq(BOS).all()
+    assert task.tokens.target.decode(target[0].tolist()) == pairs.splits["train"][3].target
+
+
+def test_batches_by_tokens_hold_no_more_and_every_pair_once(pairs):
+    task = task_of(pairs, max_tokens=20)
+    plan = task.plan(4)
+    assert sorted(i for batch in plan for i in batch) == list(range(16))
+    assert plan == task.plan(4) != task.plan(5)
+    for batch in plan:
+        assert task.load(batch, 4).source.numel() <= 20 or len(batch) == 1
+
+
+def test_dropout_cuts_words_anew_each_epoch(pairs):
+    task = task_of(pairs, bpe_dropout=0.5)
+    seen = {tuple(task.load([0], epoch).source[0].tolist()) for epoch in range(9)}
+    assert len(seen) > 2
+
+
+def test_the_loss_is_torchs_cross_entropy_over_real_tokens(pairs):
+    task = task_of(pairs)
+    model, batch = toy_model(task.tokens), task.load([0, 5, 7], 0)
+    found = loss_of(model, batch, smoothing=0.1)
+    logits, written = model(batch.source, batch.target[:, :-1]), batch.target[:, 1:]
+    rows = [
+        F.cross_entropy(logits[b, t][None], written[b, t][None], label_smoothing=0.1)
+        for b in range(3)
+        for t in range(written.size(1))
+        if written[b, t] != PAD
+    ]
+    assert found.terms.item() == len(rows)
+    torch.testing.assert_close(found.total, torch.stack(rows).sum())
+
+
+def test_two_passes_that_agree_cost_what_one_does(pairs):
+    task = task_of(pairs)
+    model, batch = toy_model(task.tokens), task.load([0, 5, 7], 0)
+    one = loss_of(model, batch, smoothing=0.1)
+    two = loss_of(model, batch, smoothing=0.1, consistency=2.5)
+    torch.testing.assert_close(two.total, one.total)
+    assert two.also["divergence"].item() == pytest.approx(0, abs=1e-5)
+
+
+def test_two_passes_that_differ_cost_their_divergence(pairs):
+    task = task_of(pairs)
+    model, batch = toy_model(task.tokens, dropout=0.5), task.load([0, 5, 7], 0)
+    found = loss_of(model, batch, consistency=3.0)
+    torch.manual_seed(9)
+    found = loss_of(model, batch, consistency=3.0)
+    torch.manual_seed(9)
+    twice = PairBatch(torch.cat([batch.source] * 2), torch.cat([batch.target] * 2))
+    p, q = model(twice.source, twice.target[:, :-1]).log_softmax(-1).chunk(2)
+    written = batch.target[:, 1:]
+    real = written != PAD
+    cross = sum(F.nll_loss(x[real], written[real], reduction="sum") for x in (p, q)) / 2
+    apart = sum(F.kl_div(x[real], y[real], reduction="sum", log_target=True) for x, y in ((p, q), (q, p))) / 2
+    torch.testing.assert_close(found.total, cross + 3.0 * apart)
+    torch.testing.assert_close(found.also["divergence"], apart)
+
+
+def test_hidden_words_are_unknown_to_the_decoder_alone(pairs):
+    task = task_of(pairs)
+    batch = task.load([0, 1, 2], 0)
+    read = []
+
+    class Spy(torch.nn.Module):
+        def forward(self, source, target):
+            read.append(target)
+            return torch.zeros(*target.shape, 40, requires_grad=True)
+
+    loss_of(Spy(), batch, hidden=0.9)
+    assert (read[0] == UNK).float().mean() > 0.3
+    assert read[0][:, 0].eq(BOS).all()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RecurrentConfig(d_model=24, d_attn=12, dropout=0.0, max_length=30),
+        TranslatorConfig(d_model=24, n_heads=2, n_layers=1, d_ff=32, dropout=0.0, max_length=30),
+    ],
+)
+def test_a_small_task_is_learned_and_the_run_is_whole(model, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    lines = [f"{a} {b}" for a in WORDS for b in WORDS]
+    turned = [" ".join(reversed(line.split())) for line in lines]
+    for split in ("train", "val"):
+        (data / f"{split}.a").write_text("\n".join(lines) + "\n")
+        (data / f"{split}.b").write_text("\n".join(turned) + "\n")
+    settings = TranslateData(
+        place=str(data), source="a", target="b", vocabulary=40, joint=True, tune_length=True
+    )
+    train = TrainConfig(
+        epochs=40,
+        batch_size=4,
+        lr=1e-2,
+        metric="exact_match",
+        evaluate_every=40,
+        tensorboard=False,
+        device="cpu",
+    )
+
+    def score(texts, references):
+        right = sum(a == b for a, b in zip(texts, references, strict=True)) / len(texts)
+        return {"exact_match": right, "bleu": 100 * right}
+
+    out = train_translator(settings, model, train, tmp_path / "run", score=score, shown=False)
+    kind = RecurrentTranslator if isinstance(model, RecurrentConfig) else Translator
+    assert kind.load(out).config.shared
+    rows = (out / "metrics.csv").read_text().splitlines()
+    assert float(rows[-1].split(",")[rows[0].split(",").index("val_exact_match")]) > 0.9
+    config = read_config(out)
+    assert config["data"]["length_penalty"] == 0.2
+    assert json.loads((out / "tokenizer.json").read_text())
+
+
+def test_every_preset_makes_settings():
+    from sightline.settings import from_json
+
+    for name in presets("translate"):
+        found = preset("translate", name)
+        model = found.get("model", {})
+        kind = RecurrentConfig if model.get("architecture") == "recurrent" else TranslatorConfig
+        from_json(kind, model)
+        from_json(TranslateData, found.get("data", {}))
+        from_json(TrainConfig, found.get("train", {}))
+
+
+def test_the_embedded_set_opens_by_name():
+    data = TranslateData(n_train=31, n_val=3, n_test=5, tokens="char")
+    pairs = open_pairs(data)
+    assert len(pairs.split("test")) == 5
+    tokens = learned_pair_tokens(pairs, data)
+    assert not tokens.joint
+    assert tokens.target.decode(tokens.target.encode("1979-05-03")).startswith("1979")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"tokens": "word"}, "unknown tokens 'word'"),
+        ({"bpe_dropout": 1.0}, "bpe_dropout must be at least 0 and below 1, got 1.0"),
+        ({"consistency": -1.0}, "consistency must be at least 0, got -1.0"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        TranslateData(**settings)
