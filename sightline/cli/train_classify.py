@@ -3,6 +3,7 @@
 import sys
 from typing import Annotated, Any
 
+import torch
 import typer
 
 from sightline.cli.fields import Given, Group, settled, with_fields
@@ -57,6 +58,7 @@ def classify(
     found = {"model": {"n_classes": len(images.names), "channels": channels, "image_size": side}}
     settings = settled(CLASSIFY, base, sized, given, found)
     task = ClassTask(images, settings["train"], settings["data"], settings["augment"], score=score)
+    torch.manual_seed(settings["train"].seed)
     say_done(fit(VisionTransformer(settings["model"]), task, settings["train"], out, resume=resume))
 
 

@@ -1,0 +1,122 @@
+"""The task of classification: what it learns, and that nothing depends on the batch."""
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from sightline.data.augment import Augment, as_floats
+from sightline.data.labelled import ClassSet, Labelled
+from sightline.evaluate.classes import score
+from sightline.models.vit import VisionTransformer, VisionTransformerConfig
+from sightline.train.classifying import ClassData, ClassTask, read_source
+from sightline.train.config import TrainConfig
+from sightline.train.loop import fit
+from sightline.train.presets import preset, presets
+
+TRAIN = TrainConfig(epochs=2, batch_size=7, lr=3e-3, tensorboard=False, threads=0, metric="accuracy")
+
+
+def bars(n, seed):
+    """Upright and lying bars on noise: two classes that any classifier tells apart."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 60, (n, 1, 6, 6), generator=generator, dtype=torch.uint8)
+    labels = torch.arange(n) % 2
+    for image, label in zip(images, labels, strict=True):
+        at = int(torch.randint(0, 6, (), generator=generator))
+        image[0, at, :] = 255 if label else image[0, at, :]
+        image[0, :, at] = image[0, :, at] if label else 255
+    return Labelled(images, labels)
+
+
+def a_set():
+    return ClassSet(("upright", "lying"), {"train": bars(60, 0), "val": bars(20, 1), "test": bars(20, 2)})
+
+
+def task(train=TRAIN, augment=None):
+    return ClassTask(a_set(), train, ClassData(), augment or Augment(), score=score)
+
+
+def model(seed=0):
+    torch.manual_seed(seed)
+    return VisionTransformer(
+        VisionTransformerConfig(
+            n_classes=2, channels=1, image_size=6, patch=2, d_model=16, n_heads=2, n_layers=1, d_ff=16
+        )
+    )
+
+
+def test_it_learns_and_leaves_a_run(tmp_path):
+    config = TrainConfig(epochs=25, batch_size=10, lr=5e-3, tensorboard=False, threads=0, metric="accuracy")
+    trained = model()
+    fit(trained, task(config), config, tmp_path / "run", shown=False)
+    saved = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert saved["kind"] == "classify"
+    assert saved["data"]["names"] == ["upright", "lying"]
+    test = bars(40, 9)
+    found = VisionTransformer.load(tmp_path / "run").predict(test.images)
+    assert score(found, test.labels)["accuracy"] > 0.9
+
+
+def test_the_loss_is_cross_entropy_of_the_sum():
+    chosen, made = task(), model()
+    torch.nn.init.normal_(made.head.weight)
+    chosen.prepare(torch.device("cpu"))
+    found = chosen.loss(made, chosen.load([3, 11, 4], 0))
+    part = a_set().split("train").select(torch.tensor([3, 11, 4]))
+    expected = F.cross_entropy(made(as_floats(part.images)), part.labels, reduction="sum")
+    torch.testing.assert_close(found.total, expected)
+    assert found.terms == 3
+
+
+@pytest.mark.parametrize("augment", [Augment(), Augment(flip=0.5, shift=0.2, mixup=0.5, cutmix=1.0)])
+@pytest.mark.parametrize("resident", [True, False])
+def test_a_loss_is_the_sum_over_its_examples_in_whichever_batch_and_wherever_the_bytes_lie(augment, resident):
+    chosen, made = task(augment=augment), model()
+    torch.nn.init.normal_(made.head.weight)
+    if resident:
+        chosen.prepare(torch.device("cpu"))
+    indices = [5, 2, 41, 17]
+    whole = chosen.loss(made, chosen.load(indices, 3)).total
+    alone = sum(chosen.loss(made, chosen.load([i], 3)).total for i in indices)
+    torch.testing.assert_close(whole, alone, rtol=1e-4, atol=1e-4)
+    other = task(augment=augment)
+    other.prepare(torch.device("cpu"))
+    torch.testing.assert_close(other.loss(made, other.load(indices, 3)).total, whole)
+    if augment.mixes:
+        assert not torch.allclose(chosen.loss(made, chosen.load(indices, 4)).total, whole)
+
+
+def test_batches_are_whole_where_there_are_many():
+    few = task(TrainConfig(batch_size=13, tensorboard=False)).plan(0)
+    assert sorted(len(batch) for batch in few) == [8, 13, 13, 13, 13]
+    assert [len(batch) for batch in task().plan(0)] == [7] * 8
+    many = task(TrainConfig(batch_size=5, tensorboard=False)).plan(1)
+    assert {len(batch) for batch in many} == {5}
+    assert len(many) == 12
+
+
+def test_presets_are_settings_that_fit():
+    assert {"digits", "fashion", "tiny", "vit_b16", "default"} <= set(presets("classify"))
+    for name in presets("classify"):
+        chosen = preset("classify", name)
+        shape = {"digits": 8, "fashion": 28, "tiny": 32}
+        VisionTransformerConfig(**{"image_size": shape.get(name, 64), **chosen.get("model", {})})
+        Augment(**chosen.get("augment", {}))
+        ClassData(**chosen.get("data", {}))
+        TrainConfig(**chosen.get("train", {}))
+
+
+def test_the_digits_have_a_name():
+    assert len(read_source(ClassData(source="digits", fold=2)).names) == 10
+
+
+@pytest.mark.bad_input
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"8 x 8 pixels.*image_size=16"):
+        read_source(ClassData(source="digits"), image_size=16)
+    with pytest.raises(ValueError, match=r"views .*got 3"):
+        ClassData(views=3)
+    with pytest.raises(ValueError, match=r"val is a share .*1\.5"):
+        ClassData(val=1.5)
