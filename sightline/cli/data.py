@@ -19,21 +19,23 @@ from sightline.cli.files import checked_picture, save
 from sightline.data.captions import Captioned, CaptionSet, read_captions
 from sightline.data.check import Report, Tell, check
 from sightline.data.check_pairs import has_pairs
+from sightline.data.scenes import scenes_set
 from sightline.show.contact import contact
 
 app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
 
 _SHOWN = 5  # problems of a kind that are listed; --json lists all
+_SCENES = (800, 100, 100)  # of each split, enough to see what they are like
 _PIXELS = 240  # a tile's side
 _BROKEN = 6  # tiles for images that can't be read
 _TILES = {"train": 12, "val": 6, "test": 6}
 _KINDS = {
-    "broken": "images can't be read and are skipped",
-    "missing": "images are named but not there",
-    "no caption": "images have no caption",
-    "no name": "entries name no image",
-    "too long": "captions are longer than --longest",
-    "duplicate": "images are in more than one split",
+    "broken": "images that can't be read; they are skipped",
+    "missing": "images that are named and not there",
+    "no caption": "images without a caption",
+    "no name": "entries that name no image",
+    "too long": "captions of more words than --longest",
+    "duplicate": "images that are in more than one split",
 }
 
 
@@ -44,7 +46,9 @@ def options() -> None:
 
 @app.command("check")
 def check_command(
-    path: Annotated[Path, typer.Argument(metavar="DIR|ZIP", help="Images with captions, or sentence pairs.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="DIR|ZIP", help="Images with captions, sentence pairs, or scenes.")
+    ],
     out: Annotated[Path | None, typer.Option(help="A contact sheet to draw (.png, .svg, ...).")] = None,
     longest: Annotated[int, typer.Option(help="Report captions of more words.")] = 50,
     seed: Annotated[int, typer.Option(help="Draws the splits where none is stated.")] = 0,
@@ -64,7 +68,8 @@ def check_command(
         return
     if out is not None:
         _check_outside(checked_picture(out), path)
-    captions = read_captions(path, seed=seed)
+    is_scenes = str(path) == "scenes" and not path.exists()
+    captions = scenes_set(*_SCENES, seed) if is_scenes else read_captions(path, seed=seed)
     with _progress(len(captions)) as tell:
         report = check(captions, longest=longest, tell=tell)
     if as_json:
@@ -108,9 +113,9 @@ def _print(report: Report) -> None:
         )
     )
     if report.repeated:
-        console.print(Text(f"{report.repeated:,} images repeat another of their split"))
+        console.print(Text(f"repeated ({report.repeated:,}): images that are twice in their split"))
     for kind, problems in report.by_kind().items():
-        console.print(Text(f"{len(problems):,} {_KINDS.get(kind, kind)}:", style="bold"))
+        console.print(Text(f"{kind} ({len(problems):,}): {_KINDS.get(kind, kind)}", style="bold"))
         for problem in problems[:_SHOWN]:
             console.print(Text(f"  {problem.sentence}"))
         if len(problems) > _SHOWN:

@@ -46,7 +46,7 @@ def test_the_report(data, capsys):
     assert f"{data}: table captions; splits stated" in out
     for row in (
         "train       1         1      3          0.0%        3",
-        "1 images can't be read and are skipped:",
+        "broken (1): images that can't be read; they are skipped",
     ):
         assert row in out
     for name in ("'1.png' is not an image that can be read; it is text", "'4.png' is not in"):
@@ -70,7 +70,8 @@ def test_many_problems_are_not_all_listed(data, capsys):
         file.writelines(f"\nx{i}.png,a dog,train" for i in range(17))
     assert run(data) == 0
     out = capsys.readouterr().out
-    assert "18 images are named but not there" in out
+    assert "missing (18): images that are named and not there" in out
+    assert out.count(" is not in ") == 5
     assert "and 13 more; --json lists all" in out
 
 
@@ -80,6 +81,14 @@ def test_a_clean_set(data, capsys):
     out = capsys.readouterr().out
     assert "no problem found" in out
     assert "by a hash of seed 7 and the name" in out
+
+
+def test_the_embedded_set(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("sightline.cli.data._SCENES", (13, 5, 3))
+    assert run("scenes", "--json", "--out", tmp_path / "sheet.png") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [split["images"] for split in found["splits"].values()] == [13, 5, 3]
+    assert found["problems"] == []
 
 
 def test_the_contact_sheet(data, tmp_path, capsys):

@@ -12,6 +12,7 @@ from picture_files import bomb, png
 
 from sightline.data.captions import Captioned, CaptionSet, clean, read_captions
 from sightline.data.images import BrokenImage, read_image
+from sightline.data.sources import Folder, Index
 
 
 def as_listed(tree):
@@ -48,6 +49,13 @@ def test_a_caption_file_may_be_named_itself(tmp_path):
     captions = read_captions(tmp_path / "annotations" / "captions_val2017.json")
     assert [record.name for record in captions.records] == ["b.png"]
     assert captions.splits() == {"val": 1}
+
+
+def test_any_other_name_of_a_json_will_do_but_not_another_tasks(tmp_path):
+    files = karpathy()
+    files["set/my notes.json"] = files.pop("set/dataset_small.json")
+    files["set/instances_val.json"] = b"never read"
+    assert len(read_captions(as_folder(files, tmp_path))) == 3
 
 
 def test_karpathys_folders_and_rest_of_val(tmp_path):
@@ -138,6 +146,17 @@ def test_links_in_circles_end(tmp_path):
     as_folder(karpathy(), tmp_path)
     (tmp_path / "set" / "round").symlink_to(tmp_path)
     assert len(read_captions(tmp_path)) == 3
+    assert Folder(tmp_path).names() == sorted(karpathy())
+
+
+def test_files_are_found_by_as_much_of_their_path_as_is_known():
+    index = Index(["s/x/cat.jpg", "s/y/cat.jpg", "s/cow.jpg", "t/x/hen.jpg", "t/hen.jpg"])
+    assert index.find("x/cat.jpg") == "s/x/cat.jpg"
+    assert index.find(".\\y\\cat.jpg") == "s/y/cat.jpg"
+    assert index.find("elsewhere/cow.jpg") == "s/cow.jpg"
+    assert index.find("cat.jpg") is None
+    assert index.find("cat.jpg", near="s/y") == "s/y/cat.jpg"
+    assert index.find("hen.jpg", near="t") == "t/hen.jpg"
 
 
 def drawn(tmp_path, n, seed):

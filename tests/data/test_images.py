@@ -130,6 +130,15 @@ def test_size_makes_a_square_of_a_large_jpeg():
     assert (small - resize_crop(as_tensor(smooth), 29)).abs().mean() < 3
 
 
+def test_a_large_jpeg_is_decoded_small_but_not_too_small(monkeypatch):
+    decoded = []
+    monkeypatch.setattr(
+        "sightline.data.images.resize_crop", lambda image, size: decoded.append(image) or image
+    )
+    read(encoded(pixels(1, 601, 701), "JPEG"), size=29)
+    assert decoded[0].shape == (3, 76, 88)  # an eighth, and still more than twice the size
+
+
 def test_normalised_bytes():
     images = torch.randint(256, (2, 3, 5, 7), dtype=torch.uint8)
     mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
