@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from sightline.bench import attention, look, table
+from sightline.bench import attention, look, table, train
 from sightline.bench.machine import describe
 from sightline.bench.race import Case
 from sightline.bench.result import Outcome, Report
@@ -23,7 +23,7 @@ from sightline.shapes import did_you_mean
 
 Cases = Callable[..., list[Case]]
 
-BENCHES: Mapping[str, Cases] = {"attention": attention.cases, "look": look.cases}
+BENCHES: Mapping[str, Cases] = {"attention": attention.cases, "look": look.cases, "train": train.cases}
 STANDARD_OUTPUT = "-"
 
 # Each wish's help stands here once, for both ways of calling.

@@ -51,3 +51,4 @@ _command(
     "Time sl.attention and sl.nn's modules beside torch's, check them against float64, measure memory.",
 )
 _command("look", "Time attention seen beside attention blind and beside eager attention; measure memory.")
+_command("train", "Time a step of the training loop beside the same model on torch.nn's layers.")

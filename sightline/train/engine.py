@@ -55,8 +55,9 @@ def accelerator_for(config: TrainConfig) -> Any:
         precision = "no" if on_cpu or not torch.cuda.is_bf16_supported() else "bf16"
     if precision == "fp16" and on_cpu:
         raise ValueError("precision 'fp16' needs a GPU, got the CPU; choose 'bf16' or 'no'")
-    if AcceleratorState().initialized if AcceleratorState._shared_state else False:  # noqa: SLF001
-        # One process may train more than once, each time with its own precision.
+    state = AcceleratorState._shared_state  # noqa: SLF001 - there is no public way to ask
+    if state and (state.get("_mixed_precision"), state.get("_cpu")) != (precision, on_cpu):
+        # One process may train more than once, each time with its own precision and device.
         AcceleratorState._reset_state(not torch.distributed.is_initialized())  # noqa: SLF001
     return Accelerator(mixed_precision=precision, cpu=on_cpu)
 

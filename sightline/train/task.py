@@ -58,8 +58,9 @@ class Task(Protocol):
         """Scores on the validation split, by name; the model is in eval, without autograd."""
         ...
 
-    def prepare(self, device: torch.device) -> None:
+    def prepare(self, device: torch.device) -> None:  # noqa: ARG002
         """Called once before the first batch: a task may keep small data on the device, and gather there."""
+        return
 
     def compile(self, model: nn.Module) -> None:
         """Compile what the loss calls, in place; by default the model's ``forward``."""
@@ -69,5 +70,6 @@ class Task(Protocol):
         """The ``data`` of the run's config.json, plain values: all that later commands need to know."""
         return {}
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> None:  # noqa: ARG002
         """Write what later commands need beside the config and the weights, such as tokenizer.json."""
+        return
