@@ -5,7 +5,9 @@ backward pass, clipping, AdamW, moving mean of the weights. Only the classes of 
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+import importlib.util
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -29,12 +31,19 @@ from sightline.train.engine import accelerator_for
 from sightline.train.stepping import Stepper
 from sightline.train.task import Loss, Task
 
-__all__ = ["KINDS", "StepRace", "bar", "cases", "contestant", "on_torch", "settings"]
+__all__ = ["StepRace", "bar", "cases", "contestant", "on_torch", "settings"]
+
+# Other kinds of models have files of their own, which import this one.
+_OTHERS = ("sightline.bench.train_translate", "sightline.bench.train_classify")
 
 
 def cases(device: torch.device, *, quick: bool) -> list[Case]:
     """List the cases of every kind of model."""
-    return [case for kind in KINDS.values() for case in kind(device, quick=quick)]
+    found = caption_cases(device, quick=quick)
+    for name in _OTHERS:
+        if importlib.util.find_spec(name) is not None:
+            found += importlib.import_module(name).cases(device, quick=quick)
+    return found
 
 
 def bar(device: torch.device) -> float:
@@ -242,6 +251,3 @@ def _repeated(_: nn.Module, args: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor
     """Torch's layers want a memory for every row."""
     x, memory = args
     return x, memory.repeat_interleave(x.size(0) // memory.size(0), 0)
-
-
-KINDS: Mapping[str, Callable[..., list[Case]]] = {"caption": caption_cases}
