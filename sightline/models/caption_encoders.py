@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.layers import TransformerEncoder, TransformerEncoderLayer
@@ -49,6 +50,8 @@ class PatchEncoder(nn.Module):
         stem: How many 3 x 3 convolutions of stride two come before the cut, each halving what is left of
             the patch to cut; ``2 ** stem`` must divide ``patch``. They see the edges of things
             that a straight cut would part, and learn faster from few pictures.
+        n_convs: How many residual 3 x 3 convolutions follow on the grid: shapes are seen before they are told
+            where they are.
         d_model, n_heads, n_layers, d_ff, dropout: Of the Transformer encoder, pre-norm.
 
     Example:
@@ -65,6 +68,7 @@ class PatchEncoder(nn.Module):
         image_size: int,
         patch: int,
         stem: int,
+        n_convs: int = 0,
         d_model: int,
         n_heads: int,
         n_layers: int,
@@ -88,7 +92,7 @@ class PatchEncoder(nn.Module):
         blocks: list[nn.Module] = []
         channels = 3
         for i in range(stem):
-            wide = max(16, d_model >> (stem - i))
+            wide = max(16, d_model >> (stem - 1 - i))
             blocks += [
                 nn.Conv2d(channels, wide, 3, stride=2, padding=1, bias=False),
                 nn.GroupNorm(1, wide),
@@ -97,10 +101,12 @@ class PatchEncoder(nn.Module):
             channels = wide
         rest = patch >> stem
         blocks.append(nn.Conv2d(channels, d_model, rest, stride=rest))
-        self.cut = nn.Sequential(*blocks)
+        self.cut = nn.Sequential(*blocks, *(_Residual(d_model) for _ in range(n_convs)))
+        self.norm = nn.LayerNorm(d_model)  # or the positions would drown what was seen
         self.positions = SinusoidalPositions2d(d_model)
         self.dropout = nn.Dropout(dropout)
-        self.layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
+        layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
+        self.layers = nn.LayerNorm(d_model) if n_layers == 0 else layers
 
     def forward(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P E"]:
         """See pictures, -1 to 1."""
@@ -110,7 +116,19 @@ class PatchEncoder(nn.Module):
                 f"{tuple(images.shape)}; resize_crop(image, {self.image_size}) cuts one to size"
             )
         x = self.cut(images).flatten(2).transpose(1, 2)  # (B, P, E)
-        return self.layers(self.dropout(self.positions(x, grid=self.grid)))
+        return self.layers(self.dropout(self.positions(self.norm(x), grid=self.grid)))
+
+
+class _Residual(nn.Module):
+    """x + conv(gelu(norm(x))): each cell sees its neighbours."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(1, channels)
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Float[Tensor, "B C h w"]) -> Float[Tensor, "B C h w"]:
+        return x + self.conv(F.gelu(self.norm(x)))
 
 
 class GridEncoder(nn.Module):
@@ -201,7 +219,7 @@ def network(name: str, image_size: int) -> nn.Module:
     """
     path = weights_file(name)
     library = _imported("efficientnet_lite_pytorch", name)
-    net: nn.Module = library.EfficientNet.from_name(NETWORKS[name][0], image_size=image_size)
+    net: Any = library.EfficientNet.from_name(NETWORKS[name][0], image_size=image_size)
     net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     return net.to(memory_format=torch.channels_last).eval()  # about twice as fast on a CPU
 

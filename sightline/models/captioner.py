@@ -43,6 +43,7 @@ class CaptionerConfig:
     image_size: int = setting(224, "Side of the square pictures, in pixels.")
     patch: int = setting(16, "Side of a patch in pixels, for encoder patches; it divides image_size.")
     stem: int = setting(0, "Convolutions of stride two before the cut into patches.")
+    n_convs: int = setting(0, "Residual convolutions over the grid of patches.")
     finetune: bool = setting(False, "Train the pretrained encoder along instead of keeping it frozen.")
     d_model: int = setting(512, "Width of the model.")
     n_heads: int = setting(8, "Attention heads; they divide d_model.")
@@ -64,9 +65,9 @@ class CaptionerConfig:
             if getattr(self, name) not in known:
                 value = getattr(self, name)
                 raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
-        least = {"n_encoder_layers": 0, "stem": 0, "vocab_size": 5}
+        least = {"n_encoder_layers": 0, "stem": 0, "n_convs": 0, "vocab_size": 5}
         for name in (
-            *("vocab_size", "image_size", "patch", "stem", "d_model", "n_heads", "n_layers"),
+            *("vocab_size", "image_size", "patch", "stem", "n_convs", "d_model", "n_heads", "n_layers"),
             *("n_encoder_layers", "d_ff", "d_hidden", "max_length"),
         ):
             if getattr(self, name) < least.get(name, 1):
@@ -299,6 +300,7 @@ def _encoder(config: CaptionerConfig) -> PatchEncoder | GridEncoder:
             image_size=config.image_size,
             patch=config.patch,
             stem=config.stem,
+            n_convs=config.n_convs,
             d_model=config.d_model,
             n_heads=config.n_heads,
             n_layers=config.n_encoder_layers,
