@@ -13,15 +13,19 @@ from torch import Tensor
 from sightline.cli.caption_run import CaptionRun, open_run, told
 from sightline.cli.runs import Asked, Evaluated
 from sightline.data.captions import Captioned, CaptionSet
+from sightline.data.scenes import Scene, SceneImages
+from sightline.data.scenes_layout import SIDE
 from sightline.evaluate.captions import Scored, scored
 from sightline.evaluate.ranked import ranked
 from sightline.evaluate.said import Said, say
+from sightline.evaluate.scenes import glances, scene_scores
 from sightline.show.gallery import gallery
-from sightline.show.told import Told
-from sightline.train.caption_data import SCENES, read_all
+from sightline.show.told import Box, Told
+from sightline.train.caption_data import read_all
 
 __all__ = ["Tested", "evaluate", "tell"]
 
+OF_SCENES = ("attribute_accuracy", "grounding", "grounding_chance")
 _ENDS = 8  # best and worst examples in a gallery
 _READ = 512  # pictures held at once
 
@@ -34,11 +38,13 @@ class Tested:
         records: The pictures that could be read, and what people said of them.
         said: What the model said of each.
         images: The pictures as the model saw them; None if nobody wants to see them.
+        scenes: What is in each picture, where we drew them.
     """
 
     records: list[Captioned]
     said: list[Said]
     images: Tensor | None
+    scenes: list[Scene] | None
 
 
 def evaluate(asked: Asked) -> Evaluated:
@@ -47,24 +53,23 @@ def evaluate(asked: Asked) -> Evaluated:
     captions = run.captions(asked.data)
     records = list(captions.records) if asked.split == "all" else captions.split(asked.split)
     records = records[: asked.most]
-    is_scenes = captions.source == SCENES
-    tested = tell(run, captions, records, asked, look=asked.wants_pictures or is_scenes)
+    tested = tell(run, captions, records, asked)
     found = scored(
         [said.text for said in tested.said],
         [record.captions for record in tested.records],
         meteor="meteor" in asked.extras,
         ptb="ptb" in asked.extras,
     )
-    scores, signatures = dict(found.total), dict(found.signatures)
+    scores = {**found.total, **of_scenes(run, tested)}
     about = f"{len(tested.records)} images of split {asked.split!r} of {captions.source}, beam {asked.beam}"
     files = _files(run, tested, found, about) if asked.wants_pictures else {}
-    return Evaluated(scores=scores, signatures=signatures, about=about, files=files)
+    return Evaluated(scores=scores, signatures=found.signatures, about=about, files=files)
 
 
-def tell(
-    run: CaptionRun, captions: CaptionSet, records: Sequence[Captioned], asked: Asked, *, look: bool
-) -> Tested:
+def tell(run: CaptionRun, captions: CaptionSet, records: Sequence[Captioned], asked: Asked) -> Tested:
     """Caption pictures, with a bar on standard error; broken ones are named there and left out."""
+    drawn = captions.images if isinstance(captions.images, SceneImages) else None
+    look = asked.wants_pictures or drawn is not None
     good: list[Captioned] = []
     said: list[Said] = []
     seen: list[Tensor] = []
@@ -73,14 +78,25 @@ def tell(
         bar = progress.add_task("captioning", total=len(records))
         for images, read in _pieces(captions, records, run.size):
             good += read
-            if look:
+            if asked.wants_pictures:
                 seen.append(images)
             for ranks in say(
                 run.model, run.tokenizer, images, beam=asked.beam, look=look, batch_size=asked.batch_size
             ):
                 said.append(ranks[0])
                 progress.update(bar, completed=len(said))
-    return Tested(good, said, torch.cat(seen) if look else None)
+    scenes = None if drawn is None else [drawn.scene(record.name) for record in good]
+    return Tested(good, said, torch.cat(seen) if seen else None, scenes)
+
+
+def of_scenes(run: CaptionRun, tested: Tested) -> dict[str, float]:
+    """The scores that only drawn scenes allow: whether what was said is true, and looked at; else none."""
+    if tested.scenes is None:
+        return {}
+    words = [said.words for said in tested.said]
+    weights = [said.weights for said in tested.said if said.weights is not None]
+    found = scene_scores(tested.scenes, words, weights, run.model.grid)
+    return {name: found[name] for name in OF_SCENES}
 
 
 def _pieces(
@@ -101,9 +117,24 @@ def tellings(run: CaptionRun, tested: Tested, found: Scored, which: Sequence[int
             name=tested.records[i].name,
             references=tested.records[i].captions,
             score=f"CIDEr {found.each['cider'][i]:.2f}",
+            boxes=_boxes(run, tested, i),
         )
         for i in which
     ]
+
+
+def _boxes(run: CaptionRun, tested: Tested, i: int) -> dict[int, Box]:
+    """The box of each thing that the caption of a scene names, in pixels of what the model saw."""
+    said = tested.said[i]
+    if tested.scenes is None or said.weights is None:
+        return {}
+    scene, scale = tested.scenes[i], run.size / SIDE
+    boxes: dict[int, Box] = {}
+    for glance in glances(scene, said.words, said.weights, run.model.grid):
+        if glance.thing is not None:
+            left, top, right, bottom = scene.objects[glance.thing].box
+            boxes[glance.word] = (left * scale, top * scale, right * scale, bottom * scale)
+    return boxes
 
 
 def _files(run: CaptionRun, tested: Tested, found: Scored, about: str) -> dict[str, str]:
@@ -115,7 +146,7 @@ def _files(run: CaptionRun, tested: Tested, found: Scored, about: str) -> dict[s
             "The worst": tellings(run, tested, found, order.worst),
         },
         introduction=about,
-        scores=found.total,
+        scores={**found.total, **of_scenes(run, tested)},
         signatures=found.signatures,
     )
     captions = [

@@ -13,7 +13,8 @@ from sightline.show.style import MAY_LOOK, style
 __all__ = ["curves", "read_metrics"]
 
 Curve = Sequence[tuple[float, float]]  # (step, value), in order
-_NOT_SCORES = ("step", "epoch", "loss", "lr")
+_NOT_SCORES = ("step", "epoch", "lr", "perplexity")  # perplexity is the loss again
+_LOSSES = {"loss": "in training", "val_loss": "on unseen data"}
 _LINES = ("#21918c", "#b5367a", "#3b528b", "#d98b1f", "#5a9e2f", "#7a5195", "#8c6d4f", "#555555")
 _SHARE = 1.05  # a score that goes further is no share of one
 _MANY = 60  # points beyond which single steps are noise
@@ -65,7 +66,8 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
         >>> [axes.get_title(loc="left") for axes in figure.axes]
         ['Loss', 'Scores on unseen data']
     """
-    losses = {name: curve for name, curve in metrics.items() if "loss" in name and curve}
+    metrics = {name.removeprefix("val_") if name != "val_loss" else name: c for name, c in metrics.items()}
+    losses = {name: metrics[name] for name in ("loss", "val_loss") if metrics.get(name)}
     scores = {name: c for name, c in metrics.items() if name not in (*_NOT_SCORES, *losses) and c}
     large = {name: curve for name, curve in scores.items() if max(value for _, value in curve) > _SHARE}
     shares = {name: curve for name, curve in scores.items() if name not in large}
@@ -74,7 +76,7 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     if not panels:
         raise ValueError("there is nothing to draw: no loss and no score has a value yet")
     with style():
-        figure = Figure(figsize=(0.4 + 4.3 * len(panels), 3.2), dpi=150, layout="constrained")
+        figure = Figure(figsize=(0.4 + 4.4 * len(panels), 3.2), dpi=150, layout="constrained")
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for ax, (name, panel) in zip(axes, panels.items(), strict=True):
             _dress(ax, name)
@@ -90,7 +92,7 @@ def _draw_losses(ax: Axes, losses: Mapping[str, Curve]) -> None:
         if len(curve) > _MANY:
             ax.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
             values = _running(values, len(curve) // 40)
-        ax.plot(steps, values, color=colour, linewidth=1.6, label=name)
+        ax.plot(steps, values, color=colour, linewidth=1.6, label=_LOSSES[name])
     if len(losses) > 1:
         ax.legend()
 
@@ -104,7 +106,7 @@ def _draw_scores(ax: Axes, scores: Mapping[str, Curve]) -> None:
         ax.plot(steps, values, color=colour, linewidth=1.6, label=f"{name} {values[best]:.3f}")
         ax.plot(steps[best], values[best], "o", color=colour, markersize=4.5)
     ax.set_ylim(bottom=min(0.0, *(value for curve in scores.values() for _, value in curve)))
-    ax.legend(loc="lower right", fontsize=9, ncols=2 if len(scores) > 3 else 1)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, borderaxespad=0.2, handlelength=1.2)
 
 
 def _dress(ax: Axes, name: str) -> None:

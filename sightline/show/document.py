@@ -25,6 +25,7 @@ _PAGE = """<!doctype html>
 {script}</body>
 </html>
 """
+_WIDE = 7.0  # inches
 _DOTS = 96  # a page has so many pixels an inch
 
 
@@ -72,9 +73,13 @@ def drawn(figure: Figure) -> bytes:
 
 
 def figure_tag(picture: bytes, *, alt: str, caption: str = "", inches: float | None = None) -> str:
-    """A PNG inside the page, with what it shows; as wide as it was drawn where there is room."""
+    """A PNG inside the page, with what it shows; as wide as it was drawn where there is room.
+
+    A wide one is not shrunk to a narrow screen, where it could not be read: it can be pushed to and fro.
+    """
     data = base64.b64encode(picture).decode()
     width = f' width="{round(inches * _DOTS)}"' if inches else ""
     below = f"<figcaption>{html.escape(caption)}</figcaption>\n" if caption else ""
     image = f'<img class="drawn" alt="{html.escape(alt)}"{width} src="data:image/png;base64,{data}">'
-    return f"<figure>\n{image}\n{below}</figure>\n"
+    wide = ' class="wide"' if inches and inches > _WIDE else ""
+    return f"<figure{wide}>\n{image}\n{below}</figure>\n"

@@ -16,7 +16,7 @@ NAMES = ["positions", "attention", "masks", "scores"]
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "run"
     with pytest.raises(SystemExit) as ended:
-        main(["demo", "--out", str(out)])
+        main(["demo", "--mechanism", "--out", str(out)])
     assert not ended.value.code
     return out
 
@@ -37,7 +37,7 @@ def test_the_page_holds_the_pictures(folder):
 
 def test_it_says_what_to_look_at_and_where(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        main(["demo", "--out", str(tmp_path)])
+        main(["demo", "--mechanism", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert all(f"{name}.png: " in out for name in NAMES)
     assert out.endswith(f"\n{tmp_path / 'index.html'}\n")
@@ -77,7 +77,7 @@ def test_the_page_escapes_its_text(tmp_path):
 def test_a_file_in_the_way(tmp_path, capsys):
     (tmp_path / "run").write_text("kept")
     with pytest.raises(SystemExit) as ended:
-        main(["demo", "--out", str(tmp_path / "run")])
+        main(["demo", "--mechanism", "--out", str(tmp_path / "run")])
     assert ended.value.code == 2
     err = capsys.readouterr().err
     assert "run' is a file, not a folder; choose another --out" in err

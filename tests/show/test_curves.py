@@ -3,7 +3,8 @@ import pytest
 from sightline.show.curves import curves, read_metrics
 
 TABLE = (
-    "step,epoch,loss,lr,val_loss,bleu4,cider\n5,0,3.5,0.1,,,\n10,1,2.5,0.2,2.75,0.25,1.5\n15,1,1.5,0.3,,,\n"
+    "step,epoch,loss,lr,val_loss,val_bleu4,val_cider\n"
+    "5,0,3.5,0.1,,,\n10,1,2.5,0.2,2.75,0.25,1.5\n15,1,1.5,0.3,,,\n"
 )
 
 
@@ -17,7 +18,7 @@ def test_the_table_is_read_where_it_has_values(tmp_path):
     found = read_metrics(path)
     assert found["loss"] == [(5, 3.5), (10, 2.5), (15, 1.5)]
     assert found["val_loss"] == [(10, 2.75)]
-    assert found["cider"] == [(10, 1.5)]
+    assert found["val_cider"] == [(10, 1.5)]
 
 
 def test_losses_shares_and_what_is_larger_than_one(tmp_path):
@@ -25,7 +26,7 @@ def test_losses_shares_and_what_is_larger_than_one(tmp_path):
     path.write_text(TABLE)
     found = panels(curves(read_metrics(path)))
     assert list(found) == ["Loss", "Scores on unseen data", "cider"]
-    assert [line.get_label() for line in found["Loss"].lines] == ["loss", "val_loss"]
+    assert [line.get_label() for line in found["Loss"].lines] == ["in training", "on unseen data"]
     legend = found["Scores on unseen data"].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["bleu4 0.250"]
 
