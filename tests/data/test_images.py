@@ -135,8 +135,8 @@ def test_a_large_jpeg_is_decoded_small_but_not_too_small(monkeypatch):
     monkeypatch.setattr(
         "sightline.data.images.resize_crop", lambda image, size: decoded.append(image) or image
     )
-    read(encoded(pixels(1, 601, 701), "JPEG"), size=29)
-    assert decoded[0].shape == (3, 76, 88)  # an eighth, and still more than twice the size
+    read(encoded(pixels(1, 601, 701), "JPEG"), size=101)
+    assert decoded[0].shape == (3, 301, 351)  # a half, and still more than twice the size
 
 
 def test_normalised_bytes():
