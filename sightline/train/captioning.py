@@ -153,11 +153,12 @@ class CaptionTask(Task):
         total = terms = 0.0
         texts: list[str] = []
         for images, ids in self._pieces(split):
+            seen = grids_of(model, images)
             longest = int((ids != PAD).sum(-1).max())
-            loss = caption_loss(model, images, ids[:, :, :longest])
+            loss = caption_loss(model, seen, ids[:, :, :longest])
             total, terms = total + loss.total.item(), terms + loss.terms.item()
             if self.score is not None:
-                texts += self.write(model, images)
+                texts += self.write(model, seen)
         mean = total / max(1.0, terms)
         scores = {"loss": mean, "perplexity": math.exp(min(mean, 50.0))}
         if self.score is not None:
@@ -194,11 +195,7 @@ class CaptionTask(Task):
 
     def seen(self, model: Captioner, batch: CaptionBatch) -> Tensor:
         """What the model takes for a batch: pictures, or the grids of its frozen encoder, computed once."""
-        images = self.trained.pictures.take(batch.pictures, batch.indices, batch.epoch)
-        encoder = model.encoder
-        if isinstance(encoder, GridEncoder) and encoder.network is None and images.dim() == 4:
-            return encoder.features(images)
-        return images
+        return grids_of(model, self.trained.pictures.take(batch.pictures, batch.indices, batch.epoch))
 
     def split(self, name: str, most: int | None = None) -> Split:
         """Read a split: its pictures, or what a frozen encoder sees in them."""
@@ -261,6 +258,14 @@ class CaptionTask(Task):
             indices = torch.tensor(numbers, device=self.device)
             images = split.pictures.take(None if loaded is None else loaded.to(self.device), indices, None)
             yield images, split.ids[numbers].to(self.device)
+
+
+def grids_of(model: Captioner, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B ..."]:
+    """The grids of a frozen encoder, so that it sees pictures once; pictures for any other encoder."""
+    encoder = model.encoder
+    if isinstance(encoder, GridEncoder) and encoder.network is None and images.dim() == 4:
+        return encoder.features(images)
+    return images
 
 
 def caption_loss(

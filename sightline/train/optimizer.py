@@ -52,6 +52,7 @@ def restore(optimizer: torch.optim.Optimizer, model: nn.Module, state: Mapping[s
         if name in by_parameter:
             own: dict[str, Any] = {}
             for key, value in by_parameter[name].items():
-                # The count of steps stays where the optimizer keeps it: with the parameter if fused.
-                own[key] = value.to(parameter.device, copy=True)
+                # Unless it is fused, the optimizer counts its steps on the CPU.
+                stays = key == "step" and not optimizer.defaults.get("fused")
+                own[key] = value.to("cpu" if stays else parameter.device, copy=True)
             optimizer.state[parameter] = own

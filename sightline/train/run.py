@@ -77,8 +77,9 @@ def open_run(
 
 def _check_same(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, value in now.items():
-        if before.get(name) != value:
+        # A setting that is not there came with a later version, whose default is what was done before.
+        if name in before and before[name] != value:
             raise ValueError(
-                f"a run goes on with the settings it began with: {name} was {before.get(name)!r} in "
+                f"a run goes on with the settings it began with: {name} was {before[name]!r} in "
                 f"{str(out)!r}, got {value!r}; leave it out, or choose another --out"
             )

@@ -101,7 +101,8 @@ class Stepper:
         if self.accelerator.num_processes == 1:
             return sums
         names = sorted(sums)
-        together = self.accelerator.reduce(torch.stack([sums[name] for name in names]), reduction="sum")
+        own = torch.stack([sums[name].to(self.accelerator.device) for name in names])
+        together = self.accelerator.reduce(own, reduction="sum")
         return dict(zip(names, together.unbind(), strict=True))
 
     # Its state, as tensors and plain values
