@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import nn
@@ -20,6 +20,7 @@ from sightline.settings import as_json, from_json
 
 __all__ = ["CONFIG", "WEIGHTS", "Saved", "kind_of", "read_config", "write_config"]
 
+_Model = TypeVar("_Model", bound="Saved")  # typing.Self, which run-time checks of a method can't resolve
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
@@ -59,7 +60,7 @@ class Saved(nn.Module):
         write_weights(folder / WEIGHTS, self.state_dict())
 
     @classmethod
-    def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> Self:
+    def load(cls: type[_Model], folder: Path | str, device: torch.device | str = "cpu") -> _Model:  # noqa: PYI019
         """Build the model a folder describes and give it the folder's weights, in eval.
 
         Raises:
