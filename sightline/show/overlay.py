@@ -33,7 +33,8 @@ def colours() -> ListedColormap:
 def overlay(told: Told, *, head: int | None = None, title: str | None = None, smooth: bool = True) -> Figure:
     """Draw the picture and, for each word, the picture again with the weights of that word over it.
 
-    All words share one scale of colours, from no weight to the largest weight of any word. A cross marks the
+    All words share one scale of colours, from no weight to the largest weight of any word, or to four times
+    an even share if that is more. A cross marks the
     patch that a word looked at most; the box of the thing it speaks of is drawn where it is known.
 
     Args:
@@ -59,7 +60,7 @@ def overlay(told: Told, *, head: int | None = None, title: str | None = None, sm
     )
     above = 0.05 + 0.25 * len(lines)
     size = (across * (wide + 0.12) + 1.0, above + down * (tall + 0.34) + 0.1)
-    brightest = float(maps.max()) if maps.numel() else 1.0
+    brightest = told.brightest(head)
     with style():
         figure = Figure(figsize=size, dpi=150)
         figure.text(0.15 / size[0], 1 - 0.14 / size[1], "\n".join(lines), va="top", fontsize=13)
@@ -74,7 +75,7 @@ def overlay(told: Told, *, head: int | None = None, title: str | None = None, sm
             _draw(ax, image, maps[i - 1], brightest, smooth=smooth, box=told.boxes.get(i - 1))
             ax.set_title(told.words[i - 1], fontsize=11, pad=3, parse_math=False)
         bar = figure.add_axes(((size[0] - 0.78) / size[0], 0.1 / size[1], 0.13 / size[0], tall / size[1]))
-        shown = mpl.cm.ScalarMappable(mpl.colors.Normalize(0, brightest or 1.0), colours())
+        shown = mpl.cm.ScalarMappable(mpl.colors.Normalize(0, brightest), colours())
         bar.set_facecolor("#777777")  # what lies under the colours is a grey photo here too
         figure.colorbar(shown, cax=bar, label="weight on a patch", ticks=[0, brightest], format="{x:.2f}")
         bar.yaxis.labelpad = -14
@@ -107,7 +108,7 @@ def _draw(
         weights.numpy(),
         cmap=colours(),
         vmin=0,
-        vmax=brightest or 1.0,
+        vmax=brightest,
         extent=(-0.5, width - 0.5, height - 0.5, -0.5),
         interpolation="bicubic" if smooth else "nearest",
     )

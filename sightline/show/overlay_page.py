@@ -8,7 +8,7 @@ import numpy as np
 
 from sightline.show.document import asset, escaped, json_tag
 from sightline.show.overlay import colours
-from sightline.show.told import Told
+from sightline.show.told import SHARES, Told
 
 __all__ = ["page_parts", "told_tag"]
 
@@ -74,6 +74,7 @@ def _as_object(told: Told, first: int | None) -> dict[str, Any]:
         "columns": told.grid[1],
         "largest": largest,
         "weights": base64.b64encode(packed.tobytes()).decode(),
+        "least": SHARES / (told.grid[0] * told.grid[1]),  # where the scale ends at least
         "boxes": shares,
         "first": first if first is not None and first < len(told.words) else None,
     }

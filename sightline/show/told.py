@@ -10,6 +10,7 @@ from sightline.shapes import Float, Shaped, is_tensor
 
 __all__ = ["Box", "Told"]
 
+SHARES = 4
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels of the picture
 
 
@@ -72,6 +73,14 @@ class Told:
         peaks = self.maps().flatten(1).amax(-1).tolist()
         least = min(4, max(map(len, self.words)))  # articles and prepositions tell nothing of the picture
         return max((i for i, word in enumerate(self.words) if len(word) >= least), key=lambda i: peaks[i])
+
+    def brightest(self, head: int | None = None) -> float:
+        """The weight at the bright end of the scale: the largest of all words, but four even shares at least.
+
+        So a head that looks everywhere alike stays dim instead of covering the picture.
+        """
+        maps = self.maps(head)
+        return max(float(maps.max()) if maps.numel() else 0.0, SHARES / (self.grid[0] * self.grid[1]))
 
     def maps(self, head: int | None = None) -> Float[Tensor, "T rows columns"]:
         """Where each word looked: one head, or the mean of all."""

@@ -37,7 +37,7 @@ def test_each_word_has_its_weights_over_the_picture(head):
     for t, ax in enumerate(figure.axes[1:-1]):
         photo, seen = ax.images
         np.testing.assert_allclose(seen.get_array(), expected[t].view(ROWS, COLUMNS), rtol=1e-6)
-        assert seen.get_clim() == (0, pytest.approx(float(expected.max())))
+        assert seen.get_clim() == (0, pytest.approx(max(float(expected.max()), 4 / 15)))
         assert photo.get_extent() == seen.get_extent()
 
 
@@ -55,11 +55,19 @@ def test_the_cross_is_at_the_largest_weight():
     assert int((x + 0.5) * COLUMNS / 17) == column
 
 
+def test_a_head_that_looks_everywhere_alike_stays_dim():
+    even = Told(image=telling().image, words=["a"], weights=torch.full((1, 2, 15), 1 / 15), grid=(3, 5))
+    assert even.brightest() == pytest.approx(4 / 15)
+    sharp = Told(image=even.image, words=["a"], weights=torch.eye(15)[None, :2], grid=(3, 5))
+    assert (sharp.brightest(0), sharp.brightest()) == (1.0, 0.5)
+    assert data_of(told_tag(even, "t"))["least"] == pytest.approx(4 / 15)
+
+
 def test_the_scale_is_named_and_ends_at_the_largest_weight():
     told = telling()
     bar = overlay(told).axes[-1]
     assert bar.get_ylabel() == "weight on a patch"
-    assert bar.get_ylim() == (0, pytest.approx(float(told.maps().max())))
+    assert bar.get_ylim() == (0, pytest.approx(max(float(told.maps().max()), 4 / 15)))
 
 
 def test_a_box_is_drawn_for_its_word_only():

@@ -117,9 +117,8 @@ const enliven = (figure) => {
   figure.querySelector(".telling").append(controls);
 
   const rescale = () => {  // one scale for all words, so that they can be compared
-    most = 0;
+    most = told.least;
     told.words.forEach((_, i) => { most = Math.max(most, ...weightsOf(told, packed, i, head)); });
-    most = most || 1;
     greatest.textContent = most.toFixed(2);
     paint(ramp, 128, 1, (i) => i / 127);
     show(pinned);
