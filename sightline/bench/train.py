@@ -25,7 +25,7 @@ from sightline.layers import (
     TransformerEncoderLayer,
 )
 from sightline.models.captioner import Captioner, CaptionerConfig, TransformerWords
-from sightline.train.captioning import caption_loss
+from sightline.train.caption_loss import caption_loss
 from sightline.train.config import TrainConfig
 from sightline.train.engine import accelerator_for
 from sightline.train.stepping import Stepper

@@ -48,6 +48,10 @@ class CaptionData:
         None, "Captions of an image that a step learns from, drawn anew each epoch; None: all."
     )
     word_dropout: float = setting(0.0, "Share of the words read that are hidden from the decoder.")
+    cell_dropout: float = setting(0.0, "Share of the cells of a frozen encoder's grid that are hidden.")
+    consistency: float = setting(
+        0.0, "Weight of the wish that two passes with other dropout agree (R-Drop); it doubles the work."
+    )
     cached: bool | None = setting(
         None, "Keep a frozen encoder's grids instead of seeing each picture anew; None: only on the CPU."
     )
@@ -68,8 +72,11 @@ class CaptionData:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        if not 0 <= self.word_dropout < 1:
-            raise ValueError(f"word_dropout must be at least 0 and below 1, got {self.word_dropout}")
+        for name in ("word_dropout", "cell_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        if not self.consistency >= 0:
+            raise ValueError(f"consistency must be at least 0, got {self.consistency}")
         if self.augment.mixes:
             raise ValueError("pictures with captions can't be mixed: mixup and cutmix must be 0")
 

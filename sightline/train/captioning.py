@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.data.batches import pad, shuffled
 from sightline.data.captions import Captioned, CaptionSet, clean
 from sightline.data.draws import uniform
-from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
+from sightline.data.tokens import BOS, EOS, PAD, Tokenizer
 from sightline.decode.search import beam, greedy
-from sightline.models.caption_encoders import NETWORKS, GridEncoder
+from sightline.models.caption_encoders import NETWORKS
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
-from sightline.shapes import Float, Int
+from sightline.shapes import Int
 from sightline.train.caption_data import (
     CaptionData,
     Pictures,
@@ -28,10 +27,11 @@ from sightline.train.caption_data import (
     kept_grids,
     read_all,
 )
+from sightline.train.caption_loss import caption_loss, grids_of
 from sightline.train.config import TrainConfig
 from sightline.train.task import Loss, Task
 
-__all__ = ["CaptionBatch", "CaptionTask", "Score", "Split", "caption_loss"]
+__all__ = ["CaptionBatch", "CaptionTask", "Score", "Split"]
 
 Score = Callable[[Sequence[str], Sequence[Sequence[str]]], Mapping[str, float]]
 
@@ -138,12 +138,17 @@ class CaptionTask(Task):
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
         """Cross-entropy of every word, and the recurrent decoder's wish to look everywhere."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
+        images = self.seen(model, batch)
+        if self.settings.cell_dropout and images.dim() == 3:
+            seen = torch.rand(images.shape[:2], device=images.device) >= self.settings.cell_dropout
+            images = images * seen[:, :, None]
         return caption_loss(
             model,
-            self.seen(model, batch),
+            images,
             batch.ids,
             smoothing=self.train.label_smoothing,
             hidden=self.settings.word_dropout,
+            consistency=self.settings.consistency,
         )
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
@@ -258,50 +263,3 @@ class CaptionTask(Task):
             indices = torch.tensor(numbers, device=self.device)
             images = split.pictures.take(None if loaded is None else loaded.to(self.device), indices, None)
             yield images, split.ids[numbers].to(self.device)
-
-
-def grids_of(model: Captioner, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B ..."]:
-    """The grids of a frozen encoder, so that it sees pictures once; pictures for any other encoder."""
-    encoder = model.encoder
-    if isinstance(encoder, GridEncoder) and encoder.network is None and images.dim() == 4:
-        return encoder.features(images)
-    return images
-
-
-def caption_loss(
-    model: Captioner,
-    images: Float[Tensor, "B ..."],
-    ids: Int[Tensor, "B C L"],
-    *,
-    smoothing: float = 0.0,
-    hidden: float = 0.0,
-) -> Loss:
-    """Cross-entropy of every word of all captions; a picture is encoded once for all of its own.
-
-    Args:
-        model: Its decoder takes several captions for each encoded picture.
-        images: What the encoder takes.
-        ids: BOS, words, EOS, padded.
-        smoothing: Probability taken from the right word and spread over all.
-        hidden: Share of the words read that are hidden from the decoder.
-    """
-    rows = ids.flatten(0, 1)  # (B * C, L)
-    read, written = rows[:, :-1], rows[:, 1:]
-    if hidden:
-        drop = (torch.rand(read.shape, device=read.device) < hidden) & (read != PAD) & (read != BOS)
-        read = read.masked_fill(drop, UNK)
-    logits = model.decoder(model.encode(images), read)
-    received = None
-    if isinstance(logits, tuple):
-        logits, received = logits
-    total = F.cross_entropy(
-        logits.flatten(0, 1).float(),
-        written.flatten(),
-        ignore_index=PAD,
-        label_smoothing=smoothing,
-        reduction="sum",
-    )
-    terms = (written != PAD).sum()
-    if received is not None and model.regularised and model.training:
-        total = total + terms * model.regulariser(received)
-    return Loss(total, terms)

@@ -11,6 +11,7 @@ from sightline.data.augment import Augment
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.train.caption_data import CaptionData, Grids, learned_tokens
+from sightline.train.caption_loss import caption_loss
 from sightline.train.captioning import CaptionTask
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
@@ -102,6 +103,49 @@ def test_hidden_words_change_what_is_read_and_not_what_is_written():
     assert loss.terms.item() == (batch.ids[:, :, 1:] != PAD).sum().item()
     task.evaluate(model.eval())
     assert not (read[-1] == UNK).any()
+
+
+def test_two_passes_that_agree_cost_nothing_more():
+    model, task = prepared(data=CaptionData(source="small", consistency=3.0))
+    batch = task.load(range(7), 0)
+    model.eval()  # without dropout both passes are the same
+    images = task.seen(model, batch)
+    once, twice = caption_loss(model, images, batch.ids), task.loss(model, batch)
+    torch.testing.assert_close(twice.total / twice.terms, once.total / once.terms)
+    assert twice.terms == 2 * once.terms
+
+
+def test_two_passes_that_differ_are_drawn_together():
+    model, task = made(dropout=0.3)
+    task.prepare(CPU)
+    batch = task.load(range(7), 0)
+    images = task.seen(model, batch)
+    torch.manual_seed(5)
+    plain = caption_loss(model, torch.cat([images] * 2), torch.cat([batch.ids] * 2))
+    torch.manual_seed(5)
+    drawn = caption_loss(model, images, batch.ids, consistency=2.0)
+    torch.manual_seed(5)
+    logits = model.decoder(
+        model.encode(torch.cat([images] * 2)), torch.cat([batch.ids] * 2).flatten(0, 1)[:, :-1]
+    )
+    one, other = logits.log_softmax(-1).chunk(2)
+    both = F.kl_div(one, other, log_target=True, reduction="none") + F.kl_div(
+        other, one, log_target=True, reduction="none"
+    )
+    apart = both.sum(-1)[batch.ids.flatten(0, 1)[:, 1:] != PAD].sum()
+    torch.testing.assert_close(drawn.total, plain.total + 2.0 * apart)
+
+
+def test_hidden_cells_are_zero_in_training_alone():
+    model, task = prepared(data=CaptionData(source="small", cell_dropout=0.5))
+    taken = []
+    model.encode = lambda images: taken.append(images) or torch.zeros(len(images), 4, 16)
+    grids = torch.ones(7, 4, 11)
+    task.seen = lambda model, batch: grids
+    task.loss(model, task.load(range(7), 0))
+    hidden = (taken[0] == 0).all(-1)
+    assert 0 < hidden.sum() < hidden.numel()
+    assert ((taken[0] == 1).all(-1) | hidden).all()
 
 
 def test_fewer_captions_are_drawn_anew_each_epoch_and_are_real():
@@ -199,6 +243,8 @@ def test_without_a_scorer_there_is_the_loss():
     [
         ({"tokens": "letters"}, "unknown tokens 'letters'"),
         ({"val_beam": 0}, "val_beam must be at least 1, got 0"),
+        ({"cell_dropout": -0.1}, "cell_dropout must be at least 0 and below 1, got -0.1"),
+        ({"consistency": -1.0}, "consistency must be at least 0, got -1.0"),
         ({"word_dropout": 1.0}, "word_dropout must be at least 0 and below 1, got 1.0"),
         ({"augment": Augment(mixup=0.2)}, "mixup and cutmix must be 0"),
     ],

@@ -142,7 +142,8 @@ def test_a_small_task_is_learned_and_the_run_is_whole(model, tmp_path):
         batch_size=4,
         lr=1e-2,
         metric="exact_match",
-        evaluate_every=40,
+        evaluate_every=30,
+        schedule="constant",
         tensorboard=False,
         device="cpu",
     )

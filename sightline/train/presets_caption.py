@@ -1,0 +1,49 @@
+"""Settings for captions of the embedded set, scenes, on two cores and no GPU."""
+
+from sightline.train.presets import Preset
+
+__all__ = ["PRESETS"]
+
+# What limits a model of this size is seeing shapes, not telling them: so most of the work goes into
+# convolutions, and the decoder looks at what they saw through few heads, without an encoder in
+# between that would carry what is in one cell to another.
+_MODEL = {
+    "encoder": "patches",
+    "decoder": "transformer",
+    "image_size": 64,
+    "patch": 8,
+    "stem": 3,
+    "n_convs": 2,
+    "d_model": 96,
+    "n_heads": 2,
+    "n_layers": 2,
+    "n_encoder_layers": 0,
+    "d_ff": 192,
+    "dropout": 0.0,
+    "max_length": 20,
+}
+_DATA = {"source": "scenes", "captions": 2, "n_val": 200, "n_test": 500}
+_TRAIN = {
+    "batch_size": 32,
+    "lr": 2e-3,
+    "warmup": 100,
+    "weight_decay": 0.01,
+    "ema": 0.99,
+    "metric": "bleu4",
+    "tensorboard": False,
+}
+
+PRESETS: dict[str, Preset] = {
+    # Good captions that look where they should, in some minutes.
+    "demo": {
+        "model": _MODEL,
+        "data": _DATA | {"n_train": 16000},
+        "train": _TRAIN | {"epochs": 8},
+    },
+    # A model that has begun to see, in less than a minute: to try things out.
+    "tiny": {
+        "model": _MODEL,
+        "data": _DATA | {"n_train": 4000, "n_test": 200},
+        "train": _TRAIN | {"epochs": 5},
+    },
+}
