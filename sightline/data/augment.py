@@ -223,10 +223,11 @@ def _beta(u: Float[Tensor, " B"], alpha: float, steps: int = 1024) -> Float[Tens
 
     The lower half is integrated over t = x^alpha, where the density is smooth; the upper mirrors it.
     """
-    t = torch.linspace(0, 0.5**alpha, steps, dtype=torch.float64)
+    exact = torch.float32 if u.device.type == "mps" else torch.float64  # which mps has not
+    t = torch.linspace(0, 0.5**alpha, steps, dtype=exact, device=u.device)  # there, not to wait for a copy
     density = (1 - t ** (1 / alpha)) ** (alpha - 1)
     sums = torch.cumulative_trapezoid(density, t)
-    sums = (F.pad(sums, (1, 0)) / sums[-1] / 2).float().to(u.device)
+    sums = (F.pad(sums, (1, 0)) / sums[-1] / 2).float()
     low = torch.minimum(u, 1 - u)
     right = torch.searchsorted(sums, low).clamp(1, steps - 1)
     before, after = sums[right - 1], sums[right]

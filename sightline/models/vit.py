@@ -147,6 +147,8 @@ class VisionTransformer(Saved):
     kind = "classify"
     Config = VisionTransformerConfig
     config: VisionTransformerConfig
+    cos: Tensor | None
+    sin: Tensor | None
 
     def __init__(self, config: VisionTransformerConfig) -> None:
         super().__init__()
@@ -161,6 +163,9 @@ class VisionTransformer(Saved):
         else:  # none to add where queries and keys are turned
             table = sinusoidal_2d(side, side, e) if config.positions == "sinusoidal" else None
             self.register_buffer("positions", table, persistent=False)
+        turn = self._turns(self.grid) if config.positions == "rotary" else (None, None)
+        self.register_buffer("cos", turn[0], persistent=False)
+        self.register_buffer("sin", turn[1], persistent=False)
         last = max(config.n_layers - 1, 1)
         self.layers = nn.ModuleList(
             Block(
@@ -201,7 +206,7 @@ class VisionTransformer(Saved):
     @property
     def n_extra(self) -> int:
         """How many tokens stand before the patches: 1 with a class token."""
-        return int(self.token is not None)
+        return int(self.config.pool == "token")
 
     def reset_parameters(self) -> None:
         """Draw the weights as the ViT paper does; the head starts at zero, so that all classes are alike."""
@@ -246,19 +251,29 @@ class VisionTransformer(Saved):
         if self.token is not None:
             x = torch.cat([self.token.to(x.dtype).expand(x.size(0), 1, -1), x], dim=1)
         x = self.dropout(x)
-        turn = self._turn(grid, x) if self.config.positions == "rotary" else None
+        turn = self._turn(grid) if self.config.positions == "rotary" else None
         for layer in self.layers:
             x = layer(x, turn)
         return x
 
-    def _turn(self, grid: tuple[int, int], x: Float[Tensor, "B T E"]) -> Turn:
-        """The turns of the tokens of a grid, in the coordinates of the grid it was trained on."""
-        rows, columns = (torch.arange(n) * (side / n) for n, side in zip(grid, self.grid, strict=True))
+    def _turn(self, grid: tuple[int, int]) -> Turn:
+        """The turns of the tokens of a grid; those of the grid it was trained on are at hand."""
+        assert self.cos is not None  # noqa: S101 - there for rotary positions
+        assert self.sin is not None  # noqa: S101
+        if grid == self.grid:
+            return self.cos, self.sin
+        cos, sin = self._turns(grid)
+        return cos.to(self.cos), sin.to(self.sin)
+
+    def _turns(self, grid: tuple[int, int]) -> Turn:
+        """The turns of a grid, in the coordinates of the grid it was trained on."""
+        cpu = torch.device("cpu")  # where the rates are, whatever the device that models are made on
+        sides = zip(grid, self.grid, strict=True)
+        rows, columns = (torch.arange(n, device=cpu) * (side / n) for n, side in sides)
         places = torch.cartesian_prod(rows, columns)
         places = torch.cat([places.new_zeros(self.n_extra, 2), places])  # the class token stays unturned
         d_head = self.config.d_model // self.config.n_heads
-        cos, sin = turn_of(places[:, 0], places[:, 1], d_head, _ROTARY_BASE)
-        return cos.to(x), sin.to(x)
+        return turn_of(places[:, 0], places[:, 1], d_head, _ROTARY_BASE)
 
     def _check(self, images: Tensor) -> None:
         is_tensor(images, "images")

@@ -113,7 +113,7 @@ def test_rotary_positions_see_only_how_far_patches_are_apart():
 
 def test_a_class_token_is_not_turned():
     model = VisionTransformer(config(positions="rotary"))
-    cos, sin = model._turn((2, 2), torch.zeros(1))
+    cos, sin = model._turn((2, 2))
     assert torch.equal(cos[0], torch.ones(8))
     assert torch.equal(sin[0], torch.zeros(8))
 
