@@ -21,7 +21,7 @@ from sightline.evaluate.said import Said, say
 from sightline.evaluate.scenes import glances, scene_scores
 from sightline.show.gallery import gallery
 from sightline.show.told import Box, Told
-from sightline.train.caption_data import read_all
+from sightline.train.pictures import read_all
 
 __all__ = ["Tested", "evaluate", "tell"]
 

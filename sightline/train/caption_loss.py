@@ -1,4 +1,4 @@
-"""The loss of captions: cross-entropy of every word, with what keeps a small set from being learned by heart."""
+"""The loss of captions: cross-entropy of every word, and what keeps it from learning them by heart."""
 
 import torch
 import torch.nn.functional as F

@@ -19,16 +19,10 @@ from sightline.models.caption_encoders import NETWORKS
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
 from sightline.shapes import Int
-from sightline.train.caption_data import (
-    CaptionData,
-    Pictures,
-    Pixels,
-    Streamed,
-    kept_grids,
-    read_all,
-)
+from sightline.train.caption_data import CaptionData
 from sightline.train.caption_loss import caption_loss, grids_of
 from sightline.train.config import TrainConfig
+from sightline.train.pictures import Pictures, Pixels, Streamed, kept_grids, read_all
 from sightline.train.task import Loss, Task
 
 __all__ = ["CaptionBatch", "CaptionTask", "Score", "Split"]
@@ -211,12 +205,12 @@ class CaptionTask(Task):
             pictures, records = kept_grids(
                 self.captions,
                 records,
-                self.settings,
                 encoder=self.model.encoder,
                 size=size,
                 views=self.settings.views if name == "train" else 1,
                 seed=seed,
                 device=self.device,
+                folder=self.settings.cache,
                 resident_bytes=_KEPT,
             )
         elif len(records) * 3 * size * size > _KEPT:

