@@ -108,13 +108,18 @@ def beam(
 def _candidates(
     log_probs: Float[Tensor, "N V"], scores: Float[Tensor, "B W"], never: Int[Tensor, " F"], k: int
 ) -> tuple[Float[Tensor, "B M"], Int[Tensor, "B M"], Int[Tensor, "B M"]]:
-    """The 2 K likeliest continuations of each input: scores, the rows they continue, their tokens."""
-    b, v = scores.size(0), log_probs.size(-1)
-    total = log_probs.view(b, -1, v) + scores.unsqueeze(-1)
-    total.index_fill_(2, never, -torch.inf)
-    total = total.flatten(1)
-    best, at = total.topk(min(2 * k, total.size(1)))
+    """The 2 K likeliest continuations of each input: scores, the rows they continue, their tokens.
+
+    They are among the 2 K likeliest of each row. The large matrix is gone over once: what is forbidden is
+    taken along and crossed out afterwards, and scores are added to the few that are left.
+    """
+    b, w = scores.shape
+    few, tokens = log_probs.topk(min(2 * k + never.size(0), log_probs.size(1)))  # (N, m)
+    few = few.masked_fill((tokens.unsqueeze(-1) == never).any(-1), -torch.inf)
+    m = few.size(1)
+    total = (few.view(b, w, m) + scores.unsqueeze(-1)).flatten(1)
+    best, at = total.topk(min(2 * k, w * m))
     if best.size(1) < k:  # fewer continuations than beams
         missing = (0, k - best.size(1))
         best, at = F.pad(best, missing, value=-torch.inf), F.pad(at, missing)
-    return best, at // v, at % v
+    return best, at // m, tokens.view(b, w * m).gather(1, at)

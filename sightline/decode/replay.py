@@ -1,0 +1,87 @@
+"""A search recorded once and replayed: on a GPU a step is so short that launching it is what takes time.
+
+    write = Recorded(lambda images: beam(model, model.start(images), width=5, max_length=20))
+    write(images).texts(tokenizer)                       # recorded at the first batch of a shape
+    write(others)                                        # replayed: one launch for the whole search
+
+A recording is a CUDA graph of all steps, encoder included. It uses the model's weights where they lie, so it
+may be trained on between two replays; it always takes ``max_length`` steps. Nothing in it may depend on
+chance or wait for the GPU: ``greedy`` and ``beam`` are fine, ``sample`` is not. On a CPU the search is
+simply called.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sightline.decode.decoded import Decoded
+from sightline.shapes import Shaped
+
+__all__ = ["Recorded"]
+
+Search = Callable[[Tensor], Decoded]
+
+
+@dataclass(frozen=True, eq=False)
+class _Recording:
+    graph: Any
+    inputs: Tensor
+    found: Decoded
+
+
+class Recorded:
+    """A search that is recorded for each shape of its inputs, and replayed from then on.
+
+    Args:
+        search: From inputs to what was decoded.
+        most: How many shapes to keep recordings of; the oldest goes first. Each holds the memory of a search.
+
+    Example:
+        >>> from sightline.decode.decoded import Decoded
+        >>> search = Recorded(lambda x: Decoded(x.long()[:, None], x.new_ones(2, 1).long(), x[:, :1]))
+        >>> search(torch.tensor([[5.0], [7.0]])).lists()
+        [[[5]], [[7]]]
+    """
+
+    def __init__(self, search: Search, *, most: int = 4) -> None:
+        self._search = search
+        self._most = most
+        self._recordings: dict[tuple[object, ...], _Recording] = {}
+
+    def __call__(self, inputs: Shaped[Tensor, "B ..."]) -> Decoded:
+        """Search; the result is the caller's own, a later call does not change it."""
+        if not inputs.is_cuda:
+            return self._search(inputs)
+        key = (tuple(inputs.shape), inputs.dtype, inputs.device)
+        if key not in self._recordings:
+            if len(self._recordings) == self._most:
+                del self._recordings[next(iter(self._recordings))]
+            self._recordings[key] = self._recorded(inputs)
+        recording = self._recordings[key]
+        recording.inputs.copy_(inputs)
+        recording.graph.replay()
+        found = recording.found
+        return Decoded(
+            ids=found.ids.clone(),
+            lengths=found.lengths.clone(),
+            scores=found.scores.clone(),
+            attended=None if found.attended is None else found.attended.clone(),
+        )
+
+    @torch.no_grad()
+    def _recorded(self, inputs: Tensor) -> _Recording:
+        """Run it twice beside the main stream, so that libraries set themselves up, then record it."""
+        held = inputs.clone()
+        side = torch.cuda.Stream(inputs.device)
+        side.wait_stream(torch.cuda.current_stream(inputs.device))
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self._search(held)
+        torch.cuda.current_stream(inputs.device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = self._search(held)
+        return _Recording(graph, held, found)
