@@ -6,7 +6,7 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -185,7 +185,7 @@ class VisionTransformer(Saved):
         self.reset_parameters()
 
     @classmethod
-    def sized(cls, size: str, config: VisionTransformerConfig) -> Self:
+    def sized(cls, size: str, config: VisionTransformerConfig) -> "VisionTransformer":
         """A model of a named size, all else as in ``config``.
 
         Example:

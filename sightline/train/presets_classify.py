@@ -57,6 +57,7 @@ PRESETS: dict[str, Preset] = {
         "model": {
             "patch": 1,
             "stem": "conv",
+            "positions": "rotary",
             "d_model": 48,
             "n_heads": 4,
             "n_layers": 2,
@@ -67,7 +68,7 @@ PRESETS: dict[str, Preset] = {
         "train": {
             "epochs": 60,
             "batch_size": 64,
-            "lr": 2e-3,
+            "lr": 3e-3,
             "weight_decay": 0.05,
             "ema": 0.99,
             "label_smoothing": 0.1,

@@ -14,7 +14,7 @@ from sightline.data.draws import below, uniform
 B, C, H, W = 5, 3, 11, 13
 INDICES = torch.arange(B)
 EVERYTHING = Augment(
-    crop=0.5, shift=0.1, zoom=0.1, rotate=10, shear=0.1, flip=0.5, colour=0.4, rand=2, erase=0.5
+    crop=0.5, shift=0.1, zoom=0.1, rotate=10.0, shear=0.1, flip=0.5, colour=0.4, rand=2, erase=0.5
 )
 
 
@@ -115,7 +115,7 @@ def rolled(x, dy, dx):
 def test_a_rotation_keeps_a_disc():
     rows, columns = torch.meshgrid(torch.arange(21.0) - 10, torch.arange(21.0) - 10, indexing="ij")
     disc = ((rows**2 + columns**2).sqrt() < 7).float().mul(255).to(torch.uint8).expand(6, 1, 21, 21)
-    found = change(disc, Augment(rotate=90), indices=torch.arange(6))
+    found = change(disc, Augment(rotate=90.0), indices=torch.arange(6))
     assert (found - as_floats(disc)).abs().mean() < 0.08
 
 

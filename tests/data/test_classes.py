@@ -113,7 +113,7 @@ def test_an_npz_with_a_split_and_names(tmp_path):
     assert found.split("test").labels.tolist() == [0, 1]
     assert [len(found.split(s)) for s in ("train", "val", "test")] == [3, 2, 2]
     assert found.split("train").images.shape == (3, 3, 8, 8)
-    unheld = read_classes(tmp_path / "a.npz", val=0)
+    unheld = read_classes(tmp_path / "a.npz", val=0.0)
     assert unheld.split("train").images[:, 0].flatten(1).tolist() == x[:5].reshape(5, -1).tolist()
     assert len(unheld.split("val")) == 2
 
