@@ -47,7 +47,7 @@ class PatchEncoder(nn.Module):
     Args:
         image_size: Side of the square pictures, in pixels.
         patch: Side of a patch; it must divide ``image_size``.
-        stem: How many 3 x 3 convolutions of stride two come before the cut, each halving what is left of
+        stem: How many 4 x 4 convolutions of stride two come before the cut, each halving what is left of
             the patch to cut; ``2 ** stem`` must divide ``patch``. They see the edges of things
             that a straight cut would part, and learn faster from few pictures.
         n_convs: How many residual 3 x 3 convolutions follow on the grid: shapes are seen before they are told
@@ -94,7 +94,7 @@ class PatchEncoder(nn.Module):
         for i in range(stem):
             wide = max(16, d_model >> (stem - 1 - i))
             blocks += [
-                nn.Conv2d(channels, wide, 3, stride=2, padding=1, bias=False),
+                nn.Conv2d(channels, wide, 4, stride=2, padding=1, bias=False),  # its middle is the cell's
                 nn.GroupNorm(1, wide),
                 nn.GELU(),
             ]
