@@ -10,17 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.attention.attend import attention
-from sightline.attention.from_torch import heads
-from sightline.attention.masks import Mask
 from sightline.attention.multihead import MultiheadAttention
 from sightline.layers.encoder import TransformerEncoderLayer
 from sightline.positions.sinusoidal import frequencies
 from sightline.shapes import Float, autocasting
 
-__all__ = ["Block", "ConvStem", "PatchStem", "Turn", "normed", "resized_table", "turn_of"]
+__all__ = ["Block", "ConvStem", "PatchStem", "Turn", "normed", "resized_table", "turn_of", "turned"]
 
 Turn = tuple[Tensor, Tensor]  # the cosines and the sines that turn queries and keys, each (T, D)
-_NO_MASK = Mask()
 
 
 class PatchStem(nn.Module):
@@ -130,26 +127,31 @@ class TurnedAttention(MultiheadAttention):
 
     def forward(self, x: Float[Tensor, "B T E"], turn: Turn) -> Float[Tensor, "B T E"]:  # type: ignore[override]
         """Attend within an image."""
-        q, k, v, _ = heads(self, x, x, x, _NO_MASK)  # (B, H, T, D)
-        context = attention(_turned(q, turn), _turned(k, turn), v)
+        projected = F.linear(x, self.in_proj_weight, self.in_proj_bias)
+        projected = projected.unflatten(-1, (3, self.num_heads, self.head_dim))  # (B, T, 3, H, D)
+        q, k = turned(projected[:, :, :2], turn).transpose(1, 3).unbind(2)  # (B, H, T, D) each
+        context = attention(q, k, projected[:, :, 2].transpose(1, 2))
         return self.out_proj(context.transpose(1, 2).flatten(2))
 
 
 def turn_of(rows: Float[Tensor, " P"], columns: Float[Tensor, " P"], d_head: int, base: float) -> Turn:
     """The turns of patches at these places: half of a head's channels for the row, half for the column.
 
-    Each half is laid out as :class:`sightline.positions.Rotary` lays out a whole head.
+    Each half is laid out as :class:`sightline.positions.Rotary` lays out a whole head. The sines carry the
+    sign with which a channel's partner is added.
     """
     rate = frequencies(d_head // 2, base)
-    angles = [(x.double()[:, None] * rate).repeat(1, 2) for x in (rows, columns)]  # (P, D / 2) each
-    angle = torch.cat(angles, dim=-1)
-    return angle.cos().float(), angle.sin().float()
+    angles = [x.double()[:, None] * rate for x in (rows, columns)]  # (P, D / 4) each
+    cos = torch.cat([angle.cos() for angle in angles for _ in range(2)], dim=-1)
+    sin = torch.cat([sign * angle.sin() for angle in angles for sign in (-1, 1)], dim=-1)
+    return cos.float(), sin.float()
 
 
-def _turned(x: Float[Tensor, "B H T D"], turn: Turn) -> Float[Tensor, "B H T D"]:
-    cos, sin = turn
-    a, b, c, d = x.chunk(4, dim=-1)
-    return (x * cos + torch.cat([-b, a, -d, c], dim=-1) * sin).to(x.dtype)
+def turned(x: Float[Tensor, "B T n H D"], turn: Turn) -> Float[Tensor, "B T n H D"]:
+    """Turn the channels of each token in pairs: i with i + D / 4 within the first and the second half."""
+    cos, sin = (table[:, None, None] for table in turn)  # (T, 1, 1, D)
+    partner = x.unflatten(-1, (2, 2, -1)).flip(-2).flatten(-3)
+    return torch.addcmul(x * cos, partner, sin).to(x.dtype)
 
 
 def normed(norm: nn.LayerNorm, x: Float[Tensor, "... E"]) -> Float[Tensor, "... E"]:

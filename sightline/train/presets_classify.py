@@ -83,6 +83,7 @@ PRESETS: dict[str, Preset] = {
         "model": {
             "patch": 4,
             "stem": "conv",
+            "positions": "rotary",
             "d_model": 256,
             "n_heads": 4,
             "n_layers": 8,

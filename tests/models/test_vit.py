@@ -10,7 +10,7 @@ from torch import nn
 
 import sightline as sl
 from sightline.models.vit import SIZES, VisionTransformer, VisionTransformerConfig
-from sightline.models.vit_parts import Block, PatchStem, patches, resized_table, turn_of
+from sightline.models.vit_parts import Block, PatchStem, patches, resized_table, turn_of, turned
 from sightline.positions import Rotary
 
 SMALL = VisionTransformerConfig(
@@ -99,16 +99,14 @@ def test_a_stem_is_a_strided_convolution():
 def test_rotary_positions_see_only_how_far_patches_are_apart():
     rows, columns = (x.flatten() for x in torch.meshgrid(torch.arange(4.0), torch.arange(5.0), indexing="ij"))
     q, k = torch.randn(16), torch.randn(16)
-    cos, sin = turn_of(rows, columns, 16, 100.0)
-
-    def turned(x):
-        a, b, c, d = x.expand(20, 16).chunk(4, -1)
-        return x * cos + torch.cat([-b, a, -d, c], -1) * sin
-
-    scores = (turned(q) @ turned(k).mT).view(4, 5, 4, 5)
+    turn = turn_of(rows, columns, 16, 100.0)
+    q, k = turned(torch.stack([q, k]).expand(1, 20, 1, 2, 16), turn)[0, :, 0].unbind(1)  # (20, 16) each
+    scores = (q @ k.mT).view(4, 5, 4, 5)
     torch.testing.assert_close(scores[0, 0, 2, 3], scores[1, 1, 3, 4], rtol=1e-4, atol=1e-4)
-    by_row = Rotary(8, 100.0).rotate(q[:8].expand(20, 8), positions=rows)
-    torch.testing.assert_close(turned(q)[:, :8], by_row)
+    by_row = Rotary(8, 100.0).rotate(q[:1, :8].expand(20, 8), positions=rows)  # the first patch is not turned
+    torch.testing.assert_close(q[:, :8], by_row)
+    by_column = Rotary(8, 100.0).rotate(q[:1, 8:].expand(20, 8), positions=columns)
+    torch.testing.assert_close(q[:, 8:], by_column)
 
 
 def test_a_class_token_is_not_turned():
