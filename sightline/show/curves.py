@@ -55,7 +55,7 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     """Draw how a run went: the loss on the left, the scores on unseen data on the right.
 
     Of many points the loss is drawn faint, with its running mean over it. The best of each score is marked
-    and stands in the legend. Scores that are not shares of one, such as CIDEr, have a panel of their own.
+    and written beside its name. Scores that are not shares of one, such as CIDEr, have a panel of their own.
 
     Args:
         metrics: By name, as :func:`read_metrics` gives them.
@@ -64,7 +64,7 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     Example:
         >>> figure = curves({"loss": [(0, 3.0), (9, 2.0)], "bleu4": [(9, 0.25)]})
         >>> [axes.get_title(loc="left") for axes in figure.axes]
-        ['Loss', 'Scores on unseen data']
+        ['Loss', 'bleu4 on unseen data: 0.250 at best']
     """
     metrics = {name.removeprefix("val_") if name != "val_loss" else name: c for name, c in metrics.items()}
     losses = {name: metrics[name] for name in ("loss", "val_loss") if metrics.get(name)}
@@ -77,6 +77,7 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
         raise ValueError("there is nothing to draw: no loss and no score has a value yet")
     with style():
         figure = Figure(figsize=(0.4 + 4.4 * len(panels), 3.2), dpi=150, layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1)  # type: ignore[union-attr, call-arg]
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for ax, (name, panel) in zip(axes, panels.items(), strict=True):
             _dress(ax, name)
@@ -106,6 +107,9 @@ def _draw_scores(ax: Axes, scores: Mapping[str, Curve]) -> None:
         ax.plot(steps, values, color=colour, linewidth=1.6, label=f"{name} {values[best]:.3f}")
         ax.plot(steps[best], values[best], "o", color=colour, markersize=4.5)
     ax.set_ylim(bottom=min(0.0, *(value for curve in scores.values() for _, value in curve)))
+    if len(scores) == 1:
+        ax.set_title(f"{name} on unseen data: {values[best]:.3f} at best", loc="left")
+        return
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, borderaxespad=0.2, handlelength=1.2)
 
 

@@ -3,8 +3,8 @@ import pytest
 from sightline.show.curves import curves, read_metrics
 
 TABLE = (
-    "step,epoch,loss,lr,val_loss,val_bleu4,val_cider\n"
-    "5,0,3.5,0.1,,,\n10,1,2.5,0.2,2.75,0.25,1.5\n15,1,1.5,0.3,,,\n"
+    "step,epoch,loss,lr,val_loss,val_bleu4,val_rouge_l,val_cider\n"
+    "5,0,3.5,0.1,,,,\n10,1,2.5,0.2,2.75,0.25,0.75,1.5\n15,1,1.5,0.3,,,,\n"
 )
 
 
@@ -25,10 +25,10 @@ def test_losses_shares_and_what_is_larger_than_one(tmp_path):
     path = tmp_path / "metrics.csv"
     path.write_text(TABLE)
     found = panels(curves(read_metrics(path)))
-    assert list(found) == ["Loss", "Scores on unseen data", "cider"]
+    assert list(found) == ["Loss", "Scores on unseen data", "cider on unseen data: 1.500 at best"]
     assert [line.get_label() for line in found["Loss"].lines] == ["in training", "on unseen data"]
     legend = found["Scores on unseen data"].get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["bleu4 0.250"]
+    assert [text.get_text() for text in legend.get_texts()] == ["rouge_l 0.750", "bleu4 0.250"]
 
 
 def test_many_points_get_a_running_mean():
