@@ -1,5 +1,6 @@
 """The two tokenizers of a translator: joint, or one for each side; saved with the run."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ class PairTokens:
 
         def learned(texts: Iterable[str]) -> Tokenizer:
             lines = list(texts)
-            size = vocab_size if kind == "bpe" else len(SPECIALS) + len({*"▁", *"".join(lines)} - {*" "})
+            size = vocab_size if kind == "bpe" else len(SPECIALS) + len(_letters(lines, lowercase))
             return Tokenizer.train(lines, kind="bpe", vocab_size=size, lowercase=lowercase)
 
         if joint:
@@ -100,3 +101,9 @@ class PairTokens:
             both = Tokenizer.load(folder / JOINT)
             return cls(both, both)
         return cls(Tokenizer.load(folder / SOURCE), Tokenizer.load(folder / TARGET))
+
+
+def _letters(lines: Iterable[str], lowercase: bool) -> set[str]:
+    """All that a tokenizer sees of some texts; a space is the mark before the next word."""
+    seen = {letter for line in lines for letter in unicodedata.normalize("NFC", line)}
+    return {letter.lower() if lowercase else letter for letter in seen if not letter.isspace()} | {"▁"}

@@ -52,7 +52,7 @@ class RecurrentConfig:
     vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.")
     cell: str = setting("gru", "gru or lstm.")
     score: str = setting("additive", f"How a state is matched with the source: {', '.join(SCORES)}.")
-    feed: str = setting("context", f"What of the last step joins the next input: {', '.join(FEEDS)}.")
+    feed: str = setting("none", f"What of the last step joins the next input: {', '.join(FEEDS)}.")
     d_model: int = setting(256, "Width of embeddings and states.")
     d_attn: int = setting(128, "Width of queries and keys.")
     rank: int = setting(32, "Rank of the low_rank score.")

@@ -1,0 +1,196 @@
+"""``bench decode`` of translation: beam search beside Hugging Face's Marian, and beside a loop with no cache.
+
+All translate the same number of sentences of the same length into the same number of tokens, with models of
+the same shape and random weights: nobody may stop early, so that all take the same number of steps.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.bench.result import Outcome
+from sightline.bench.timing import Pace, Stopwatch
+from sightline.bench.train import on_torch
+from sightline.data.tokens import BOS, EOS, PAD
+from sightline.decode.search import beam
+from sightline.models.translator import Translator, TranslatorConfig
+from sightline.shapes import Float, Int
+
+__all__ = ["cases"]
+
+_SENTENCES, _WIDTH = 100, 5
+_READ, _WRITTEN = 16, 16  # tokens
+HUGGING_FACE, NO_CACHE = "hugging face", "no cache"
+_BARS = {HUGGING_FACE: 2.0, NO_CACHE: 5.0}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodeRace:
+    """A race of whole searches, told in sentences a second as well.
+
+    Attributes:
+        race: The race.
+        sentences: How many each search translates.
+    """
+
+    race: Race
+    sentences: int
+
+    @property
+    def name(self) -> str:
+        """What ``--only`` matches."""
+        return self.race.name
+
+    def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:
+        """Measure every contestant, and note its rate."""
+        outcome = self.race.measure(watch, pace)
+        rates = [
+            f"{result.contestant}: {1000 * self.sentences / result.milliseconds:,.1f} sentences/s"
+            for result in outcome.results
+            if result.milliseconds
+        ]
+        return dataclasses.replace(outcome, notes=(*outcome.notes, ", ".join(rates)))
+
+
+def cases(device: torch.device, *, quick: bool) -> list[Case]:
+    """Our beam search beside each peer, one by one: each has a bar of its own."""
+    n = 10 if quick else _SENTENCES
+    config = TranslatorConfig(
+        source_vocab_size=8000,
+        vocab_size=8000,
+        shared=True,
+        d_model=256,
+        n_heads=4,
+        n_layers=3,
+        d_ff=1024,
+        norm="post",  # as Marian's
+    )
+    return [
+        DecodeRace(
+            race=Race(
+                name=f"{device} decode translate {n} sentences beam {_WIDTH} beside {peer}",
+                device=device,
+                bar=least,
+                field=partial(_field, config, n, peer, device),
+            ),
+            sentences=n,
+        )
+        for peer, least in _BARS.items()
+    ]
+
+
+def _field(config: TranslatorConfig, n: int, peer: str, device: torch.device) -> Field:
+    torch.manual_seed(0)
+    model = Translator(config).to(device).eval()
+    source = torch.randint(4, config.vocab_size, (n, _READ), device=device)
+    ours = Contestant(name=OURS, run=partial(_searched, model, source))
+    if peer == NO_CACHE:
+        torch.manual_seed(0)
+        plain = on_torch(Translator(config)).to(device).eval()
+        rival = Contestant(name=peer, run=partial(_searched, _WithoutCache(plain), source))
+    else:
+        try:
+            rival = Contestant(name=peer, run=_marian(config, source))
+        except ImportError:
+            return Field(contestants=(ours,), notes=("transformers is not installed: no peer",))
+    return Field(
+        contestants=(ours, rival),
+        notes=(f"{_READ} tokens read and {_WRITTEN} written by each sentence, random weights",),
+    )
+
+
+def _searched(model: Any, source: Int[Tensor, "B S"]) -> list[Tensor]:
+    with torch.inference_mode():
+        found = beam(
+            model,
+            model.start(source),
+            width=_WIDTH,
+            max_length=_WRITTEN,
+            forbidden=(PAD, BOS, EOS),  # so that nobody stops early
+        )
+    return [found.scores]
+
+
+def _marian(config: TranslatorConfig, source: Int[Tensor, "B S"]) -> Callable[[], Sequence[Tensor]]:
+    """Hugging Face's translator of the same shape, and its own beam search."""
+    from transformers import MarianConfig, MarianMTModel  # noqa: PLC0415  a peer, not a need
+
+    shape = {"layers": config.n_layers, "attention_heads": config.n_heads, "ffn_dim": config.d_ff}
+    settings: dict[str, Any] = {
+        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in shape.items()
+    }
+    theirs: Any = MarianMTModel(
+        MarianConfig(
+            vocab_size=config.vocab_size,
+            d_model=config.d_model,
+            max_position_embeddings=config.max_length,
+            pad_token_id=PAD,
+            eos_token_id=EOS,
+            decoder_start_token_id=BOS,
+            forced_eos_token_id=None,
+            scale_embedding=True,
+            **settings,
+        )
+    )
+    theirs = theirs.to(source.device).eval()
+    mask = torch.ones_like(source)
+
+    def run() -> list[Tensor]:
+        with torch.inference_mode():
+            found = theirs.generate(
+                input_ids=source,
+                attention_mask=mask,
+                num_beams=_WIDTH,
+                min_new_tokens=_WRITTEN,
+                max_new_tokens=_WRITTEN,
+                do_sample=False,
+            )
+        return [found]
+
+    return run
+
+
+@dataclass(frozen=True, eq=False)
+class _Prefix:
+    """A state that keeps the tokens alone, and computes everything anew."""
+
+    memory: Float[Tensor, "N S E"]
+    ids: Int[Tensor, "N T"]
+    attended: None = None
+
+    def __len__(self) -> int:
+        return self.memory.size(0)
+
+    @property
+    def device(self) -> torch.device:
+        return self.memory.device
+
+    def select(self, rows: Int[Tensor, " M"]) -> "_Prefix":
+        return _Prefix(self.memory[rows], self.ids[rows])
+
+
+class _WithoutCache:
+    """The usual loop: at every step the whole decoder over the whole prefix."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model: Any = model
+
+    def start(self, source: Int[Tensor, "B S"]) -> _Prefix:
+        memory, _ = self._model.encode(source)
+        return _Prefix(memory, source.new_empty(source.size(0), 0))
+
+    def step(self, state: _Prefix, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], _Prefix]:
+        read = torch.cat([state.ids, ids[:, None]], 1)
+        t = read.size(1)
+        future = torch.ones(t, t, dtype=torch.bool, device=read.device).triu_(1)
+        model = self._model
+        x = model.embedding(read) * model.config.d_model**0.5
+        x = model.decoder(model.target_places(x), state.memory, tgt_mask=future, tgt_is_causal=True)
+        log_probs = (x[:, -1] @ model.embedding.weight.T).log_softmax(-1)
+        return log_probs, _Prefix(state.memory, read)

@@ -1,0 +1,102 @@
+"""``bench train`` of translation: a step of the loop with our Transformer, beside ``torch.nn``'s."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import nn
+
+from sightline.bench.race import OURS, Case, Field, Race
+from sightline.bench.train import StepRace, bar, contestant, on_torch
+from sightline.data.tokens import BOS, EOS
+from sightline.models.translator import Translator, TranslatorConfig
+from sightline.train.task import Loss, Task
+from sightline.train.translating import PairBatch, loss_of
+
+__all__ = ["cases"]
+
+_LONGEST = 28  # tokens of the longest sentence
+
+
+class _Translating(Task):
+    """The loss of translation, and nothing else."""
+
+    kind = "translate"
+
+    def prepare(self, device: torch.device) -> None:
+        """Nothing to do."""
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        """No epochs here."""
+        raise NotImplementedError
+
+    def load(self, indices: Sequence[int], epoch: int) -> PairBatch:
+        """The batch is on the device."""
+        raise NotImplementedError
+
+    def evaluate(self, model: nn.Module) -> Mapping[str, float]:
+        """Nothing is evaluated."""
+        raise NotImplementedError
+
+    def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
+        """As in a training."""
+        return loss_of(model, batch, smoothing=0.1)
+
+
+def cases(device: torch.device, *, quick: bool) -> list[Case]:
+    """A Transformer of the size that Multi30k is translated with, and on a GPU a larger one too."""
+    large = device.type == "cuda"
+    chosen = {"256 wide": (256, 4, 3, 1024)}
+    if large and not quick:
+        chosen["512 wide"] = (512, 8, 6, 2048)
+    n = 256 if large else 32
+    batch = _batch(n, 8000, device)
+    tokens = int((batch.target[:, 1:] != 0).sum())
+    found: list[Case] = []
+    for name, (e, h, layers, d_ff) in chosen.items():
+        config = TranslatorConfig(
+            source_vocab_size=8000,
+            vocab_size=8000,
+            shared=True,
+            d_model=e,
+            n_heads=h,
+            n_layers=layers,
+            d_ff=d_ff,
+            dropout=0.3,
+        )
+        race = Race(
+            name=f"{device} train translate {name} {n} pairs",
+            device=device,
+            bar=bar(device),
+            field=partial(_field, config, batch, device),
+        )
+        found.append(StepRace(race=race, examples=(tokens, "target tokens")))
+    return found
+
+
+def _field(config: TranslatorConfig, batch: PairBatch, device: torch.device) -> Field:
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(Translator(config))
+    return Field(
+        contestants=(
+            contestant(OURS, models[0], _Translating(), batch, device),
+            contestant("torch.nn", on_torch(models[1]), _Translating(), batch, device),
+        ),
+        notes=("same weights, same loop; no float64 check: dropout is random",),
+    )
+
+
+def _batch(n: int, vocab_size: int, device: torch.device) -> PairBatch:
+    """Sentences of the lengths that a bucket of Multi30k has: alike, with a little padding."""
+    generator = torch.Generator().manual_seed(0)
+
+    def side(*, begun: bool) -> torch.Tensor:
+        lengths = torch.randint(_LONGEST - 6, _LONGEST, (n,), generator=generator)
+        ids = torch.randint(4, vocab_size, (n, _LONGEST), generator=generator)
+        place = torch.arange(_LONGEST)
+        ids = ids.masked_fill(place > lengths[:, None], 0).masked_fill(place == lengths[:, None], EOS)
+        return torch.cat([torch.full((n, 1), BOS), ids], 1) if begun else ids
+
+    return PairBatch(side(begun=False).to(device), side(begun=True).to(device))

@@ -1,0 +1,49 @@
+import pytest
+import torch
+
+from sightline.show.alignment import alignment, arcs, head_grid, heads_mean
+
+
+def labels(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_words_stand_on_the_sides_of_the_matrix():
+    weights = torch.rand(3, 2)
+    figure = alignment(weights, ["▁ein", "▁Hund"], ["▁a", "▁do", "g"], title="a dog")
+    ax = figure.axes[0]
+    assert labels(ax.yaxis) == ["a", "do", "g"]
+    assert labels(ax.xaxis) == ["ein", "Hund"]
+    assert torch.allclose(torch.tensor(ax.images[0].get_array().data).float(), weights)
+
+
+def test_every_head_has_a_panel():
+    figure = head_grid(torch.rand(5, 3, 2), list("abc"), list("xy"))
+    assert [ax.get_title() for ax in figure.axes[:5]] == [f"head {i}" for i in range(5)]
+    assert figure.axes[0].get_ylabel() == "looks"
+
+
+def test_arcs_join_the_words_that_look():
+    weights = torch.tensor([[0.0, 0.97, 0.03], [0.0, 1.0, 0.0], [0.9, 0.1, 0.0]])
+    figure = arcs(weights, ["▁one", "▁", "two"], title="who looks")
+    ax = figure.axes[0]
+    assert [text.get_text() for text in ax.texts] == ["one", "␣", "two"]
+    assert len(ax.patches) == 4, "looks below a twentieth are left out"
+    widths = sorted(patch.get_linewidth() for patch in ax.patches)
+    assert widths[0] < widths[-1]
+
+
+def test_heads_are_averaged_or_chosen():
+    weights = torch.rand(3, 5, 7)
+    assert torch.equal(heads_mean(weights), weights.mean(0))
+    assert torch.equal(heads_mean(weights, 2), weights[2])
+
+
+@pytest.mark.bad_input
+def test_what_can_not_be_drawn_is_refused():
+    with pytest.raises(ValueError, match=r"weights \(2, 2\) for 3 words"):
+        arcs(torch.eye(2), list("abc"))
+    with pytest.raises(ValueError, match="between 0 and 2, got 3"):
+        heads_mean(torch.rand(3, 5, 7), 3)
+    with pytest.raises(ValueError, match="got 1 names for 2"):
+        alignment(torch.eye(2), ["one"], ["a", "b"])
