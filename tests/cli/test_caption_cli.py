@@ -13,7 +13,7 @@ from sightline.cli import main
 from sightline.cli.runs import chosen_device
 from sightline.data.captions import read_captions
 from sightline.data.images import read_image
-from sightline.data.tokens import Tokenizer
+from sightline.data.tokens import BOS, PAD, UNK, Tokenizer
 from sightline.decode.search import beam, greedy
 from sightline.evaluate.captions import score
 from sightline.evaluate.said import say
@@ -60,6 +60,16 @@ def test_say_is_the_search_and_the_look(place):
         torch.testing.assert_close(one.weights.sum(-1), torch.ones(len(one.words), 3))
     alone = greedy(model, model.start(floats), max_length=7, forbidden=(0, 1, 3))
     assert [one.text for one in spoken(place, beam=1)] == alone.texts(tokenizer)
+
+
+def test_an_unknown_word_is_never_said(place):
+    model, tokenizer = Captioner.load(place / "run"), Tokenizer.load(place / "run" / "tokenizer.json")
+    with torch.no_grad():
+        model.decoder.bias[[PAD, BOS, UNK]] = 100.0
+    images = torch.zeros(1, 3, 24, 24, dtype=torch.uint8)
+    said = next(say(model, tokenizer, images))[0]
+    assert said.words
+    assert not set(said.words) & set(tokenizer.words([PAD, BOS, UNK]))
 
 
 @pytest.mark.parametrize("name", ["run", "recurrent"])

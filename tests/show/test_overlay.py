@@ -122,7 +122,11 @@ def test_the_page_is_alone():
 
 def test_json_survives():
     value = {"a": ["</script><!--", "\u2028 & é", 1.5, None]}
-    assert data_of(json_tag(value, "t")) == value
+    tag = json_tag(value, "t")
+    assert data_of(tag) == value
+    assert not set("<>&\u2028") & set(
+        tag.removeprefix('<script type="application/json" id="t">')[: -len("</script>")]
+    )
 
 
 def test_figures_of_a_page_have_names_of_their_own():
