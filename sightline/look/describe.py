@@ -22,7 +22,11 @@ def described(sight: Sight) -> str:
         lines.append(
             f"  received  most by key {most}, {share[most]:.1%} of all weight; even is {1 / sight.s:.1%}"
         )
-    more = [name for name in ("map", "top") if name in sight.statistics]
+    more = []
+    if "map" in sight.statistics:
+        more.append("a map of {} x {}".format(*sight.statistics["map"].shape[-2:]))
+    if "top" in sight.statistics:
+        more.append(f"the top {sight.statistics['top'].size(-1)}")
     if more:
         lines.append(f"  measured  also {' and '.join(more)}")
     if sight.kept:

@@ -44,6 +44,12 @@ class Look:
         if self.map is not None and min(rows_and_columns(self.map)) < 1:
             raise ValueError(f"a map must be at least 1 x 1, got {self.map}; None draws none")
 
+    def fitted(self, t: int, s: int) -> "Look":
+        """As much of it as T queries and S keys have: a map that is too large, or a top, is cut to them."""
+        rows, columns = rows_and_columns(self.map or 0)
+        size = (min(rows, t), min(columns, s)) if rows and t and s else None
+        return replace(self, map=size, top=min(self.top or 0, s) or None)
+
     def want(self, t: int, s: int) -> Want:
         """The same as an order to the second pass over T x S."""
         if self.top is not None:
@@ -132,7 +138,10 @@ class Sight:
         measured = self.statistics.get("map") if queries is None and keys is None else None
         if measured is not None and tuple(measured.shape[-2:]) == (cells.rows, cells.columns):
             return measured
-        kept = self._kept(f"a map of {cells.rows} x {cells.columns}", f"measure=sl.Look(map={size})")
+        whole = queries is None and keys is None
+        kept = self._kept(
+            f"a map of {cells.rows} x {cells.columns}", f"measure=sl.Look(map={size})" if whole else None
+        )
         return self._pooled(kept, cells)
 
     def rows(self, index: int | Sequence[int] | Int[Tensor, "..."]) -> Float[Tensor, "... n S"]:
@@ -145,7 +154,7 @@ class Sight:
         wrong = [i for i in chosen if not -self.t <= i < self.t]
         if wrong:
             raise ValueError(f"rows must be queries in 0..{self.t - 1}, got {wrong[0]}; T is {self.t} here")
-        kept = self._kept("rows", "keep=True")
+        kept = self._kept("rows")
         rows = [
             self._pooled(kept, Cells(1, self.s, (i % self.t, i % self.t + 1), (0, self.s))) for i in chosen
         ]
@@ -256,11 +265,11 @@ class Sight:
             raise ValueError(f"this sight has no {name}; {remedy}")
         return self.statistics[name]
 
-    def _kept(self, what: str, remedy: str) -> tuple[Kept, ...]:
+    def _kept(self, what: str, beforehand: str | None = None) -> tuple[Kept, ...]:
         if not self.kept:
+            remedy = "" if beforehand is None else f", or ask beforehand with {beforehand}"
             raise ValueError(
-                f"{what} can't be had any more, q and k were not kept; keep them with keep=True, "
-                f"or ask beforehand with {remedy}"
+                f"{what} can't be had any more, q and k were not kept; keep them with keep=True{remedy}"
             )
         return self.kept
 
@@ -330,7 +339,8 @@ def cells_of(size: Size, t: int, s: int, queries: Span | None = None, keys: Span
     if not 1 <= rows <= bottom - top or not 1 <= columns <= right - left:
         raise ValueError(
             f"a map has at least one cell and no more than queries and keys, got {rows} x {columns} "
-            f"cells for {bottom - top} queries and {right - left} keys"
+            f"cells for {bottom - top} queries and {right - left} keys; the largest is "
+            f"{bottom - top, right - left}"
         )
     return Cells(rows, columns, (top, bottom), (left, right))
 

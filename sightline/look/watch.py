@@ -54,7 +54,8 @@ def watch(
             ``nn.MultiheadAttention`` or ``sl.attention``.
         layers: Which modules to look at: a pattern such as ``"*.3.self_attn"``, or a function of the name.
         every: Measure each n-th call of a module only, for training.
-        measure: What to measure. Default: received, entropy and peak.
+        measure: What to measure. Default: received, entropy and peak. A map, or a top, that is larger
+            than a call has queries or keys is as large as they are.
         keep: Hold on to each call's q and k for later maps, rows and tops: as much memory as they take.
         limit: How many bytes of sights to collect; what comes after is not measured, and that is told.
 
@@ -193,9 +194,8 @@ class Watch:
             return
         with torch.no_grad():
             pairs, lead = pairs_of(call.q, call.k, call.v, call.mask, call.scale)
-            sight = sight_of(
-                pairs.detached(), self._measure, lead=lead, lse=call.lse, keep=self._keep, name=name
-            )
+            measure = self._measure.fitted(*pairs.shape[2:])  # what one call is too short for breaks no model
+            sight = sight_of(pairs.detached(), measure, lead=lead, lse=call.lse, keep=self._keep, name=name)
             if self._keep and sight.t <= _FEW_QUERIES:
                 sight = _with_rows_kept(sight)
         self._seen.add(name, sight)

@@ -37,8 +37,10 @@ def test_what_was_not_kept_says_how_to_keep():
     sight = looked(keep=False)[0]
     with pytest.raises(ValueError, match=r"a map of 3 x 3 .*keep=True.*measure=sl\.Look\(map=3\)"):
         sight.map(3)
-    with pytest.raises(ValueError, match=r"rows .*keep=True"):
+    with pytest.raises(ValueError, match=r"^rows can't .*not kept; keep them with keep=True$"):
         sight.rows([1])
+    with pytest.raises(ValueError, match=r"^a map of 2 x 2 can't .*not kept; keep them with keep=True$"):
+        sight.map(2, queries=(1, 5))
     with pytest.raises(ValueError, match=r"the top 2 .*keep=True.*measure=sl\.Look\(top=2\)"):
         sight.top(2)
 
@@ -258,7 +260,7 @@ def test_repr_tells_a_person_the_facts():
     assert "keeps     q and k" in told
     assert "MB" in told
     assert "keeps" not in repr(sight.forget())
-    assert "also map and top" in repr(looked(measure=sl.Look(map=2, top=1))[0])
+    assert "also a map of 2 x 2 and the top 1" in repr(looked(measure=sl.Look(map=2, top=1))[0])
     assert "entropy" not in repr(looked(measure=sl.Look(entropy=False))[0])
     with torch.enable_grad():
         x = randn(1, 2, 3, 5).requires_grad_()

@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from look_oracle import MASKS, agrees, matrix, near, randn
+from look_oracle import MASKS, agrees, matrix, near, picture, randn
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
@@ -410,6 +410,50 @@ def test_what_is_measured_and_kept():
         model(x, x, x)
     assert seen[""].kept
     assert not seen[""].kept[0].pairs.q.requires_grad
+
+
+@pytest.mark.parametrize(("t", "s"), [(1, 1), (1, 11), (3, 2), (2, 13), (13, 11)])
+def test_a_map_and_a_top_larger_than_a_call_are_as_large_as_fits(t, s):
+    model = Sdpa()
+    q, k, v = (randn(B, H, n, 4, seed=n, dtype=torch.float32) for n in (t, s, s))
+    blind = model(q, k, v)
+    with sl.watch(model, measure=sl.Look(map=(5, 7), top=6)) as seen:
+        assert torch.equal(model(q, k, v), blind)
+    sight, size = seen[""], (min(t, 5), min(s, 7))
+    weights, _ = matrix(q.double(), k.double())
+    near(sight.map(size), picture(weights, *size), atol=1e-6)
+    near(sight.top(min(s, 6))[0], weights.topk(min(s, 6), -1).values, atol=1e-6)
+    assert f"a map of {size[0]} x {size[1]} and the top {min(s, 6)}" in repr(sight)
+
+
+@pytest.mark.bad_input
+def test_a_map_that_was_cut_says_its_size_when_more_is_read():
+    model, x = nn.MultiheadAttention(E, H), torch.randn(T, B, E)
+    with sl.watch(model, measure=sl.Look(map=64, top=9)) as seen:
+        model(x, torch.cat([x, x[:2]]), torch.cat([x, x[:2]]))
+    with pytest.raises(ValueError, match=r"got 64 x 64 cells for 5 queries and 7 keys; .*\(5, 7\)"):
+        seen[""].map(64)
+    with pytest.raises(ValueError, match=r"at most the number of keys S=7, got 9"):
+        seen[""].top(9)
+
+
+@pytest.mark.parametrize(("t", "s"), [(0, 3), (3, 0)])
+def test_nothing_to_look_at_breaks_nothing(t, s):
+    model = Sdpa()
+    q, k, v = (torch.randn(B, H, n, 4) for n in (t, s, s))
+    with sl.watch(model, measure=sl.Look(map=64, top=9)) as seen:
+        model(q, k, v)
+    assert not {"map", "top"} & set(seen[""].statistics) or t == 0 < s
+
+
+def test_steps_of_a_decoding_loop_with_a_map_and_a_top():
+    model, x = nn.MultiheadAttention(E, H, batch_first=True), torch.randn(B, T, E)
+    with sl.watch(model, measure=sl.Look(map=3, top=4)) as seen:
+        for n in range(1, T + 1):
+            model(x[:, n - 1 : n], x[:, :n], x[:, :n])
+    sizes = [tuple(call.statistics["map"].shape[-2:]) for call in seen[""]]
+    assert sizes == [(1, 1), (1, 2), (1, 3), (1, 3), (1, 3)]
+    assert seen.stack("").top(4)[1][0, 0, 0].tolist() == [0, -1, -1, -1]
 
 
 def test_the_limit_is_told_once():
