@@ -54,15 +54,18 @@ class Listen(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run the operator; if it is one of ours, tell."""
-        result = func(*args, **(kwargs or {}))
-        if func in _FUSED:
-            self._heard(_call(func, args, kwargs or {}, result))
+        if func not in _FUSED:
+            return func(*args, **(kwargs or {}))
+        names = [argument.name for argument in func._schema.arguments]  # noqa: SLF001
+        given = dict(zip(names, args, strict=False)) | (kwargs or {})
+        if "compute_log_sumexp" in given:  # asking for it changes no bit of the output
+            given["compute_log_sumexp"] = True
+        result = func(**given)
+        self._heard(_call(given, result))
         return result
 
 
-def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
-    names = [argument.name for argument in func._schema.arguments]  # noqa: SLF001
-    given = dict(zip(names, args, strict=False)) | kwargs
+def _call(given: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
     q, k, v = given["query"], given["key"], given["value"]
     added = given.get("attn_mask", given.get("attn_bias"))
     mask = Mask() if added is None else Mask(added=(added,))

@@ -57,7 +57,7 @@ def look(
     mask = as_mask(mask)
     mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))  # the kernel rounds it likewise
     pairs, lead = pairs_of(q, k, v, mask, scale, score)
-    return sight_of(pairs, measure, lead=lead, lse=_overheard(calls, pairs), output=output, keep=keep)
+    return sight_of(pairs, measure, lead=lead, lse=overheard(calls, pairs), output=output, keep=keep)
 
 
 def pairs_of(
@@ -90,7 +90,7 @@ def _as_autocast(x: Tensor) -> Tensor:
     return x
 
 
-def _overheard(calls: list[FusedCall], pairs: Pairs) -> Tensor | None:
+def overheard(calls: list[FusedCall], pairs: Pairs) -> Tensor | None:
     """The kernel's lse of all queries, if every block of them went through one that gave it."""
     heard = [call.lse for call in calls if call.lse is not None]
     if not heard or len(heard) != len(calls) or sum(x.size(-1) for x in heard) != pairs.shape[2]:

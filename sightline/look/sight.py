@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeGuard
 import torch
 from torch import Tensor
 
+from sightline.look.choose import measure
 from sightline.look.pairs import Pairs, places
-from sightline.look.stream import Cells, Want, measure, pool
+from sightline.look.stream import Cells, Want, pool
 from sightline.shapes import Float, Int
 
 __all__ = ["Look", "Sight"]

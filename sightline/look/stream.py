@@ -53,8 +53,10 @@ class Cells(NamedTuple):
 
     def areas(self, device: torch.device) -> Int[Tensor, "rows columns"]:
         """How many pairs each cell holds."""
-        rows = self.row_of(torch.arange(*self.queries, device=device)).bincount(minlength=self.rows)
-        columns = self.column_of(torch.arange(*self.keys, device=device)).bincount(minlength=self.columns)
+        rows, columns = (
+            torch.arange(n + 1, device=device).mul_(span[1] - span[0]).floor_divide_(n).diff()
+            for n, span in ((self.rows, self.queries), (self.columns, self.keys))
+        )
         return rows[:, None] * columns
 
 

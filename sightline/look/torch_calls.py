@@ -1,14 +1,19 @@
-"""Calls of torch's own attention that no fused operator ran, read from their arguments."""
+"""Calls of attention that no fused operator tells all about, read from their arguments."""
 
-from typing import Any
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
 from sightline.attention.from_torch import fits, heads, mask_from_torch
-from sightline.attention.masks import Mask, causal
+from sightline.attention.masks import Mask, as_mask, causal
 from sightline.look.fused import FusedCall
+from sightline.look.look import pairs_of
+from sightline.look.pairs import Pairs
 
 _SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+_OURS = ("q", "k", "v", "mask")
 _MHA = (
     "query",
     "key",
@@ -19,6 +24,7 @@ _MHA = (
     "average_attn_weights",
     "is_causal",
 )
+_Module = TypeVar("_Module", bound=nn.Module)
 
 
 def call_of_sdpa(args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> FusedCall | None:
@@ -56,3 +62,34 @@ def call_of_mha(
         mask = causal(align="start")
     q, k, v, mask = heads(module, query, key, value, mask)
     return FusedCall(q, k, v, mask, q.size(-1) ** -0.5, output, None)
+
+
+def pairs_of_attention(
+    args: tuple[Any, ...], kwargs: dict[str, Any], *, kept: bool
+) -> tuple[Pairs, tuple[int, ...]]:
+    """Read a call of ``sl.attention``: what its weights are made of, and its leading dimensions.
+
+    Args:
+        args, kwargs: Those of the call, which has been made and is right.
+        kept: Whether the pairs will be asked later, when a score that learns may have learned more.
+    """
+    given = dict(zip(_OURS, args, strict=False)) | kwargs
+    q, k, v, mask = given["q"], given["k"], given["v"], as_mask(given.get("mask"))
+    mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))  # the kernel rounds it likewise
+    pairs, lead = pairs_of(q, k, v, mask, given.get("scale"), given.get("score"))
+    if pairs.score is not None:
+        pairs = replace(pairs, score=_silent(pairs.score, copied=kept))
+    return pairs, lead
+
+
+def _silent(module: _Module, *, copied: bool) -> _Module:
+    """The same without its hooks, which would take a look for a call; its weights copied, if asked for."""
+    silent = module.__new__(type(module))
+    hooks = [name for name in module.__dict__ if name.startswith(("_forward_", "_backward_"))]
+    silent.__dict__ = module.__dict__ | {name: OrderedDict() for name in hooks}
+    for name in ("_parameters", "_buffers"):
+        detached = ((n, None if x is None else x.detach()) for n, x in module.__dict__[name].items())
+        silent.__dict__[name] = {n: x.clone() if copied and x is not None else x for n, x in detached}
+    parts = {n: None if x is None else _silent(x, copied=copied) for n, x in module._modules.items()}  # noqa: SLF001
+    silent.__dict__["_modules"] = parts
+    return silent

@@ -1,10 +1,11 @@
 """``watch``: what any model attends to, while it runs on its own kernels and computes its own output.
 
-Three listeners, each for what the one before can't hear; none of them changes what is computed:
+Four listeners, each for what the one before can't hear; none of them changes what is computed:
 
 1. below autograd, the fused operators themselves, wherever they are called from, with their log-sum-exp;
 2. around ``F.scaled_dot_product_attention``, for the calls that torch takes apart into matrix products;
-3. around ``nn.MultiheadAttention``, for the calls that compute their weights by hand (``need_weights=True``).
+3. around ``sl.attention``, for scores that are no dot product, and for what is computed block by block;
+4. around ``nn.MultiheadAttention``, for the calls that compute their weights by hand (``need_weights=True``).
 """
 
 import contextlib
@@ -20,13 +21,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from sightline.attention.attend import attention
 from sightline.look.fused import FusedCall, Listen
-from sightline.look.look import pairs_of
-from sightline.look.pairs import Tile, WeightRows
+from sightline.look.look import overheard, pairs_of
+from sightline.look.pairs import Pairs, Tile, WeightRows
 from sightline.look.seen import Seen
 from sightline.look.sight import Kept, Look, Sight, check_measure, is_whole, sight_of
 from sightline.look.stream import weights_of
-from sightline.look.torch_calls import call_of_mha, call_of_sdpa
+from sightline.look.torch_calls import call_of_mha, call_of_sdpa, pairs_of_attention
 
 __all__ = ["watch"]
 
@@ -100,7 +102,8 @@ class Watch:
         self._every, self._measure, self._keep, self._limit = every, measure, keep, limit
         self._stack: list[str] = []
         self._counts: dict[str, int] = {}  # calls of each module so far
-        self._heard = 0  # of all, so, that a later listener knows whether an earlier one heard
+        self._heard = 0  # of all, so that a later listener knows whether an earlier one heard
+        self._inner: list[FusedCall] | None = None  # those that an attention of ours is made of, inside it
         self._undo: contextlib.ExitStack | None = None
         self._thread = 0
 
@@ -115,7 +118,9 @@ class Watch:
             torch.backends.mha.set_fastpath_enabled(False)
             for name, module in self._model.named_modules():
                 self._listen_at(module, name, undo)
-            undo.enter_context(_AroundSdpa(self._around_sdpa))
+            undo.enter_context(
+                _Around({F.scaled_dot_product_attention: self._around_sdpa, attention: self._around_ours})
+            )
             undo.enter_context(Listen(self._saw))
             self._undo = undo.pop_all()
         return self._seen
@@ -171,7 +176,30 @@ class Watch:
                 self._saw(call)
         return output
 
+    def _around_ours(
+        self, ours: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
+        inner: list[FusedCall] = []
+        self._inner = inner
+        try:
+            output = ours(*args, **kwargs)
+        finally:
+            self._inner = None
+
+        def read() -> tuple[Pairs, tuple[int, ...], Tensor | None]:
+            pairs, lead = pairs_of_attention(args, kwargs, kept=self._keep)
+            return pairs, lead, overheard(inner, pairs)
+
+        self._note(read)
+        return output
+
     def _saw(self, call: FusedCall) -> None:
+        if self._inner is not None:
+            self._inner.append(call)
+            return
+        self._note(lambda: (*pairs_of(call.q, call.k, call.v, call.mask, call.scale), call.lse))
+
+    def _note(self, read: Callable[[], tuple[Pairs, tuple[int, ...], Tensor | None]]) -> None:
         """Measure a call, if it is one that was asked for."""
         self._heard += 1
         name = self._stack[-1] if self._stack else ""
@@ -193,27 +221,26 @@ class Watch:
                 )
             return
         with torch.no_grad():
-            pairs, lead = pairs_of(call.q, call.k, call.v, call.mask, call.scale)
+            pairs, lead, lse = read()
             measure = self._measure.fitted(*pairs.shape[2:])  # what one call is too short for breaks no model
-            sight = sight_of(pairs.detached(), measure, lead=lead, lse=call.lse, keep=self._keep, name=name)
+            sight = sight_of(pairs.detached(), measure, lead=lead, lse=lse, keep=self._keep, name=name)
             if self._keep and sight.t <= _FEW_QUERIES:
                 sight = _with_rows_kept(sight)
         self._seen.add(name, sight)
 
 
-class _AroundSdpa(TorchFunctionMode):
-    """Hand every call of ``F.scaled_dot_product_attention`` to a function that makes it."""
+class _Around(TorchFunctionMode):
+    """Hand every call of some functions to others that make it."""
 
-    def __init__(self, around: Callable[..., Any]) -> None:
+    def __init__(self, around: dict[Callable[..., Any], Callable[..., Any]]) -> None:
         super().__init__()
         self._around = around
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func is F.scaled_dot_product_attention:
-            return self._around(func, args, kwargs or {})
-        return func(*args, **(kwargs or {}))
+        around = self._around.get(func)
+        return func(*args, **(kwargs or {})) if around is None else around(func, args, kwargs or {})
 
 
 def _with_rows_kept(sight: Sight) -> Sight:

@@ -1,0 +1,121 @@
+"""The same with gradients: received, entropy, peak and lse as one function of q and k."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sightline.look.kernels.backward import by_key_kernel, by_query_kernel
+from sightline.look.kernels.measure import Given
+from sightline.look.kernels.measure import measure as without_gradients
+from sightline.look.kernels.shapes import width_of
+from sightline.look.pairs import Pairs
+from sightline.look.stream import Found, Want
+from sightline.shapes import Float
+
+
+def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None) -> Found:
+    """Measure, so that lse, received, entropy and peak carry gradients to q and k."""
+    found: list[Found] = []
+    kept = pairs.detached()
+    lse, received, entropy, peak = _Measured.apply(
+        pairs.q, pairs.k, kept, want, None if lse is None else lse.detach(), found
+    )
+    return found[0]._replace(lse=lse, received=received, entropy=entropy, peak=peak)
+
+
+class _Measured(torch.autograd.Function):
+    """(q, k) -> lse, received, entropy, peak; what else was found is handed out beside them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, pairs: Pairs, want: Want, lse: Tensor | None, found: list[Found]
+    ) -> tuple[Tensor | None, ...]:
+        seen = without_gradients(pairs, want, lse)
+        found.append(seen)
+        ctx.pairs = pairs
+        ctx.save_for_backward(q, k, seen.lse, seen.entropy, seen.peak, seen.peak_at)
+        return seen.lse, seen.received, seen.entropy, seen.peak
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any,
+        g_lse: Tensor | None,
+        g_received: Tensor | None,
+        g_entropy: Tensor | None,
+        g_peak: Tensor | None,
+    ) -> tuple[Tensor | None, ...]:
+        q, k, lse, entropy, peak, peak_at = ctx.saved_tensors
+        given = Given(ctx.pairs)
+        slope = torch.zeros_like(lse) if g_lse is None else g_lse.float()
+        if g_entropy is not None and entropy is not None:
+            slope = slope - g_entropy * entropy
+        if g_peak is not None and peak is not None:
+            slope = slope - g_peak * peak
+        if g_received is not None:
+            g_received = g_received.float().contiguous()
+            given_back = torch.empty_like(lse)
+            _by_query(given, lse, slope, None, g_received, given_back, gradient=False)
+            slope = slope - given_back
+        slope = slope.contiguous()
+        g_entropy = None if g_entropy is None else g_entropy.float().contiguous()
+        b, h, t, s = ctx.pairs.shape
+        grad_q = q.new_empty((b, h, t, q.size(3)), dtype=torch.float32)
+        grad_k = q.new_empty((b, h, s, q.size(3)), dtype=torch.float32)
+        _by_query(given, lse, slope, g_entropy, g_received, grad_q, gradient=True)
+        _by_key(given, lse, slope, g_entropy, g_received, grad_k)
+        if g_peak is not None and peak is not None:
+            _add_peaks(grad_q, grad_k, q, k, g_peak * peak, peak_at)
+        grad_k = grad_k.view(b, k.size(1), -1, s, q.size(3)).sum(2) if k.size(1) != h else grad_k
+        scale = ctx.pairs.scale
+        return grad_q.mul_(scale).to(q.dtype), grad_k.mul_(scale).to(k.dtype), None, None, None, None
+
+
+def _by_query(
+    given: Given,
+    lse: Tensor,
+    slope: Tensor,
+    g_entropy: Tensor | None,
+    g_received: Tensor | None,
+    out: Tensor,
+    *,
+    gradient: bool,
+) -> None:
+    tile = given.tiles.backward
+    by_query_kernel[given.blocks(given.t, tile.queries)](
+        *given.tensors, lse, *given.mask, slope, lse if g_entropy is None else g_entropy,
+        lse if g_received is None else g_received, out, *given.sizes, *given.scale_and_band,
+        GRADIENT=gradient, RECEIVED=g_received is not None, ENTROPY=g_entropy is not None, **given.has,
+        PRECISION=given.precision, BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs),
+        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
+
+
+def _by_key(
+    given: Given,
+    lse: Tensor,
+    slope: Tensor,
+    g_entropy: Tensor | None,
+    g_received: Tensor | None,
+    out: Tensor,
+) -> None:
+    tile = given.tiles.backward
+    by_key_kernel[given.blocks(given.s, tile.keys)](
+        *given.tensors, lse, *given.mask, slope, lse if g_entropy is None else g_entropy,
+        lse if g_received is None else g_received, out, *given.sizes, *given.scale_and_band,
+        RECEIVED=g_received is not None, ENTROPY=g_entropy is not None, **given.has,
+        PRECISION=given.precision, BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs),
+        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
+
+
+def _add_peaks(grad_q: Tensor, grad_k: Tensor, q: Tensor, k: Tensor, slope: Tensor, peak_at: Tensor) -> None:
+    """What a peak's gradient adds at the pair that has it."""
+    group = q.size(1) // k.size(1)
+    at = peak_at.clamp(min=0).unsqueeze(-1).expand(*peak_at.shape, q.size(3))
+    slope = slope.unsqueeze(-1)
+    keys = k.repeat_interleave(group, 1) if group > 1 else k
+    grad_q.add_(slope * keys.gather(2, at))
+    grad_k.scatter_add_(2, at, slope * q.float())

@@ -1,0 +1,290 @@
+"""``measure``, as in stream.py, by the Triton kernels: which of them run, with what, into what."""
+
+import math
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from sightline.look import stream
+from sightline.look.kernels.limits import NO_LIMIT, Limits, limits_of
+from sightline.look.kernels.rows import finish_kernel, rows_kernel
+from sightline.look.kernels.shapes import Tile, Tiles, tiles_of, width_of
+from sightline.look.kernels.top import choose_kernel, groups_kernel
+from sightline.look.kernels.weights import join_kernel, weights_kernel
+from sightline.look.pairs import Pairs
+from sightline.look.stream import Cells, Found, Want
+from sightline.shapes import Float
+
+_LOG2E = math.log2(math.e)
+_LEAST = -(1 << 63)
+_LEAST_CELL = 16
+
+
+def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None) -> Found:
+    """Pass over all weights and reduce them to what was asked, without gradients.
+
+    Args:
+        pairs: What the weights are made of: a dot product of q and k.
+        want: What to measure.
+        lse: Each query's log-sum-exp, where a kernel has given it. With a bias it is computed here, in two
+            parts: a model that forbids with a huge negative number leaves too few digits in one.
+    """
+    given = Given(pairs)
+    b, h, t, s = pairs.shape
+    fine = want.cells if want.cells is not None and _is_fine(want.cells, t, s) else None
+    want = want if fine is None else want._replace(cells=None)
+    by_key = want.received or want.cells is not None
+    rest = None
+    entropy = peak = peak_at = None
+    if given.limits.added is not None or lse is None:
+        lse, largest, rest, entropy, groups = _rows(given, want)
+        if want.peak:
+            peak, peak_at = _finish_rows(given, groups, rest)
+        if by_key:
+            received, cells, _, _ = _weights(given, Want(want.received, cells=want.cells), largest, rest)
+        shift = largest
+    else:
+        lse = lse.float().contiguous()
+        received, cells, sums, packed = _weights(given, want, lse, None)
+        if want.entropy or want.peak:
+            entropy, peak, peak_at = _finish_weights(given, want, sums, packed)
+        if pairs.mask.limits:
+            lse = torch.where(lse.abs() < 1e30, lse, -torch.inf)
+        shift = lse
+    if not by_key:
+        received = cells = None
+    if fine is not None:
+        cells = stream.pool(pairs, lse.view(b, h, t), fine).div_(fine.areas(lse.device))
+    top = top_at = None
+    if want.top:
+        top, top_at = _top(given, want.top, shift, rest)
+    shape = (b, h, t)
+    return Found(
+        lse=lse.view(shape),
+        received=None if received is None else received.view(b, h, s),
+        entropy=None if entropy is None else entropy.view(shape),
+        peak=None if peak is None else peak.view(shape),
+        peak_at=None if peak_at is None else peak_at.view(shape),
+        cells=cells,
+        top=None if top is None else top.view(b, h, t, -1),
+        top_at=None if top_at is None else top_at.view(b, h, t, -1),
+    )
+
+
+class Given:
+    """What every kernel is given: q, k and the mask, by pointers and strides."""
+
+    def __init__(self, pairs: Pairs, limits: Limits | None = None) -> None:
+        self.pairs, self.q, self.k = pairs, pairs.q, pairs.k
+        self.b, self.h, self.t, self.s = pairs.shape
+        self.limits = limits_of(pairs.mask, pairs.shape) if limits is None else limits
+        self.tiles: Tiles = tiles_of(pairs)
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """Queries and keys with their strides."""
+        return (self.q, *self.q.stride(), self.k, *self.k.stride())
+
+    @property
+    def mask(self) -> tuple[Any, ...]:
+        """The mask's tensors with their strides; any pointer where there is none."""
+        lengths, allowed, added = self.limits[2:]
+        return (
+            self.q if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
+            self.q if allowed is None else allowed, *((0,) * 4 if allowed is None else allowed.stride()),
+            self.q if added is None else added, *((0,) * 4 if added is None else added.stride()),
+        )  # fmt: skip
+
+    def q_tiles(self, queries: int) -> TensorDescriptor | None:
+        """Queries as the copy engine reads it, in tiles; None where its strides don't suit that."""
+        strides = self.q.stride()
+        size = self.q.element_size()
+        if strides[3] != 1 or any(x * size % 16 for x in strides[:3]) or self.q.data_ptr() % 16:
+            return None
+        shape = [1, 1, queries, width_of(self.pairs)]
+        return TensorDescriptor(self.q, list(self.q.shape), list(strides), shape)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """H, how many heads share keys, T, S, D."""
+        return self.h, self.h // self.k.size(1), self.t, self.s, self.q.size(3)
+
+    @property
+    def scale_and_band(self) -> tuple[float, int, int]:
+        """The scale in units of log2, and the limits on the distance."""
+        return self.pairs.scale * _LOG2E, self.limits.low, self.limits.high
+
+    @property
+    def has(self) -> dict[str, bool]:
+        """Which limits there are: what is not there is not compiled."""
+        return {
+            "HAS_LENGTHS": self.limits.lengths is not None,
+            "HAS_ALLOWED": self.limits.allowed is not None,
+            "HAS_ADDED": self.limits.added is not None,
+            "HAS_LOW": self.limits.low > -NO_LIMIT,
+            "HAS_HIGH": self.limits.high < NO_LIMIT,
+        }
+
+    @property
+    def precision(self) -> str:
+        """Float32 is multiplied as IEEE says, unless tf32 was chosen for all of torch."""
+        return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+    def blocks(self, n: int, size: int) -> tuple[int, int]:
+        """How many programs: one for each block of each head."""
+        return triton.cdiv(n, size), self.b * self.h
+
+    def rows_like(self, dtype: torch.dtype, fill: int | None = None) -> Tensor:
+        """A number for each query."""
+        shape = (self.b * self.h, self.t)
+        if fill is None:
+            return torch.empty(shape, dtype=dtype, device=self.q.device)
+        return torch.full(shape, fill, dtype=dtype, device=self.q.device)
+
+
+def _weights(
+    given: Given, want: Want, lse: Tensor, rest: Tensor | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """received, cells, and what has been gathered for entropies and peaks."""
+    heads, cells = given.b * given.h, want.cells
+    tile = _fitted(given.tiles.weights, cells, given.t, given.s)
+    received = given.q.new_empty((heads, given.s), dtype=torch.float32) if want.received else None
+    sums = given.rows_like(torch.int64, 0) if want.entropy else None
+    packed = given.rows_like(torch.int64, _LEAST) if want.peak else None
+    blocks, n_cells, parts = 2 * triton.cdiv(given.s, 2 * tile.keys), 1, None
+    if cells is not None:
+        n_cells = _spanned(given.s, cells.columns, tile.keys)
+        parts = given.q.new_zeros((heads, cells.rows, blocks, n_cells), dtype=torch.float32)
+    unused = given.q
+    if given.t and given.s:
+        q_tiles = given.q_tiles(tile.queries)
+        weights_kernel[given.blocks(given.s, 2 * tile.keys)](
+            unused if q_tiles is None else q_tiles, *given.tensors,
+            lse, unused if rest is None else rest, *given.mask,
+            unused if received is None else received, unused if parts is None else parts,
+            unused if sums is None else sums, unused if packed is None else packed,
+            *given.sizes, *given.scale_and_band,
+            cells.rows if cells else 1, cells.columns if cells else 1,
+            RECEIVED=want.received, CELLS=cells is not None, ENTROPY=want.entropy, PEAK=want.peak,
+            **given.has, TWO_PARTS=rest is not None, PRECISION=given.precision,
+            BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs), NC=n_cells, STAGES=tile.stages,
+            BY_TILES=q_tiles is not None,
+            num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
+        )  # fmt: skip
+    picture = None if parts is None or cells is None else _joined(parts, cells, given, tile.keys)
+    return received, picture, sums, packed
+
+
+def _rows(given: Given, want: Want) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+    tile = given.tiles.rows
+    lse, largest, rest = (given.rows_like(torch.float32) for _ in range(3))
+    entropy = given.rows_like(torch.float32) if want.entropy else None
+    groups = given.rows_like(torch.int32) if want.peak else None
+    if given.t:
+        rows_kernel[given.blocks(given.t, tile.queries)](
+            *given.tensors, *given.mask, lse, largest, rest,
+            lse if entropy is None else entropy, lse if groups is None else groups,
+            *given.sizes, *given.scale_and_band, ENTROPY=want.entropy, PEAK=want.peak,
+            **given.has, PRECISION=given.precision,
+            BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs), STAGES=tile.stages,
+            num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
+        )  # fmt: skip
+    return lse, largest, rest, entropy, groups
+
+
+def _finish_weights(
+    given: Given, want: Want, sums: Tensor | None, packed: Tensor | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    entropy = given.rows_like(torch.float32) if want.entropy else None
+    peak = given.rows_like(torch.float32) if want.peak else None
+    peak_at = given.rows_like(torch.int64) if want.peak else None
+    keys = _fitted(given.tiles.weights, want.cells, given.t, given.s).keys
+    _finish(given, keys, sums, packed, None, None, entropy, peak, peak_at)
+    return entropy, peak, peak_at
+
+
+def _finish_rows(given: Given, groups: Tensor | None, rest: Tensor) -> tuple[Tensor, Tensor]:
+    peak, peak_at = given.rows_like(torch.float32), given.rows_like(torch.int64)
+    _finish(given, given.tiles.rows.keys, None, None, groups, rest, None, peak, peak_at)
+    return peak, peak_at
+
+
+def _finish(
+    given: Given,
+    keys: int,
+    sums: Tensor | None,
+    packed: Tensor | None,
+    groups: Tensor | None,
+    rest: Tensor | None,
+    entropy: Tensor | None,
+    peak: Tensor | None,
+    peak_at: Tensor | None,
+) -> None:
+    if not given.t:
+        return
+    unused = given.q
+    finish_kernel[given.blocks(given.t, 32)](
+        *given.tensors, *given.mask,
+        *(unused if x is None else x for x in (sums, packed, groups, rest, entropy, peak, peak_at)),
+        *given.sizes, *given.scale_and_band,
+        GATHERED=groups is None, ENTROPY=entropy is not None, PEAK=peak is not None, **given.has,
+        BM=32, BN=keys, N=2 if groups is None else 1, BD=width_of(given.pairs), num_warps=4,
+    )  # fmt: skip
+
+
+def _top(given: Given, n: int, lse: Tensor, rest: Tensor | None) -> tuple[Tensor, Tensor]:
+    tile = given.tiles.top
+    kept = max(2, triton.next_power_of_2(n))
+    groups = torch.empty((given.b * given.h, given.t, kept), dtype=torch.int32, device=given.q.device)
+    top = torch.empty((given.b * given.h, given.t, n), dtype=torch.float32, device=given.q.device)
+    top_at = torch.empty_like(top, dtype=torch.int64)
+    if not given.t:
+        return top, top_at
+    groups_kernel[given.blocks(given.t, tile.queries)](
+        *given.tensors, *given.mask, groups, *given.sizes, *given.scale_and_band, **given.has,
+        PRECISION=given.precision, K=kept, BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs),
+        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
+    )  # fmt: skip
+    choose_kernel[given.blocks(given.t, 16)](
+        *given.tensors, lse, lse if rest is None else rest, *given.mask, groups, top, top_at,
+        *given.sizes, *given.scale_and_band, n, **given.has, TWO_PARTS=rest is not None,
+        K=kept, BM=16, BN=tile.keys, num_warps=4,
+    )  # fmt: skip
+    return top, top_at
+
+
+def _is_fine(cells: Cells, t: int, s: int) -> bool:
+    """Whether cells are smaller than any tile: adding them up is the plain path's business."""
+    return t // cells.rows < _LEAST_CELL or s // cells.columns < _LEAST_CELL
+
+
+def _fitted(tile: Tile, cells: Cells | None, t: int, s: int) -> Tile:
+    """A tile no higher than a row of cells, so that it leaves one row at most."""
+    if cells is None:
+        return tile
+    queries = min(tile.queries, 1 << ((t // cells.rows).bit_length() - 1))
+    keys = tile.keys if s // cells.columns >= tile.keys else min(tile.keys, 64)
+    return tile._replace(queries=queries, keys=keys, warps=tile.warps if queries == tile.queries else 4)
+
+
+def _spanned(s: int, columns: int, keys: int) -> int:
+    """Over how many columns of cells a block of keys may reach, at most."""
+    narrowest = max(1, s // columns)
+    if s % (columns * keys) == 0:
+        return 1
+    return triton.next_power_of_2((keys - 2) // narrowest + 2)
+
+
+def _joined(parts: Tensor, cells: Cells, given: Given, keys: int) -> Tensor:
+    """Put what the blocks of keys have added to their cells in place: the mean weight of each cell."""
+    heads, rows, blocks, spanned = parts.shape
+    picture = parts.new_empty((given.b, given.h, rows, cells.columns))
+    widest = triton.cdiv(given.s, cells.columns)
+    join_kernel[(rows, heads, triton.cdiv(cells.columns, 64))](
+        parts, picture, given.t, given.s, rows, cells.columns, blocks, (widest - 1) // keys + 2,
+        BN=keys, NC=spanned, BC=64, num_warps=2,
+    )  # fmt: skip
+    return picture

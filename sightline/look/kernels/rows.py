@@ -1,0 +1,185 @@
+"""What belongs to a query, in one pass that needs no log-sum-exp: the softmax is computed on the way.
+
+A program owns BM queries and walks over their keys, with m the largest score so far, l the sum of
+2^(x - m) and g that of 2^(x - m) (x - m). A larger m rescales both, and at the end
+
+    lse = m + log2 l          entropy = log2 l - g / l          peak = 1 / l
+"""
+
+import triton
+import triton.language as tl
+
+from sightline.look.kernels.tiles import (
+    NOBODY,
+    group_maxima,
+    key_of,
+    keys_for,
+    limited,
+    real_keys,
+    tile_scores,
+    unordered,
+)
+
+LN2 = tl.constexpr(0.6931471805599453)
+FIXED = tl.constexpr(float(1 << 40))
+
+
+@triton.jit
+def rows_kernel(
+    q_ptr, q_b, q_h, q_t, q_d,
+    k_ptr, k_b, k_h, k_s, k_d,
+    lengths_ptr, lengths_b, lengths_h,
+    allowed_ptr, allowed_b, allowed_h, allowed_t, allowed_s,
+    added_ptr, added_b, added_h, added_t, added_s,
+    lse_ptr,  # (B H, T), natural
+    largest_ptr, rest_ptr,  # (B H, T): lse in two parts, in units of log2
+    entropy_ptr,  # (B H, T), in nats
+    group_ptr,  # (B H, T) int32: the group of keys that holds the peak, -1 for a query that looks at nothing
+    H, group, T, S, D,
+    scale2, low, high,
+    ENTROPY: tl.constexpr, PEAK: tl.constexpr,
+    HAS_LENGTHS: tl.constexpr, HAS_ALLOWED: tl.constexpr, HAS_ADDED: tl.constexpr,
+    HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, PRECISION: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Walk over the keys of BM queries."""
+    first_query = (tl.num_programs(0) - 1 - tl.program_id(0)) * BM  # with causal masks the longest first
+    head = tl.program_id(1).to(tl.int64)
+    b, h = head // H, head % H
+    q_ptr += b * q_b + h * q_h
+    k_ptr += b * k_b + (h // group) * k_h
+    allowed_ptr += b * allowed_b + h * allowed_h
+    added_ptr += b * added_b + h * added_h
+
+    queries = first_query + tl.arange(0, BM)
+    width = tl.arange(0, BD)
+    there = queries < T
+    fits = width[None, :] < D
+    q = tl.load(q_ptr + queries[:, None].to(tl.int64) * q_t + width[None, :] * q_d,
+                mask=there[:, None] & fits, other=0.0)  # fmt: skip
+    limit = real_keys(lengths_ptr, lengths_b, lengths_h, b, h, S, HAS_LENGTHS)
+    start, inner, outer, end = keys_for(first_query, limit, low, high, T, HAS_LOW, HAS_HIGH, BM, BN)
+
+    m = tl.full((BM,), float("-inf"), tl.float32)
+    l = tl.zeros((BM,), tl.float32)
+    g = tl.zeros((BM,), tl.float32)
+    where = tl.full((BM,), -1, tl.int32)
+    for part in tl.static_range(3):  # tiles that a limit cuts, those it does not, those that one cuts again
+        if part == 0:
+            begin, stop = start, inner
+        elif part == 1:
+            begin, stop = inner, outer
+        else:
+            begin, stop = outer, end
+        for first_key in tl.range(begin, stop, BN, num_stages=STAGES):
+            keys = first_key + tl.arange(0, BN)
+            k = tl.load(k_ptr + keys[:, None].to(tl.int64) * k_s + width[None, :] * k_d,
+                        mask=(keys < S)[:, None] & fits, other=0.0)  # fmt: skip
+            x = tile_scores(
+                q, k, queries, keys, scale2, added_ptr, added_t, added_s, T, S, HAS_ADDED, PRECISION
+            )
+            x = limited(
+                x, queries, keys, limit, low, high, allowed_ptr, allowed_t, allowed_s, T, S, float("-inf"),
+                part != 1, HAS_LOW, HAS_HIGH, HAS_ALLOWED,
+            )  # fmt: skip
+            if PEAK:
+                best, at = tl.max(group_maxima(x, BM, BN), axis=1, return_indices=True)
+                where = tl.where(best > m, (first_key // BN) * 32 + at, where)
+            else:
+                best = tl.max(x, axis=1)
+            larger = tl.maximum(m, best)
+            shift = tl.where(larger == float("-inf"), 0.0, larger)
+            x = x - shift[:, None]
+            w = tl.exp2(x)
+            old = tl.exp2(m - shift)
+            if ENTROPY:
+                moved = tl.where(l > 0, l * (m - shift), 0.0)
+                g = (g + moved) * old + tl.sum(tl.where(w > 0, w * x, 0.0), 1)
+            l = l * old + tl.sum(w, 1)
+            m = larger
+
+    empty = m == float("-inf")
+    rest = tl.log2(tl.where(empty, 1.0, l))
+    at = head * T + queries
+    tl.store(lse_ptr + at, (m + rest) * LN2, mask=there)
+    tl.store(largest_ptr + at, tl.where(empty, NOBODY, m), mask=there)
+    tl.store(rest_ptr + at, rest, mask=there)
+    if ENTROPY:
+        spread = tl.where(empty, 0.0, rest - g / tl.where(empty, 1.0, l)) * LN2
+        tl.store(entropy_ptr + at, tl.maximum(spread, 0.0), mask=there)
+    if PEAK:
+        tl.store(group_ptr + at, tl.where(empty, -1, where), mask=there)
+
+
+@triton.jit
+def finish_kernel(
+    q_ptr, q_b, q_h, q_t, q_d,
+    k_ptr, k_b, k_h, k_s, k_d,
+    lengths_ptr, lengths_b, lengths_h,
+    allowed_ptr, allowed_b, allowed_h, allowed_t, allowed_s,
+    added_ptr, added_b, added_h, added_t, added_s,
+    sums_ptr, packed_ptr,  # what the pass over weights has gathered, int64
+    group_ptr, rest_ptr,  # or what the pass over rows has found
+    entropy_ptr, peak_ptr, peak_at_ptr,
+    H, group, T, S, D,
+    scale2, low, high,
+    GATHERED: tl.constexpr, ENTROPY: tl.constexpr, PEAK: tl.constexpr,
+    HAS_LENGTHS: tl.constexpr, HAS_ALLOWED: tl.constexpr, HAS_ADDED: tl.constexpr,
+    HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, N: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    """From integers to entropies and peaks; of the few keys in the best group, which one it is."""
+    head = tl.program_id(1).to(tl.int64)
+    b, h = head // H, head % H
+    q_ptr += b * q_b + h * q_h
+    k_ptr += b * k_b + (h // group) * k_h
+    allowed_ptr += b * allowed_b + h * allowed_h
+    added_ptr += b * added_b + h * added_h
+    queries = tl.program_id(0) * BM + tl.arange(0, BM)
+    there = queries < T
+    row = head * T + queries
+    if ENTROPY and GATHERED:
+        bits = tl.load(sums_ptr + row, mask=there, other=0)
+        spread = -bits.to(tl.float64) * (0.6931471805599453 / FIXED)
+        tl.store(entropy_ptr + row, tl.maximum(spread, 0.0).to(tl.float32), mask=there)
+    if PEAK:
+        if GATHERED:
+            packed = tl.load(packed_ptr + row, mask=there, other=0)
+            best = unordered((packed >> 32).to(tl.int32))
+            which = (0x7FFFFFFF - (packed & 0x7FFFFFFF)).to(tl.int32)
+            seen = best > -5e3
+        else:
+            which = tl.load(group_ptr + row, mask=there, other=-1)
+            best = -tl.load(rest_ptr + row, mask=there, other=0.0)
+            seen = which >= 0
+        which = tl.where(seen, which, 0)
+        limit = real_keys(lengths_ptr, lengths_b, lengths_h, b, h, S, HAS_LENGTHS)
+        width = tl.arange(0, BD)
+        fits = (width < D)[None, :]
+        q = tl.load(q_ptr + queries[:, None].to(tl.int64) * q_t + width[None, :] * q_d,
+                    mask=there[:, None] & fits, other=0.0).to(tl.float32)  # fmt: skip
+        largest = tl.full((BM,), float("-inf"), tl.float32)
+        at = tl.full((BM,), -1, tl.int32)
+        for i in tl.static_range(N * BN // 32):
+            key = key_of(which, i, BN, N)
+            ok = there & (key < limit)
+            if HAS_HIGH:
+                ok = ok & (key - queries <= high)
+            if HAS_LOW:
+                ok = ok & (key - queries >= low)
+            k = tl.load(k_ptr + key[:, None].to(tl.int64) * k_s + width[None, :] * k_d,
+                        mask=ok[:, None] & fits, other=0.0).to(tl.float32)  # fmt: skip
+            x = tl.sum(q * k, 1) * scale2
+            place = queries.to(tl.int64)
+            if HAS_ADDED:
+                x += (
+                    tl.load(added_ptr + place * added_t + key * added_s, mask=ok, other=0.0).to(tl.float32)
+                    * 1.4426950408889634
+                )
+            if HAS_ALLOWED:
+                ok = ok & (tl.load(allowed_ptr + place * allowed_t + key * allowed_s, mask=ok, other=0) != 0)
+            x = tl.where(ok, x, float("-inf"))
+            at = tl.where(x > largest, key, at)
+            largest = tl.maximum(x, largest)
+        tl.store(peak_ptr + row, tl.where(seen, tl.minimum(tl.exp2(best), 1.0), 0.0), mask=there)
+        tl.store(peak_at_ptr + row, tl.where(seen, at, -1).to(tl.int64), mask=there)

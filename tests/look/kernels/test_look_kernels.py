@@ -1,0 +1,195 @@
+"""The kernels against the plain path in float64, at sizes that are no multiple of a block."""
+
+import warnings
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sightline.attention.masks import Mask, bias, causal, dense, padding, window
+from sightline.look import stream
+from sightline.look.pairs import Pairs
+from sightline.look.stream import Cells, Want
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, on inf - inf in the interpreter
+
+NUMBERS = ("lse", "received", "entropy", "peak", "cells", "top")
+PLACES = ("peak_at", "top_at")
+
+
+def pairs_of(device, dtype, shape, mask, *, kv_heads=None, seed=0):
+    b, h, t, s, d = shape
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(b, h, t, d, generator=generator).to(device, dtype)
+    k = torch.randn(b, kv_heads or h, s, d, generator=generator).to(device, dtype)
+    return Pairs(q, k, mask.fitted((b, h), t, s), d**-0.5)
+
+
+def exact(pairs, want):
+    mask = pairs.mask
+    mask = Mask(mask.bands, mask.lengths, mask.allowed, tuple(x.double() for x in mask.added))
+    return stream.measure(Pairs(pairs.q.double(), pairs.k.double(), mask, pairs.scale), want)
+
+
+def measured(pairs, want, lse):
+    from sightline.look.kernels.measure import measure
+
+    return measure(pairs, want, lse)
+
+
+def check(pairs, want, *, lse_given=True):
+    right = exact(pairs, want)
+    got = measured(pairs, want, right.lse.float() if lse_given else None)
+    for name in NUMBERS:
+        a, b = getattr(got, name), getattr(right, name)
+        if b is not None:
+            torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")
+    for name in PLACES:
+        a, b = getattr(got, name), getattr(right, name)
+        if b is not None:
+            assert torch.equal(a, b), name
+    for name in (*NUMBERS, *PLACES):
+        assert (getattr(got, name) is None) == (getattr(right, name) is None), name
+
+
+def everything(t, s, rows=2, columns=3, top=3):
+    return Want(True, True, True, Cells(rows, columns, (0, t), (0, s)), top)
+
+
+def masks(device, b, h, t, s):
+    generator = torch.Generator().manual_seed(7)
+    some = torch.rand(b, h, t, s, generator=generator) > 0.4
+    some[0, 0, 3] = False  # a query that looks at nothing
+    tilt = torch.randn(1, h, t, s, generator=generator)
+    return {
+        "none": Mask(),
+        "causal": causal(),
+        "causal from the start": causal(align="start"),
+        "window": window(11, 5),
+        "padding": padding(torch.tensor([s, 13][:b], device=device)),
+        "window and padding": window(29, 3) & padding(torch.tensor([s - 1, 17][:b], device=device)),
+        "dense": dense(some.to(device)),
+        "broadcast": dense(some[:, :1, :1].to(device)),
+        "bias": bias(tilt.to(device)),
+        "bias that forbids": bias(tilt.masked_fill(~some[:1], -torch.inf).to(device)),
+        "huge": bias(torch.full((t, s), torch.finfo(torch.float32).min, device=device).triu(1)),
+    }
+
+
+@pytest.mark.parametrize("name", masks(torch.device("cpu"), 2, 2, 5, 7))
+@pytest.mark.parametrize("lse_given", [True, False])
+def test_every_mask(device, name, lse_given):
+    b, h, t, s = 2, 2, 67, 71
+    mask = masks(device, b, h, t, s)[name]
+    check(pairs_of(device, torch.float32, (b, h, t, s, 17), mask), everything(t, s), lse_given=lse_given)
+
+
+@pytest.mark.parametrize("d", [16, 23, 64, 129])
+def test_every_width_in_half_precision(device, half, d):
+    check(pairs_of(device, half, (1, 2, 37, 131, d), causal(), kv_heads=1), everything(37, 131))
+
+
+def test_more_queries_than_keys(device, half):
+    check(pairs_of(device, half, (1, 1, 131, 41, 16), causal()), everything(131, 41))
+
+
+def test_one_query(device, half):
+    check(pairs_of(device, half, (2, 2, 1, 83, 16), Mask()), everything(1, 83, rows=1))
+
+
+def test_strided_inputs_are_read_where_they_lie(device, half):
+    generator = torch.Generator().manual_seed(0)
+    together = torch.randn(2, 37, 3, 16, generator=generator).to(device, half)  # (B, T, H, D)
+    q, k = together.transpose(1, 2), together.transpose(1, 2).flip(3)[..., ::2].repeat(1, 1, 1, 2)
+    pairs = Pairs(q, k.transpose(2, 3).contiguous().transpose(2, 3), Mask(), 0.25)
+    assert not pairs.q.is_contiguous()
+    assert pairs.k.stride(3) != 1
+    check(pairs, everything(37, 37))
+
+
+@pytest.mark.parametrize("cells", [(1, 1), (4, 2), (7, 10), (64, 64)])
+def test_maps_of_any_size(device, half, cells):
+    t, s = 131, 173
+    want = Want(cells=Cells(*cells, (0, t), (0, s)))
+    for mask in (Mask(), causal(), window(31, 7)):
+        check(pairs_of(device, half, (1, 1, t, s, 16), mask), want)
+
+
+@pytest.mark.parametrize("top", [1, 2, 5, 8])
+def test_the_largest(device, half, top):
+    for mask in (Mask(), causal()):
+        check(pairs_of(device, half, (1, 1, 37, 97, 16), mask), Want(top=top))
+
+
+@pytest.mark.parametrize(
+    "want", [Want(received=True), Want(entropy=True), Want(peak=True), Want(entropy=True, peak=True), Want()]
+)
+@pytest.mark.parametrize("lse_given", [True, False])
+def test_only_what_was_asked(device, want, lse_given):
+    check(pairs_of(device, torch.float32, (1, 1, 19, 23, 16), Mask()), want, lse_given=lse_given)
+
+
+def test_twice_the_same_to_the_bit(device, half):
+    pairs, want = pairs_of(device, half, (2, 3, 67, 131, 16), causal()), everything(67, 131)
+    lse = exact(pairs, want).lse.float()
+    first, second = (measured(pairs, want, lse) for _ in range(2))
+    for a, b in zip(first, second, strict=True):
+        assert torch.equal(a, b)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    t=st.integers(1, 70),
+    s=st.integers(1, 90),
+    left=st.none() | st.integers(0, 40),
+    right=st.none() | st.integers(0, 40),
+    align=st.sampled_from(["start", "end"]),
+)
+def test_any_band_at_any_size(device, t, s, left, right, align):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        mask = window(left, right, align=align)
+        want = Want(True, True, True, Cells(1, 1, (0, t), (0, s)), min(2, s))
+        check(pairs_of(device, torch.float32, (1, 1, t, s, 16), mask, seed=t * s), want)
+
+
+@pytest.mark.parametrize(
+    "names", [("received",), ("entropy",), ("peak",), ("lse", "received", "entropy", "peak")]
+)
+@pytest.mark.parametrize("name", ["none", "causal", "window and padding", "dense", "bias"])
+def test_gradients(device, names, name):
+    from sightline.look.kernels.differentiable import measure
+
+    b, h, t, s, d = 2, 2, 37, 53, 17
+    mask = masks(device, b, h, t, s)[name]
+    pairs = pairs_of(device, torch.float32, (b, h, t, s, d), mask, kv_heads=1)
+    leaves = [x.clone().requires_grad_() for x in (pairs.q, pairs.k)]
+    doubles = [x.double().requires_grad_() for x in (pairs.q, pairs.k)]
+    added = tuple(x.double() for x in pairs.mask.added)
+    wide = Mask(pairs.mask.bands, pairs.mask.lengths, pairs.mask.allowed, added)
+    want = Want(True, True, True)
+    got = measure(Pairs(*leaves, pairs.mask, pairs.scale), want)
+    right = stream.measure(Pairs(*doubles, wide, pairs.scale), want)
+    generator = torch.Generator().manual_seed(1)
+    for found, inputs in ((got, leaves), (right, doubles)):
+        total = 0
+        generator.manual_seed(1)
+        for each in names:
+            x = getattr(found, each)
+            g = torch.randn(x.shape, generator=generator).to(device, x.dtype)
+            total = total + torch.where(x.isfinite(), x * g, 0).sum()
+        total.backward()
+    for ours, theirs in zip(leaves, doubles, strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_the_kernels_are_chosen_on_a_gpu_and_nowhere_else():
+    from sightline.look import kernels
+
+    pairs = pairs_of(torch.device("cpu"), torch.float32, (1, 1, 5, 7, 16), Mask())
+    assert not kernels.takes(pairs, Want(received=True))
+    if torch.cuda.is_available():
+        there = pairs_of(torch.device("cuda"), torch.float32, (1, 1, 5, 7, 16), Mask())
+        assert kernels.takes(there, Want(received=True))
+        assert not kernels.takes(there, Want(top=33))
