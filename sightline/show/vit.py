@@ -108,8 +108,9 @@ def distances(distance: Float[Tensor, "L H"], *, title: str | None = None) -> Fi
             ax.plot(range(n_layers), values[:, head], "o", color=MAY_LOOK, alpha=0.6, markersize=5)
         ax.plot(range(n_layers), values.mean(1), color="#b5367a", linewidth=1.5, label="mean of the heads")
         ax.set(xlabel=_DEPTH, ylabel="mean attention distance, pixels", title=title)
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(0, 1.1 * float(values.max()) or 1.0)
         ax.grid(axis="y", color="#e4e4e8", linewidth=0.8)
+        ax.set_xlim(-0.5, n_layers - 0.5)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.legend(loc="lower right", fontsize=10)
     return figure

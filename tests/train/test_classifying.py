@@ -120,3 +120,18 @@ def test_what_does_not_fit_is_refused():
         ClassData(views=3)
     with pytest.raises(ValueError, match=r"val is a share .*1\.5"):
         ClassData(val=1.5)
+
+
+def test_a_mixed_image_is_judged_by_both_its_classes():
+    chosen, made = task(augment=Augment(mixup=1.0)), model()
+    torch.nn.init.normal_(made.head.weight)
+    chosen.prepare(torch.device("cpu"))
+    batch = chosen.load(list(range(30)), 0)
+    images, share = chosen._augmented(batch)
+    with torch.no_grad():
+        log_probs = made(images).log_softmax(-1)
+        found = chosen.loss(made, batch).total
+    own, other = (log_probs.gather(1, y[:, None])[:, 0] for y in (batch.labels, batch.other_labels))
+    assert 0.2 < float(share.mean()) < 0.8
+    assert not torch.equal(batch.labels, batch.other_labels)
+    torch.testing.assert_close(found, -(share * own + (1 - share) * other).sum())
