@@ -5,7 +5,7 @@ the same shape and random weights: nobody may stop early, so that all take the s
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,8 @@ from sightline.bench.result import Outcome
 from sightline.bench.timing import Pace, Stopwatch
 from sightline.bench.train import on_torch
 from sightline.data.tokens import BOS, EOS, PAD
+from sightline.decode.decoded import Decoded
+from sightline.decode.replay import Recorded
 from sightline.decode.search import beam
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.shapes import Float, Int
@@ -89,43 +91,43 @@ def _field(config: TranslatorConfig, n: int, peer: str, device: torch.device) ->
     torch.manual_seed(0)
     model = Translator(config).to(device).eval()
     source = torch.randint(4, config.vocab_size, (n, _READ), device=device)
-    ours = Contestant(name=OURS, run=partial(_searched, model, source))
+    search = Recorded(partial(_found, model))  # on a GPU one launch, on a CPU the search itself
+    ours = Contestant(name=OURS, run=lambda: _scores(search, source))
     if peer == NO_CACHE:
         torch.manual_seed(0)
         plain = on_torch(Translator(config)).to(device).eval()
-        rival = Contestant(name=peer, run=partial(_searched, _WithoutCache(plain), source))
+        rival = Contestant(name=peer, run=partial(_scores, partial(_found, _WithoutCache(plain)), source))
     else:
         try:
-            rival = Contestant(name=peer, run=_marian(config, source))
+            theirs = marian(config).to(device).eval()
         except ImportError:
             return Field(contestants=(ours,), notes=("transformers is not installed: no peer",))
+        rival = Contestant(name=peer, run=partial(_generated, theirs, source))
     return Field(
         contestants=(ours, rival),
         notes=(f"{_READ} tokens read and {_WRITTEN} written by each sentence, random weights",),
     )
 
 
-def _searched(model: Any, source: Int[Tensor, "B S"]) -> list[Tensor]:
+def _found(model: Any, source: Int[Tensor, "B S"]) -> Decoded:
+    forbidden = (PAD, BOS, EOS)  # so that nobody stops early
+    return beam(model, model.start(source), width=_WIDTH, max_length=_WRITTEN, forbidden=forbidden)
+
+
+def _scores(search: Callable[[Tensor], Decoded], source: Int[Tensor, "B S"]) -> list[Tensor]:
     with torch.inference_mode():
-        found = beam(
-            model,
-            model.start(source),
-            width=_WIDTH,
-            max_length=_WRITTEN,
-            forbidden=(PAD, BOS, EOS),  # so that nobody stops early
-        )
-    return [found.scores]
+        return [search(source).scores]
 
 
-def _marian(config: TranslatorConfig, source: Int[Tensor, "B S"]) -> Callable[[], Sequence[Tensor]]:
-    """Hugging Face's translator of the same shape, and its own beam search."""
+def marian(config: TranslatorConfig) -> Any:
+    """Hugging Face's translator of the same shape, with random weights."""
     from transformers import MarianConfig, MarianMTModel  # noqa: PLC0415  a peer, not a need
 
     shape = {"layers": config.n_layers, "attention_heads": config.n_heads, "ffn_dim": config.d_ff}
     settings: dict[str, Any] = {
         f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in shape.items()
     }
-    theirs: Any = MarianMTModel(
+    return MarianMTModel(
         MarianConfig(
             vocab_size=config.vocab_size,
             d_model=config.d_model,
@@ -138,22 +140,21 @@ def _marian(config: TranslatorConfig, source: Int[Tensor, "B S"]) -> Callable[[]
             **settings,
         )
     )
-    theirs = theirs.to(source.device).eval()
-    mask = torch.ones_like(source)
 
-    def run() -> list[Tensor]:
-        with torch.inference_mode():
-            found = theirs.generate(
+
+def _generated(model: Any, source: Int[Tensor, "B S"]) -> list[Tensor]:
+    """Its own beam search, as its users call it."""
+    with torch.inference_mode():
+        return [
+            model.generate(
                 input_ids=source,
-                attention_mask=mask,
+                attention_mask=torch.ones_like(source),
                 num_beams=_WIDTH,
                 min_new_tokens=_WRITTEN,
                 max_new_tokens=_WRITTEN,
                 do_sample=False,
             )
-        return [found]
-
-    return run
+        ]
 
 
 @dataclass(frozen=True, eq=False)
