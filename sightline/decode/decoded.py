@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from sightline.shapes import Float, Int
 __all__ = ["Decoded", "Tree", "Words"]
 
 
+@runtime_checkable
 class Words(Protocol):
     """Something that turns ids into text."""
 

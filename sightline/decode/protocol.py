@@ -7,7 +7,7 @@
 The searches of this folder know a model by this alone; a model knows nothing of the searches.
 """
 
-from typing import Protocol, Self, TypeVar, cast, runtime_checkable
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,9 +16,10 @@ from sightline.shapes import Float, Int
 
 __all__ = ["Sharing", "State", "Steps", "branched", "reordered"]
 
-S = TypeVar("S", bound="State")
+_Same = TypeVar("_Same")  # typing.Self, which run-time checks of a method can't resolve
 
 
+@runtime_checkable
 class State(Protocol):
     """What a model carries from step to step: N rows, one for each hypothesis.
 
@@ -39,7 +40,7 @@ class State(Protocol):
         """The weights of the last step over what was encoded, if the state was started to look; else None."""
         ...
 
-    def select(self, rows: Int[Tensor, " M"]) -> Self:
+    def select(self: _Same, rows: Int[Tensor, " M"]) -> _Same:  # noqa: PYI019
         """The state of these rows, in this order; a row may be taken more than once."""
         ...
 
@@ -48,15 +49,19 @@ class State(Protocol):
 class Sharing(Protocol):
     """A state that keeps what was encoded once for all hypotheses of an input: faster, and no must."""
 
-    def branch(self, width: int) -> Self:
+    def branch(self: _Same, width: int) -> _Same:  # noqa: PYI019
         """Each row ``width`` times, side by side: as ``select`` with each row repeated."""
         ...
 
-    def reorder(self, rows: Int[Tensor, " N"]) -> Self:
+    def reorder(self: _Same, rows: Int[Tensor, " N"]) -> _Same:  # noqa: PYI019
         """As ``select``, where each row takes the place of one of the same input."""
         ...
 
 
+S = TypeVar("S", bound=State)
+
+
+@runtime_checkable
 class Steps(Protocol[S]):
     """A model that can be decoded."""
 

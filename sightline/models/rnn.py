@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -197,7 +197,7 @@ class RecurrentTranslator(Saved):
             self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     @classmethod
-    def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> Self:
+    def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> "RecurrentTranslator":
         """The model of a run folder, in eval; see :meth:`sightline.models.saved.Saved.load`."""
         check_architecture(folder, "recurrent")
         return super().load(folder, device)

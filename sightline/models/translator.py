@@ -9,7 +9,7 @@ Both stacks are those of ``sightline.layers``; decoding goes through the cached 
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -146,7 +146,7 @@ class Translator(Saved):
                     attention_of.dropout = dropped
 
     @classmethod
-    def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> Self:
+    def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> "Translator":
         """The model of a run folder, in eval; see :meth:`sightline.models.saved.Saved.load`."""
         check_architecture(folder, "transformer")
         return super().load(folder, device)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ __all__ = ["Grids", "Pictures", "Pixels", "Streamed", "kept_grids", "read_all"]
 _VIEW = 7  # the stream of draws that picks a view
 
 
+@runtime_checkable
 class Pictures(Protocol):
     """The pictures of a split, wherever they are kept."""
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 __all__ = ["Progress"]
 
@@ -41,7 +41,7 @@ class Progress:
         self._began = self._since = time.perf_counter()
         self._examples = 0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Progress":  # noqa: PYI034  typing.Self can not be checked at run time
         self._bar.start()
         return self
 

@@ -8,7 +8,7 @@ those is repeated too. Python's and NumPy's own generators are nobody's business
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ class Loss(NamedTuple):
     also: Mapping[str, Tensor] = {}
 
 
+@runtime_checkable
 class Task(Protocol):
     """One kind of thing to learn. Derive from it: what it needn't say has a default here."""
 

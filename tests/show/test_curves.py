@@ -32,7 +32,7 @@ def test_losses_shares_and_what_is_larger_than_one(tmp_path):
 
 
 def test_many_points_get_a_running_mean():
-    noisy = [(i, float(i % 2)) for i in range(201)]
+    noisy = [(float(i), float(i % 2)) for i in range(201)]
     ax = curves({"loss": noisy}).axes[0]
     faint, mean = (line.get_ydata() for line in ax.lines)
     assert list(faint) == [value for _, value in noisy]
@@ -40,7 +40,7 @@ def test_many_points_get_a_running_mean():
 
 
 def test_the_best_is_marked_and_ends_no_later_than_the_last():
-    ax = curves({"bleu4": [(1, 0.1), (2, 0.7), (3, 0.4)]}).axes[0]
+    ax = curves({"bleu4": [(1.0, 0.1), (2.0, 0.7), (3.0, 0.4)]}).axes[0]
     assert [tuple(line.get_xydata()[0]) for line in ax.lines if len(line.get_xdata()) == 1] == [(2, 0.7)]
 
 

@@ -71,7 +71,7 @@ def test_the_scale_is_named_and_ends_at_the_largest_weight():
 
 
 def test_a_box_is_drawn_for_its_word_only():
-    figure = overlay(telling(boxes={2: (1, 2, 7, 9)}))
+    figure = overlay(telling(boxes={2: (1.0, 2.0, 7.0, 9.0)}))
     assert [len(ax.patches) for ax in figure.axes[1:-1]] == [0, 0, 1, 0]
     assert figure.axes[3].patches[0].get_bbox().bounds == (0.5, 1.5, 6, 7)
 
@@ -93,7 +93,7 @@ def test_any_number_of_words(n):
 
 
 def test_the_page_holds_the_same_weights():
-    told = telling(boxes={2: (0, 0, 8.5, 6.5)})
+    told = telling(boxes={2: (0.0, 0.0, 8.5, 6.5)})
     data = data_of(told_tag(told, "t", first=2))
     packed = np.frombuffer(base64.b64decode(data["weights"]), dtype="<u2").astype(float) / 65535
     np.testing.assert_allclose(packed * data["largest"], told.weights.flatten(), atol=1e-5)
@@ -137,7 +137,7 @@ def test_figures_of_a_page_have_names_of_their_own():
 
 
 def test_which_word_is_shown_first():
-    assert telling(boxes={3: (0, 0, 1, 1), 2: (0, 0, 1, 1)}).telling_word == 2
+    assert telling(boxes={3: (0.0, 0.0, 1.0, 1.0), 2: (0.0, 0.0, 1.0, 1.0)}).telling_word == 2
     assert telling([]).telling_word is None
     assert telling(["a", "on", "a"]).telling_word == 1
     told = telling(["a", "grey", "of", "horse"])
