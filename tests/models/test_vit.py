@@ -146,8 +146,9 @@ def test_earlier_layers_are_dropped_less():
     assert [layer.drop_path for layer in model.layers] == [0.0, 0.2, 0.4]
 
 
-def test_in_bfloat16_the_stream_stays_bfloat16_and_the_result_near():
-    model, images = drawn(VisionTransformer(SMALL)), torch.randn(4, 3, 10, 10)
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_in_bfloat16_the_stream_stays_bfloat16_and_the_result_near(positions):
+    model, images = drawn(VisionTransformer(config(positions=positions))), torch.randn(4, 3, 10, 10)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert model.encode(images).dtype == torch.bfloat16
         rounded = model(images)
