@@ -85,7 +85,7 @@ class Scenes:
         >>> scenes.open(5).shape
         torch.Size([3, 64, 64])
         >>> scenes.captions(5)[0]
-        'left of the striped orange heart is a pink diamond'
+        'left of the striped orange star is a pink triangle'
     """
 
     def __init__(self, n: int, seed: int = 0, split: str = "train") -> None:

@@ -155,14 +155,7 @@ def _star(x: Floats, y: Floats) -> Floats:
     """Inside a five-pointed star a point is beyond one of its five lines at most."""
     tips = [ANGLES[round(64 * k / 5) % 64] for k in range(5)]
     lines = np.stack([x * np.float32(sin) - y * np.float32(cos) for cos, sin in tips])
-    return np.sort(lines, axis=0)[-2] - np.float32(0.36)
-
-
-def _heart(x: Floats, y: Floats) -> Floats:
-    x = np.abs(x)
-    lobe = _length(x - np.float32(0.45), y + np.float32(0.35)) - np.float32(0.53)
-    point = np.maximum(x * np.float32(0.75) + y * np.float32(0.66) - np.float32(0.64), -y - np.float32(0.12))
-    return np.minimum(lobe, point)
+    return np.sort(lines, axis=0)[-2] - np.float32(0.34)
 
 
 # How far beyond its edge a point is, the thing's radius being one; negative inside.
@@ -172,12 +165,10 @@ _BEYOND: dict[str, Callable[[Floats, Floats], Floats]] = {
     "triangle": lambda x, y: np.maximum(
         y - np.float32(0.66), np.abs(x) * np.float32(0.88) - y * np.float32(0.475) - np.float32(0.5)
     ),
-    "diamond": lambda x, y: (np.abs(x) * np.float32(1.3) + np.abs(y)) * np.float32(0.62) - np.float32(0.62),
     "cross": lambda x, y: np.minimum(
         np.maximum(np.abs(x) - np.float32(0.95), np.abs(y) - np.float32(0.34)),
         np.maximum(np.abs(y) - np.float32(0.95), np.abs(x) - np.float32(0.34)),
     ),
     "ring": lambda x, y: np.abs(_length(x, y) - np.float32(0.72)) - np.float32(0.25),
     "star": _star,
-    "heart": _heart,
 }

@@ -60,7 +60,7 @@ def thrown(dice: Dice) -> Layout:
             alike = (shapes[k] == shapes[other]) & (colours[k] == colours[other])
             shapes[k] = np.where(alike, (shapes[k] + 1) % len(SHAPES), shapes[k])
     large = [dice.chance(50) for _ in range(2)]
-    radii = [np.where(s, dice.between(10, 13), dice.between(6, 8)) for s in large]
+    radii = [np.where(s, dice.between(11, 14), dice.between(7, 9)) for s in large]
     radii += [dice.between(3, 4) for _ in range(2)]
     x, y = _places(dice, hidden, radii)
     n_clutter = dice.below(3)
@@ -82,7 +82,7 @@ def thrown(dice: Dice) -> Layout:
 def _places(dice: Dice, hidden: npt.NDArray[np.bool_], radii: list[Floats]) -> tuple[Floats, Floats]:
     """Where the middles are, (n, 4) each: the pair in its relation, clutter where there is room."""
     a, b = radii[:2]
-    apart = a + b + dice.between(2, 8)
+    apart = a + b + dice.between(2, 6)
     aside = apart * dice.between(-0.45, 0.45)
     upright = dice.chance(50)
     cos, sin = np.array(ANGLES, dtype=np.float32)[dice.below(len(ANGLES))].T

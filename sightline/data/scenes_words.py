@@ -26,7 +26,7 @@ __all__ = [
     "sentence",
 ]
 
-SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "star", "heart")
+SHAPES = ("circle", "square", "triangle", "cross", "ring", "star")
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "white")
 SIZES = {"small": ("small", "little"), "large": ("large", "big")}  # the first is said more often
 TEXTURES = ("plain", "striped", "spotted", "checkered")

@@ -39,6 +39,7 @@ NETWORKS = {
 }
 CHANNELS = 1280  # of every one of them
 STRIDE = 32  # pixels to a cell
+_LOUDER = 3.0  # what a patch shows, against where it is, before training
 
 
 class PatchEncoder(nn.Module):
@@ -102,8 +103,10 @@ class PatchEncoder(nn.Module):
         rest = patch >> stem
         blocks.append(nn.Conv2d(channels, d_model, rest, stride=rest))
         self.cut = nn.Sequential(*blocks, *(_Residual(d_model) for _ in range(n_convs)))
-        self.norm = nn.LayerNorm(d_model)  # or the positions would drown what was seen
-        self.positions = SinusoidalPositions2d(d_model)
+        self.norm = nn.LayerNorm(d_model)
+        nn.init.constant_(self.norm.weight, _LOUDER)  # or the places would drown what was seen
+        # The slowest wave turns by one radian across the grid: of longer ones there is nothing to see in it.
+        self.positions = SinusoidalPositions2d(d_model, base=max(2, *self.grid))
         self.dropout = nn.Dropout(dropout)
         layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
         self.layers = nn.LayerNorm(d_model) if n_layers == 0 else layers

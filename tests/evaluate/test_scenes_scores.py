@@ -44,7 +44,7 @@ def test_captions_of_scenes_are_true_of_them_and_not_of_others():
         ("a red star above a blue ring", False, False),
         ("a star above a blue ring", True, True),
         ("a blue star left of a blue ring", False, False),
-        ("a red heart left of a blue ring", False, False),
+        ("a red cross left of a blue ring", False, False),
         ("a red star", False, False),
         ("", False, False),
     ],
@@ -57,8 +57,8 @@ def test_which_thing_a_phrase_is_about():
     claim = claim_of("a green star above a yellow ring")
     assert thing_named(SCENE, claim.subject) == 2
     assert thing_named(SCENE, claim.object) == 1
-    assert thing_named(SCENE, claim_of("a heart above a white star").subject) is None
-    assert thing_named(SCENE, claim_of("a heart above a white star").object) == 0
+    assert thing_named(SCENE, claim_of("a cross above a white star").subject) is None
+    assert thing_named(SCENE, claim_of("a cross above a white star").object) == 0
 
 
 def test_a_peak_is_where_the_middle_of_its_cell_is():
@@ -100,11 +100,11 @@ def test_chance_is_what_a_random_peak_gets():
 
 def test_scores_of_right_and_wrong_looks():
     right = ["a", "red", "star", "left", "of", "a", "blue", "ring"]
-    wrong = ["a", "red", "heart", "left", "of", "a", "blue", "ring"]
+    wrong = ["a", "red", "cross", "left", "of", "a", "blue", "ring"]
     looks = looking(0, 0, 0, 7, 7, 7, 7, 13)
     scores = scene_scores([SCENE, SCENE], [right, wrong], [looks, looks], GRID)
     assert scores["attribute_accuracy"] == 0.5
-    assert scores["grounding"] == 0.75  # there is no heart to look at
+    assert scores["grounding"] == 0.75  # there is no cross to look at
 
 
 def test_a_caption_without_things_is_not_grounded():
