@@ -27,6 +27,7 @@ from numbers import Real
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_unary
 from torch.utils.checkpoint import checkpoint
 
 from sightline.attention import scores
@@ -86,6 +87,10 @@ def attention(
     usual = score is None and scale is None and dropout_p == 0.0 and are_plain(q, k, v)
     if usual and (mask is None or _is_causal(mask, q, k)):  # short inputs feel every step around the kernel
         return F.scaled_dot_product_attention(q, k, v, None, 0.0, mask is not None)
+    if has_torch_function_unary(None) and not torch.compiler.is_compiling():  # a mode wants to know of calls
+        return handle_torch_function(
+            attention, (), q, k, v, mask, score=score, scale=scale, dropout_p=dropout_p
+        )
     check_qkv(q, k, v)
     _check_scale(scale)
     _check_dropout(dropout_p)
