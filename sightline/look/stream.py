@@ -142,7 +142,8 @@ def pool(
         return sums
     columns = local.column_of(torch.arange(*local.keys, device=sums.device))
     for tile in pairs.tiles(_tile_size(pairs), queries, keys):
-        first, part = _pool_tile(weights_of(pairs, tile, lse[tile.at_rows]), tile, local, columns)
+        first, by_row = _by_row(weights_of(pairs, tile, lse[tile.at_rows]), tile, local)
+        part = _by_column(by_row, tile, local, columns)
         sums[tile.batch, tile.heads, first : first + part.size(2)] += part
     return sums
 
@@ -191,13 +192,15 @@ def _measure_tile(
         lse, logs, weights, empty = _weights_in_place(pairs, tile, lse, scratch)
     first_cell, cells, received = 0, None, None
     if want.cells is not None:
-        first_cell, cells = _pool_tile(weights.detach(), tile, want.cells, scratch.columns)
-    if want.received:
+        first_cell, by_row = _by_row(weights.detach(), tile, want.cells)
+        cells = _by_column(by_row, tile, want.cells, scratch.columns)
+        received = None if differentiable else by_row.sum(-2)  # so the weights need not be added up again
+    if want.received and received is None:
         received = weights.sum(-2)
     entropy = peak = peak_at = top = top_at = None
     if want.peak:
-        peak = weights.amax(-1)
-        peak_at = _argmax(weights.detach()).add_(tile.columns[0])
+        peak, peak_at = _largest(weights)
+        peak_at = peak_at.add_(tile.columns[0])
         if empty is not None:
             peak_at = peak_at.masked_fill_(empty, -1)
     if want.top:
@@ -268,21 +271,22 @@ def _weights_in_place(
     return lse if empty is None else lse.masked_fill(empty, -torch.inf), logs, weights, empty
 
 
-def _pool_tile(
-    weights: Tensor, tile: Tile, cells: Cells, columns: Int[Tensor, " keys"]
-) -> tuple[int, Float[Tensor, "b h r columns"]]:
-    """Sum a tile into the cells it touches: the first row of them, and the sums.
-
-    ``columns`` says which column of cells each key of the grid falls into.
-    """
+def _by_row(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r s"]]:
+    """Add up the queries of a tile in each row of cells: the first of those rows, and the sums."""
     first, last = (_cell_of(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
     edges = [_first_of(cells.rows, cells.queries, i) - tile.rows[0] for i in range(first, last + 2)]
     edges = [min(max(edge, 0), weights.size(-2)) for edge in edges]
     spans = itertools.pairwise(edges)
-    by_row = torch.stack([weights[..., a:b, :].sum(-2) for a, b in spans], dim=-2)  # (b, h, r, s)
-    sums = weights.new_zeros(*by_row.shape[:3], cells.columns)
+    return first, torch.stack([weights[..., a:b, :].sum(-2) for a, b in spans], dim=-2)
+
+
+def _by_column(
+    by_row: Float[Tensor, "b h r s"], tile: Tile, cells: Cells, columns: Int[Tensor, " keys"]
+) -> Float[Tensor, "b h r columns"]:
+    """Add up the keys in each column of cells; ``columns`` says into which one each key of the grid falls."""
+    sums = by_row.new_zeros(*by_row.shape[:3], cells.columns)
     left = cells.keys[0]
-    return first, sums.index_add_(-1, columns[tile.columns[0] - left : tile.columns[1] - left], by_row)
+    return sums.index_add_(-1, columns[tile.columns[0] - left : tile.columns[1] - left], by_row)
 
 
 def _place(found: Found, tile: Tile, part: _Part) -> None:
@@ -324,21 +328,23 @@ def _nothing(scores: Tensor, want: Want) -> _Part:
     )
 
 
-def _argmax(weights: Float[Tensor, "... t s"], chunk: int = 64) -> Int[Tensor, "... t"]:
-    """The place of the largest weight. On a CPU in chunks: a maximum is quick to find, its place is not."""
+def _largest(
+    weights: Float[Tensor, "... t s"], chunk: int = 64
+) -> tuple[Float[Tensor, "... t"], Int[Tensor, "... t"]]:
+    """The largest weight and its place. On a CPU in chunks: a maximum is quick to find, its place is not."""
     s = weights.size(-1)
     whole = s - s % chunk
-    if whole <= chunk or weights.is_cuda:
-        return weights.argmax(-1)
+    if whole <= chunk or weights.is_cuda or weights.requires_grad:
+        return weights.amax(-1), weights.detach().argmax(-1)
     chunks = weights[..., :whole].unflatten(-1, (-1, chunk))
-    best = chunks.amax(-1).argmax(-1, keepdim=True)  # the chunk that holds it
-    inside = chunks.take_along_dim(best.unsqueeze(-1), dim=-2).squeeze(-2)  # (..., t, chunk)
-    at = inside.argmax(-1) + best.squeeze(-1) * chunk
+    largest, best = chunks.amax(-1).max(-1)  # of all, and the chunk that holds it
+    inside = chunks.take_along_dim(best[..., None, None], dim=-2).squeeze(-2)  # (..., t, chunk)
+    at = inside.argmax(-1) + best * chunk
     if whole == s:
-        return at
+        return largest, at
     rest = weights[..., whole:]
-    largest = weights.take_along_dim(at.unsqueeze(-1), dim=-1).squeeze(-1)
-    return torch.where(rest.amax(-1) > largest, rest.argmax(-1) + whole, at)
+    last = rest.amax(-1)
+    return torch.maximum(largest, last), torch.where(last > largest, rest.argmax(-1) + whole, at)
 
 
 def _cell_of(n: int, span: tuple[int, int], position: _Position) -> _Position:
