@@ -8,12 +8,14 @@ from torch import Tensor
 
 from sightline.data.images import normalise
 from sightline.data.tokens import BOS, PAD, UNK, Tokenizer
+from sightline.decode.search import Decoded
 from sightline.decode.search import beam as beam_search
 from sightline.models.captioner import Captioner
 from sightline.shapes import Float, Shaped
 
 __all__ = ["Said", "say"]
 
+_BEGINS = "▁"  # before the first piece of a word
 _FORBIDDEN = (PAD, BOS, UNK)  # a caption never says that it does not know a word
 
 
@@ -23,15 +25,15 @@ class Said:
 
     Attributes:
         text: The whole.
-        words: Its tokens as they are written, one for each step.
+        words: Its words; where the model writes pieces of words, those of one word are put together.
+        weights: ``(T, H, P)``, where each word looked, the mean over its pieces; None unless asked for.
         score: Its log-probability, divided by its length to the power of alpha.
-        weights: ``(T, H, P)``, where each token looked; None unless it was asked for.
     """
 
     text: str
     words: tuple[str, ...]
-    score: float
     weights: Float[Tensor, "T H P"] | None
+    score: float
 
 
 def say(
@@ -72,12 +74,20 @@ def say(
         for i, ranked in enumerate(found.lists()):
             scores = found.scores[i].tolist()
             yield [
-                Said(
-                    tokenizer.decode(ids),
-                    tuple(tokenizer.words(ids)),
-                    scores[k],
-                    None if found.attended is None else found.attended[i, k, : len(ids)],
-                )
+                Said(tokenizer.decode(ids), *_whole(tokenizer.words(ids), found, i, k), scores[k])
                 for k, ids in enumerate(ranked)
                 if k == 0 or scores[k] > -torch.inf
             ]
+
+
+def _whole(pieces: Sequence[str], found: Decoded, i: int, k: int) -> tuple[tuple[str, ...], Tensor | None]:
+    """Words from pieces, and the mean of their weights; what is a word already stays as it is."""
+    are_pieces = any(piece.startswith(_BEGINS) for piece in pieces)
+    starts = [t for t, p in enumerate(pieces) if t == 0 or not are_pieces or p.startswith(_BEGINS)]
+    spans = [range(a, b) for a, b in zip(starts, [*starts[1:], len(pieces)], strict=False)]
+    words = tuple("".join(pieces[t] for t in span).removeprefix(_BEGINS) for span in spans)
+    if found.attended is None:
+        return words, None
+    looked = found.attended[i, k]  # (L, H, P)
+    means = [looked[span.start : span.stop].mean(0) for span in spans]
+    return words, torch.stack(means) if means else looked[:0]

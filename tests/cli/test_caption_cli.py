@@ -14,9 +14,9 @@ from sightline.cli.runs import chosen_device
 from sightline.data.captions import read_captions
 from sightline.data.images import read_image
 from sightline.data.tokens import BOS, PAD, UNK, Tokenizer
-from sightline.decode.search import beam, greedy
+from sightline.decode.search import Decoded, beam, greedy
 from sightline.evaluate.captions import score
-from sightline.evaluate.said import say
+from sightline.evaluate.said import _whole, say
 from sightline.models.captioner import Captioner
 
 pytest.importorskip("pycocoevalcap")
@@ -60,6 +60,28 @@ def test_say_is_the_search_and_the_look(place):
         torch.testing.assert_close(one.weights.sum(-1), torch.ones(len(one.words), 3))
     alone = greedy(model, model.start(floats), max_length=7, forbidden=(0, 1, 3))
     assert [one.text for one in spoken(place, beam=1)] == alone.texts(tokenizer)
+
+
+def test_pieces_of_a_word_are_put_together():
+    pieces = ["▁a", "▁stri", "ped", "▁ri", "ng", "s"]
+    attended = torch.rand(2, 3, 7, 5, 11)
+    found = Decoded(
+        torch.zeros(2, 3, 7, dtype=torch.long),
+        torch.ones(2, 3, dtype=torch.long),
+        torch.zeros(2, 3),
+        attended,
+    )
+    words, weights = _whole(pieces, found, 1, 2)
+    assert words == ("a", "striped", "rings")
+    looked = attended[1, 2]
+    expected = torch.stack([looked[0], looked[1:3].mean(0), looked[3:6].mean(0)])
+    torch.testing.assert_close(weights, expected)
+    assert _whole([], found, 0, 0)[1].shape == (0, 5, 11)
+    words, weights = _whole(["ped", "▁a"], found, 0, 0)
+    assert words == ("ped", "a")
+    words, weights = _whole(["two", "plain", "words"], found, 0, 0)
+    assert words == ("two", "plain", "words")
+    torch.testing.assert_close(weights, attended[0, 0, :3])
 
 
 def test_an_unknown_word_is_never_said(place):
