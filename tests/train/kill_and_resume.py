@@ -5,6 +5,7 @@ that has imported everything, so that an instant is an instant of training, not 
 """
 
 import hashlib
+import json
 import os
 import random
 import signal
@@ -22,7 +23,7 @@ from sightline.train.engine import accelerator_for
 from sightline.train.loop import fit
 
 CONFIG = TrainConfig(
-    epochs=6,
+    epochs=5,
     ema=0.9,
     average_last=2,
     log_every=2,
@@ -58,28 +59,34 @@ def child(out):
     return pid
 
 
+def saved(out):
+    """How many checkpoints the run has written; the pointer names the last."""
+    try:
+        return int(json.loads((out / "checkpoints" / "main" / "latest.json").read_text())["checkpoint"])
+    except FileNotFoundError:
+        return 0
+
+
 def main(folder, seed, kills):
     torch.set_num_threads(1)
     accelerator_for(CONFIG)  # imports it
     reference = folder / "reference"
-    start = time.monotonic()
     os.waitpid(child(reference), 0)
-    whole = time.monotonic() - start
+    n = saved(reference)
     sys.stdout.write(f"{fingerprint(reference)}\n")
     chance = random.Random(seed)  # noqa: S311
     for number in range(kills):
         out = folder / f"killed-{number}"
-        killed = 0
-        while True:
+        # A run is killed twice, the second time while it goes on: at any instant of any part of it.
+        for after in sorted(chance.sample(range(1, n - 2), 2)):
             pid = child(out)
-            if killed < 2:  # a run is killed twice, the second time while it goes on
-                time.sleep(chance.uniform(0, whole * (0.9 if killed == 0 else 0.5)))
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
-            _, status = os.waitpid(pid, 0)
-            if status == 0:
-                break
-            assert os.WIFSIGNALED(status), f"the run failed by itself: {status}"
+            while saved(out) < after:
+                time.sleep(0.0005)
+            time.sleep(chance.uniform(0, 0.03))
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        _, status = os.waitpid(child(out), 0)
+        assert status == 0, f"the run failed: {status}"
         sys.stdout.write(f"{fingerprint(out)}\n")
 
 

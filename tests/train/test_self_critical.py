@@ -130,7 +130,7 @@ def test_rewards_are_those_of_the_train_split():
 def test_writing_unknown_is_never_rewarded():
     _, critical = stage()
     ids = critical._task.trained.ids.clone()
-    ids[ids > UNK] = UNK
+    ids[0][ids[0] > UNK] = UNK
     critical._task._splits["train"] = dataclasses.replace(critical._task.trained, ids=ids)
     critical.prepare(torch.device("cpu"))
     unknown = Decoded(ids=torch.full((1, 1, 6), UNK), lengths=torch.tensor([[6]]), scores=torch.zeros(1, 1))

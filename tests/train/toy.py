@@ -48,9 +48,10 @@ class ToyTask(Task):
 
     def loss(self, model, batch):
         logits = model(batch["x"])
-        total = nn.functional.cross_entropy(logits, batch["y"], reduction="sum")
+        weights = torch.tensor([1.0, 2.0, 3.0])  # so that the terms of a batch are not its examples
+        total = nn.functional.cross_entropy(logits, batch["y"], weight=weights, reduction="sum")
         hits = (logits.argmax(-1) == batch["y"]).sum()
-        return Loss(total, torch.tensor(float(len(batch["y"]))), {"hits": hits})
+        return Loss(total, weights[batch["y"]].sum(), {"hits": hits})
 
     def evaluate(self, model):
         logits = model(self.x[self.n :])

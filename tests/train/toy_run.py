@@ -15,4 +15,5 @@ from sightline.train.loop import fit
 torch.manual_seed(7)
 # A last batch of one example: one of the two processes has nothing to do in it.
 task = ToyTask(batch_size=13)
-fit(Toy(dropout=0.0), task, dataclasses.replace(QUICK, epochs=3, log_every=1), Path(sys.argv[1]), shown=False)
+config = dataclasses.replace(QUICK, epochs=3, log_every=1, clip=0.6)
+fit(Toy(dropout=0.0), task, config, Path(sys.argv[1]), shown=False)
