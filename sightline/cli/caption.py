@@ -23,7 +23,7 @@ def caption(
     run: Annotated[
         Path, typer.Argument(help="A folder that `sightline train caption` wrote.", metavar="RUN")
     ],
-    images: Annotated[list[Path], typer.Argument(help="Pictures.", metavar="IMAGE...")],
+    images: Annotated[list[Path], typer.Argument(help="Pictures.", metavar="IMAGE")],
     out: Annotated[
         Path | None,
         typer.Option(help="Where each word looked: a figure (.png, ...), a page (.html), or a folder."),

@@ -38,8 +38,8 @@ def evaluate(
 ) -> None:
     """Score a trained model on a split of its data, or on other data.
 
-    Captions: bleu1 to bleu4, rouge_l, cider. Translation: bleu, chrf. Classes: accuracy, top5, ece. On the
-    embedded sets also what only they can tell.
+    Captions: bleu1 to bleu4, rouge_l, cider. Translation: bleu, chrf.
+    Classes: accuracy, top5, ece. Embedded sets: also what only they tell.
     """
     for option, value in (("--beam", beam), ("--batch-size", batch_size), ("--most", most)):
         if value is not None and value < 1:

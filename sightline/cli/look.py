@@ -26,7 +26,10 @@ _PAGES = (".html", ".htm")
 
 def look(
     target: Annotated[
-        Path, typer.Argument(help="A run that `sightline train` wrote, or a Hugging Face folder.")
+        Path,
+        typer.Argument(
+            metavar="RUN|FOLDER", help="A run that `sightline train` wrote, or a Hugging Face folder."
+        ),
     ],
     text: Annotated[
         str,
@@ -52,9 +55,10 @@ def look(
 ) -> None:
     """Run a model once over its input, and show where it looked.
 
-    Of a run of our own: where it looked for every word it wrote, as a table, a figure or a page. Of a
-    Hugging Face folder: a table of all heads; a figure is of the heads of the layer, if --layer chose one,
-    else of the entropy by layer and head.
+    Of a run: where it looked for all that it wrote or classified.
+
+    Of a Hugging Face folder: a table of all heads; a figure is of the heads
+    of the layer, if --layer chose one, else of the entropy by layer and head.
     """
     if out is not None and out.suffix.lower() not in _PAGES:
         _checked_out(out)
