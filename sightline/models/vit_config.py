@@ -1,0 +1,114 @@
+"""What a Vision Transformer is like: its settings, and widths and depths that have a name."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sightline.settings import setting
+from sightline.shapes import did_you_mean
+
+__all__ = ["SIZES", "Size", "VisionTransformerConfig"]
+
+
+class Size(NamedTuple):
+    """How wide and how deep."""
+
+    d_model: int
+    n_heads: int
+    n_layers: int
+    d_ff: int
+
+
+# Parameters of the encoder alone; the last three are the papers' Ti, S and B.
+SIZES = {
+    "micro": Size(48, 3, 4, 192),  # 0.1 M
+    "mini": Size(96, 4, 6, 384),  # 0.7 M
+    "compact": Size(256, 4, 7, 768),  # 4.6 M
+    "tiny": Size(192, 3, 12, 768),  # 5.3 M
+    "small": Size(384, 6, 12, 1536),  # 21 M
+    "base": Size(768, 12, 12, 3072),  # 85 M
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VisionTransformerConfig:
+    """What a Vision Transformer is like."""
+
+    n_classes: int = setting(10, "How many classes there are.")
+    channels: int = setting(3, "1 for grey images, 3 for colour.")
+    image_size: int = setting(224, "Height and width of the images it is trained on, in pixels.")
+    patch: int = setting(16, "Height and width of a patch; it must divide the image.")
+    d_model: int = setting(192, "Width of the tokens, E.")
+    n_heads: int = setting(3, "Heads of a layer; they share d_model.")
+    n_layers: int = setting(12, "Layers.")
+    d_ff: int = setting(768, "Width of the feed-forward layers.")
+    stem: str = setting(
+        "patches", "How tokens are made: 'patches', or 'conv' for overlapping 3 x 3 convolutions."
+    )
+    positions: str = setting("learned", "Where a token stands: 'learned', 'sinusoidal' or 'rotary'.")
+    pool: str = setting("token", "What is classified: the class 'token', or the 'mean' of the patches.")
+    dropout: float = setting(0.0, "Share of the activations dropped in training.")
+    drop_path: float = setting(
+        0.0, "Stochastic depth: how often the last layer is left out; earlier ones less."
+    )
+    norm_eps: float = setting(1e-6, "Added to the variance in every norm.")
+
+    def __post_init__(self) -> None:
+        for name in (
+            "n_classes",
+            "channels",
+            "image_size",
+            "patch",
+            "d_model",
+            "n_heads",
+            "n_layers",
+            "d_ff",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name, known in (
+            ("stem", ("patches", "conv")),
+            ("positions", ("learned", "sinusoidal", "rotary")),
+            ("pool", ("token", "mean")),
+        ):
+            if getattr(self, name) not in known:
+                value = getattr(self, name)
+                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
+        for name in ("dropout", "drop_path"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}; 0 drops nothing")
+        self._check_patch()
+        self._check_widths()
+
+    def _check_patch(self) -> None:
+        divisors = [n for n in range(1, self.image_size + 1) if self.image_size % n == 0]
+        if self.patch not in divisors:
+            raise ValueError(
+                f"patch must divide image_size, got patch={self.patch} for image_size={self.image_size}; "
+                f"{_listed(divisors)} do"
+            )
+        powers = [n for n in divisors if n.bit_count() == 1]
+        if self.stem == "conv" and self.patch not in powers:
+            raise ValueError(
+                f"a convolutional stem halves the image, so patch must be a power of two, got {self.patch} "
+                f"for image_size={self.image_size}; {_listed(powers)} would do, or stem='patches'"
+            )
+
+    def _check_widths(self) -> None:
+        if self.d_model % self.n_heads:
+            raise ValueError(
+                f"n_heads must divide d_model, got n_heads={self.n_heads} for d_model={self.d_model}; "
+                "each head takes an equal share"
+            )
+        d_head = self.d_model // self.n_heads
+        if self.positions == "rotary" and d_head % 4:
+            raise ValueError(
+                "rotary positions turn pairs of channels, half for rows and half for columns, so a head's "
+                f"width must be a multiple of 4, got {d_head} for d_model={self.d_model} and "
+                f"n_heads={self.n_heads}"
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
