@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from sightline.bench import attention, look, table, train
+from sightline.bench import attention, decode, look, table, train, watch
 from sightline.bench.machine import describe
 from sightline.bench.race import Case
 from sightline.bench.result import Outcome, Report
@@ -23,7 +23,13 @@ from sightline.shapes import did_you_mean
 
 Cases = Callable[..., list[Case]]
 
-BENCHES: Mapping[str, Cases] = {"attention": attention.cases, "look": look.cases, "train": train.cases}
+BENCHES: Mapping[str, Cases] = {
+    "attention": attention.cases,
+    "look": look.cases,
+    "decode": decode.cases,
+    "train": train.cases,
+    "watch": watch.cases,
+}
 STANDARD_OUTPUT = "-"
 
 # Each wish's help stands here once, for both ways of calling.
@@ -32,6 +38,7 @@ HELP = {
     "quick": "Leave out the long inputs and take fewer repeats.",
     "json": "Write the results as one JSON object, to a file or, without a name, to standard output.",
     "only": "Measure only the cases whose name contains this; * stands for anything.",
+    "model": "Measure only the cases of this kind of model, such as caption or translate.",
     "budget": "Seconds for the repeats of each case.",
 }
 
@@ -45,6 +52,7 @@ def run(
     quick: bool = False,
     json_to: str | None = None,
     only: str | None = None,
+    model: str | None = None,
     budget: float | None = None,
     cases: Cases | None = None,
 ) -> Report:
@@ -56,6 +64,7 @@ def run(
         quick: Leave out the long inputs and take fewer repeats.
         json_to: A file for the JSON object, or ``-`` for standard output.
         only: A pattern that the names of the cases must contain.
+        model: A kind of model that they must be about.
         budget: Seconds for the repeats of each case.
         cases: In place of the bench's own.
 
@@ -71,7 +80,8 @@ def run(
     _check_budget(budget)
     _check_file(json_to)
     list_cases = BENCHES[bench] if cases is None else cases
-    chosen = _matching(only, [(d, case) for d in devices for case in list_cases(d, quick=quick)])
+    listed = [(d, case) for d in devices for case in list_cases(d, quick=quick)]
+    chosen = _matching(only, _matching(None if model is None else f" {model} ", listed))
 
     outcomes = []
     for i, (on, case) in enumerate(chosen, 1):

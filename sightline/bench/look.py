@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import sightline as sl
+from sightline.bench import look_gpu
 from sightline.bench.memory import MemoryCase
 from sightline.bench.race import OURS, Case, Contestant, Field, Race
 from sightline.bench.sizes import Sizes
@@ -33,10 +34,10 @@ def cases(device: torch.device, *, quick: bool = False, sizes: Sizes | None = No
         quick: Leave out the long inputs, and all but one of the cases that measure memory.
         sizes: Sizes of your own.
     """
+    if device.type == "cuda" and sizes is None:
+        return look_gpu.cases(device, quick=quick)
     if sizes is None:
-        sizes = Sizes.of(device, quick=quick)
-        lengths = (4096, 8192, 16384) if device.type == "cuda" else (1024, 4096)
-        sizes = sizes.with_lengths(lengths[:1] if quick else lengths)
+        sizes = Sizes.of(device, quick=quick).with_lengths((1024,) if quick else (1024, 4096))
     listed: list[Case] = []
     for length in sizes.lengths:
         for causal in (False, True):

@@ -35,10 +35,11 @@ def _command(name: str, purpose: str) -> None:
         quick: Annotated[bool, typer.Option("--quick", help=HELP["quick"])] = False,
         json: Annotated[str | None, typer.Option(metavar="[FILE]", help=HELP["json"])] = None,
         only: Annotated[str | None, typer.Option(metavar="PATTERN", help=HELP["only"])] = None,
+        model: Annotated[str | None, typer.Option(metavar="KIND", help=HELP["model"])] = None,
         budget: Annotated[float | None, typer.Option(metavar="SECONDS", help=HELP["budget"])] = None,
     ) -> None:
         try:
-            run(name, device=device, quick=quick, json_to=json, only=only, budget=budget)
+            run(name, device=device, quick=quick, json_to=json, only=only, model=model, budget=budget)
         except ValueError as problem:
             typer.echo(str(problem), err=True)
             raise typer.Exit(2) from None
@@ -51,4 +52,6 @@ _command(
     "Time sl.attention and sl.nn's modules beside torch's, check them against float64, measure memory.",
 )
 _command("look", "Time attention seen beside attention blind and beside eager attention; measure memory.")
+_command("decode", "Time beam search beside Hugging Face's generate and beside a loop without a cache.")
 _command("train", "Time a step of the training loop beside the same model on torch.nn's layers.")
+_command("watch", "Time whole models watched beside blind, and beside asking them for their weights.")

@@ -1,0 +1,137 @@
+"""``bench look`` on a GPU: all that is seen, parts of it, and gradients, beside the fastest blind kernel."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+import sightline as sl
+from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.shapes import Float
+
+_CELLS = 64
+_EAGER_BARS = {False: 3.5, True: 10.0}  # full, causal
+_ROWS_BAR, _TOP_BAR, _TRAIN_BAR = 1 / 1.45, 1 / 1.2, 1 / 1.7
+
+
+class Shape(NamedTuple):
+    """B, H, T = S, D."""
+
+    b: int
+    h: int
+    t: int
+    d: int
+
+    def __str__(self) -> str:
+        return f"B={self.b} H={self.h} T={self.t} D={self.d}"
+
+    def draw(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, the same each time."""
+        generator = torch.Generator(device).manual_seed(self.t)
+        q, k, v = (
+            torch.randn(*self, generator=generator, device=device, dtype=torch.bfloat16) for _ in range(3)
+        )
+        return q, k, v
+
+
+SHAPES = (
+    Shape(4, 16, 4096, 64),
+    Shape(4, 16, 4096, 128),
+    Shape(1, 16, 16384, 64),
+    Shape(1, 16, 16384, 128),
+    Shape(1, 8, 65536, 128),
+)
+
+
+def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
+    """List the cases; ``quick`` leaves out the long inputs."""
+    listed: list[Case] = []
+    for shape in SHAPES[:2] if quick else SHAPES:
+        for causal in (False, True):
+            bar = 1 / 1.6 if shape.d == 128 else 1 / 1.8
+            listed.append(_race("look", "blind", shape, causal, device, bar))
+    long = SHAPES[1] if quick else SHAPES[3]
+    for causal in (False, True):
+        listed.append(_race("look", "eager", long, causal, device, _EAGER_BARS[causal]))
+        listed.append(_race("rows only", "blind", long, causal, device, _ROWS_BAR))
+        listed.append(_race("top 8", "everything", long, causal, device, _TOP_BAR))
+        listed.append(_race("training received", "blind", long, causal, device, _TRAIN_BAR))
+    return listed
+
+
+def _race(what: str, peer: str, shape: Shape, causal: bool, device: torch.device, bar: float) -> Race:
+    name = f"{device} {what} beside {peer} {shape}{' causal' * causal}"
+    return Race(name=name, device=device, bar=bar, field=partial(field_of, what, peer, shape, causal, device))
+
+
+def field_of(what: str, peer: str, shape: Shape, causal: bool, device: torch.device) -> Field:
+    """Draw queries, keys and values, and put ours and one peer on their marks."""
+    q, k, v = shape.draw(device)
+    mask = sl.masks.causal() if causal else None
+    if what == "training received":
+        return _training(q, k, v, mask)
+    looks = {
+        "look": sl.Look(map=min(_CELLS, shape.t)),
+        "rows only": sl.Look(received=False),
+        "top 8": sl.Look(received=False, entropy=False, peak=False, top=min(8, shape.t)),
+    }
+
+    def seen(look: sl.Look) -> tuple[Tensor, ...]:
+        sight = sl.look(q, k, v, mask, measure=look, keep=False)
+        named = sight.statistics
+        return tuple(named[n] for n in ("output", "received", "entropy", "peak", "map", "top") if n in named)
+
+    peers: dict[str, Callable[[], tuple[Tensor, ...]]] = {
+        "blind": lambda: (sl.attention(q, k, v, mask),),
+        "eager": partial(eager, q, k, v, min(_CELLS, shape.t), causal=causal),
+        "everything": partial(seen, looks["look"]),
+    }
+    ours = Contestant(name=OURS, run=partial(seen, looks[what]), context=torch.no_grad)
+    other = Contestant(name=peer, run=peers[peer], context=torch.no_grad)
+    note = {"blind": "the blind kernel gives the output alone", "eager": "eager stores the matrix"}
+    return Field(contestants=(ours, other), notes=(note.get(peer, "everything: all of the look"),))
+
+
+def eager(
+    q: Float[Tensor, "B H T D"],
+    k: Float[Tensor, "B H S D"],
+    v: Float[Tensor, "B H S D"],
+    cells: int,
+    *,
+    causal: bool,
+) -> tuple[Tensor, ...]:
+    """Store the matrix in the dtype of the inputs, as Hugging Face's models do, and ask it everything."""
+    scores = (q @ k.mT) * q.size(-1) ** -0.5
+    if causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill_(future, -torch.inf)
+    weights = scores.softmax(-1, dtype=torch.float32).to(q.dtype)
+    peak, _ = weights.max(-1)
+    picture = weights.unflatten(-1, (cells, -1)).mean(-1).unflatten(-2, (cells, -1)).mean(-2)
+    return weights @ v, weights.sum(-2), torch.special.entr(weights).sum(-1), peak, picture
+
+
+def _training(q: Tensor, k: Tensor, v: Tensor, mask: sl.Mask | None) -> Field:
+    """A step of attention alone, forward and backward: with a loss on received, and without."""
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    upstream = torch.randn_like(v)
+
+    def step(loss: Callable[[], Tensor]) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(loss(), leaves)
+
+    def with_received() -> Tensor:
+        sight = sl.look(q, k, v, mask, measure=sl.Look(entropy=False, peak=False), keep=False)
+        return (sight.output * upstream).sum() + (sight.received - 1).square().mean()
+
+    def blind() -> Tensor:
+        return (sl.attention(q, k, v, mask) * upstream).sum()
+
+    return Field(
+        contestants=(
+            Contestant(name=OURS, run=partial(step, with_received)),
+            Contestant(name="blind", run=partial(step, blind)),
+        ),
+        notes=("a step of attention alone: no projections, no feed-forward",),
+    )

@@ -1,0 +1,91 @@
+"""``bench watch``: whole models, watched and blind, and as they are when their weights are asked for.
+
+The Llama-shaped model has eight layers of 2,048 and 16 heads, with random weights: what it computes does not
+matter here, what it costs does.
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import sightline as sl
+from sightline.bench.look import WATCH_BAR, watched_field
+from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.bench.sizes import Sizes
+
+LLAMA_BAR = 1 / 1.35
+_EAGER_NEEDS = 115e9  # bytes that eager attention takes at 16,384 tokens
+
+
+def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
+    """List the cases; ``quick`` takes fewer tokens."""
+    on_gpu = device.type == "cuda"
+    tokens = (2048 if quick else 16384) if on_gpu else (128 if quick else 512)
+    return [
+        Race(
+            name=f"{device} watch encoder T=512",
+            device=device,
+            bar=WATCH_BAR,
+            field=partial(watched_field, Sizes.of(device, quick=quick)),
+        ),
+        Race(
+            name=f"{device} watch Llama T={tokens}",
+            device=device,
+            bar=LLAMA_BAR,
+            field=partial(llama_field, device, tokens, n_layers=8 if on_gpu else 2),
+        ),
+    ]
+
+
+def llama_field(device: torch.device, tokens: int, *, n_layers: int) -> Field:
+    """Put a Llama-shaped model on its marks: watched, blind, and eager with ``output_attentions``."""
+    from transformers import LlamaConfig, LlamaModel  # noqa: PLC0415
+
+    def model_with(implementation: str) -> Any:
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            hidden_size=2048,
+            intermediate_size=5504,
+            num_hidden_layers=n_layers,
+            num_attention_heads=16,
+            num_key_value_heads=16,
+            vocab_size=32000,
+            max_position_embeddings=tokens,
+            use_cache=False,
+            attn_implementation=implementation,
+        )
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        with torch.device(device):
+            return nn.Module.to(LlamaModel(config), dtype).eval()
+
+    model = model_with("sdpa")
+    ids = torch.randint(0, 32000, (1, tokens), device=device)
+
+    def blind() -> tuple[Tensor, ...]:
+        return (model(ids).last_hidden_state,)
+
+    def watched() -> tuple[Tensor, ...]:
+        with sl.watch(model):
+            return (model(ids).last_hidden_state,)
+
+    with torch.no_grad():
+        same = torch.equal(blind()[0], watched()[0])
+    contestants = [
+        Contestant(name=OURS, run=watched, context=torch.no_grad),
+        Contestant(name="blind", run=blind, context=torch.no_grad),
+    ]
+    notes = [f"the output is {'the same to the bit' if same else 'NOT THE SAME'} watched and blind"]
+    if device.type == "cpu" or torch.cuda.mem_get_info(device)[0] > _EAGER_NEEDS:
+        slow = model_with("eager")
+
+        def eager() -> tuple[Tensor, ...]:
+            seen = slow(ids, output_attentions=True)
+            return (seen.last_hidden_state, *(x.sum(-2) for x in seen.attentions))
+
+        contestants.append(Contestant(name="eager", run=eager, context=torch.no_grad))
+        notes.append("eager: output_attentions=True, and the sum over queries of what comes out")
+    else:
+        notes.append("eager with output_attentions is left out: too little memory is free")
+    return Field(contestants=tuple(contestants), notes=tuple(notes))
