@@ -23,6 +23,7 @@ from sightline.train.engine import accelerator_for
 from sightline.train.loop import fit
 
 CONFIG = TrainConfig(
+    device="cpu",
     epochs=5,
     ema=0.9,
     average_last=2,

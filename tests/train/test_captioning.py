@@ -18,7 +18,7 @@ from sightline.train.loop import fit
 from sightline.train.pictures import Grids
 
 CPU = torch.device("cpu")
-TRAIN = TrainConfig(epochs=2, batch_size=16, lr=5e-3, tensorboard=False, threads=0)
+TRAIN = TrainConfig(device="cpu", epochs=2, batch_size=16, lr=5e-3, tensorboard=False, threads=0)
 
 
 def made(decoder="transformer", *, captions=None, train=TRAIN, score=None, data=None, **model):

@@ -89,7 +89,7 @@ def test_when_all_are_damaged_it_says_so(tmp_path):
 
 
 def test_a_run_with_a_truncated_checkpoint_ends_the_same(tmp_path, capsys):
-    config = TrainConfig(epochs=3, lr=1e-2, tensorboard=False, threads=0, save_steps=2)
+    config = TrainConfig(device="cpu", epochs=3, lr=1e-2, tensorboard=False, threads=0, save_steps=2)
 
     def train(out, *, resume=False):
         torch.manual_seed(7)
@@ -162,7 +162,7 @@ def test_a_full_disk_costs_nothing_but_a_sentence(tmp_path):
 
 @pytest.mark.bad_input
 def test_a_disk_that_fills_up_stops_a_run_that_can_go_on(tmp_path, monkeypatch):
-    config = TrainConfig(epochs=3, lr=1e-2, tensorboard=False, threads=0, save_steps=2)
+    config = TrainConfig(device="cpu", epochs=3, lr=1e-2, tensorboard=False, threads=0, save_steps=2)
     torch.manual_seed(7)
     fit(Toy(), ToyTask(), config, tmp_path / "whole", shown=False)
     real = Checkpoints.save

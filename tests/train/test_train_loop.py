@@ -17,7 +17,7 @@ from sightline.train.config import TrainConfig
 from sightline.train.loop import Stage, fit
 from sightline.train.task import Loss
 
-QUICK = TrainConfig(epochs=2, lr=1e-2, tensorboard=False, threads=0)
+QUICK = TrainConfig(device="cpu", epochs=2, lr=1e-2, tensorboard=False, threads=0)
 
 
 def train(out, config=QUICK, *, task=None, dropout=0.1, **options):
@@ -187,12 +187,14 @@ def test_killed_runs_end_with_the_same_weights(tmp_path):
 def test_two_processes_are_one_with_the_doubled_batch(tmp_path):
     """``accelerate launch`` with two gloo processes; every step sees the same batch, split."""
     program = Path(__file__).with_name("toy_run.py")
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
+    # With --cpu, accelerate starts one process or asks for MPI; --multi_gpu starts two wherever they run.
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
     done = subprocess.run(  # noqa: S603
         [*launch, program, tmp_path / "two"], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("one of 2") == 2
     # Some gradients are longer than the clip and some are not: their scale must be right too.
     config = changed(epochs=3, log_every=1, clip=0.6)
     train(tmp_path / "one", config, task=ToyTask(batch_size=13), dropout=0.0)
