@@ -4,12 +4,13 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check types doctest examples format clean
+.PHONY: help demo test test-gpu check types doctest examples format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      pictures of the mechanism, in runs/demo"
 	@echo "make test      lint, types, tests, doctests and examples"
+	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -37,6 +38,10 @@ test: check
 	$(BIN)/pytest --doctest-modules sightline
 	$(BIN)/pytest --doctest-glob='*.md' README.md docs
 	$(BIN)/python -W error examples/run_all.py
+
+# Where there is a GPU its torch and Triton are installed already: nothing is installed here.
+test-gpu:
+	PYTHONPATH=. $(PYTHON) -m pytest -q tests/look tests/attention
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
