@@ -19,6 +19,7 @@ from sightline.evaluate.captions import Scored, scored
 from sightline.evaluate.ranked import ranked
 from sightline.evaluate.said import Said, say
 from sightline.evaluate.scenes import glances, scene_scores
+from sightline.show.curves import curves, read_metrics
 from sightline.show.gallery import gallery
 from sightline.show.told import Box, Told
 from sightline.train.pictures import read_all
@@ -139,6 +140,7 @@ def _boxes(run: CaptionRun, tested: Tested, i: int) -> dict[int, Box]:
 
 def _files(run: CaptionRun, tested: Tested, found: Scored, about: str) -> dict[str, str]:
     order = ranked(found.each["cider"], _ENDS)
+    learned = run.folder / "metrics.csv"
     page = gallery(
         f"Captions by {run.folder.name}",
         {
@@ -148,6 +150,7 @@ def _files(run: CaptionRun, tested: Tested, found: Scored, about: str) -> dict[s
         introduction=about,
         scores={**found.total, **of_scenes(run, tested)},
         signatures=found.signatures,
+        curves=curves(read_metrics(learned)) if learned.is_file() else None,
     )
     captions = [
         {"image": r.name, "caption": s.text, "references": list(r.captions), "cider": c}

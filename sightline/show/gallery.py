@@ -3,7 +3,9 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from sightline.show.document import document, escaped
+from matplotlib.figure import Figure
+
+from sightline.show.document import document, drawn, escaped, figure_tag
 from sightline.show.overlay_page import page_parts, told_tag
 from sightline.show.told import Told
 
@@ -22,6 +24,7 @@ def gallery(
     introduction: str = "",
     scores: Mapping[str, float] | None = None,
     signatures: Mapping[str, str] | None = None,
+    curves: Figure | None = None,
 ) -> str:
     """Write a page of pictures with what was said of them, in sections.
 
@@ -31,12 +34,16 @@ def gallery(
         introduction: Stands under the heading.
         scores: Of the whole set, for a table.
         signatures: How each score was computed.
+        curves: How the model learned.
     """
     parts = [f"<h1>{escaped(title)}</h1>"]
     if introduction:
         parts.append(f"<p>{escaped(introduction)}</p>")
     if scores:
         parts.append(score_table(scores, signatures or {}))
+    if curves is not None:
+        alt = "The loss and the scores by training step"
+        parts.append(figure_tag(drawn(curves), alt=alt, inches=float(curves.get_figwidth())))
     parts.append(f'<p class="soft">{escaped(HOW)}</p>')
     parts.append(sections_of(sections))
     return document(title, "\n".join(parts), **page_parts())

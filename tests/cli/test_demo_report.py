@@ -105,6 +105,13 @@ def test_the_path_is_printed_last(folder, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == str(folder / "report.html")
 
 
+def test_the_gallery_of_a_trained_run_has_its_curve(folder, tmp_path):
+    assert run("evaluate", folder, "--out", tmp_path, "--most", 2) == 0
+    text = (tmp_path / "gallery.html").read_text(encoding="utf-8")
+    assert text.count("<figure") == 3
+    assert 'alt="The loss and the scores by training step"' in text
+
+
 def test_the_curve_is_that_of_the_run(folder):
     assert len(read_metrics(folder / "metrics.csv")["loss"]) >= 2
 
