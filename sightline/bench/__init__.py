@@ -9,6 +9,7 @@
 ``machine``     where it was measured
 ``command``     what ``sightline bench`` and ``python -m sightline.bench`` both do
 ``attention``   the cases of ``bench attention``
+``decode``      the cases of ``bench decode``
 ==============  ===============================================================================
 
 A new bench is a module with ``cases(device, *, quick)`` and a line in ``command.BENCHES``.

@@ -15,6 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help=HELP["quick"])
     parser.add_argument("--json", nargs="?", const=STANDARD_OUTPUT, metavar="FILE", help=HELP["json"])
     parser.add_argument("--only", metavar="PATTERN", help=HELP["only"])
+    parser.add_argument("--model", metavar="KIND", help=HELP["model"])
     parser.add_argument("--budget", type=float, metavar="SECONDS", help=HELP["budget"])
     wishes = parser.parse_args(arguments)
     try:
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             quick=wishes.quick,
             json_to=wishes.json,
             only=wishes.only,
+            model=wishes.model,
             budget=wishes.budget,
         )
     except ValueError as problem:

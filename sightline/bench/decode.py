@@ -1,0 +1,193 @@
+"""``bench decode``: beam search beside Hugging Face's ``generate``, and beside a loop without a cache.
+
+All describe the same pictures in the same number of tokens, with models of the same shape and random
+weights: nobody may stop early, so that all take the same number of steps. The encoder is a cut into
+patches and nothing more, so that it is the decoding that is timed. On a GPU our search is
+recorded once and replayed (``sightline.decode.replay``), as it would be for a test set.
+"""
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.bench.train import StepRace, on_torch
+from sightline.data.tokens import BOS, EOS, PAD
+from sightline.decode.decoded import Decoded
+from sightline.decode.replay import Recorded
+from sightline.decode.search import beam
+from sightline.models.captioner import Captioner, CaptionerConfig
+from sightline.shapes import Float, Int
+
+__all__ = ["cases"]
+
+# Other kinds of models have files of their own, which import this one.
+_OTHERS = ("sightline.bench.decode_translate",)
+_WIDTH, _STEPS = 5, 20
+HUGGING_FACE, NO_CACHE = "hugging face", "no cache"
+_BARS = {HUGGING_FACE: 2.0, NO_CACHE: 5.0}
+
+
+def cases(device: torch.device, *, quick: bool) -> list[Case]:
+    """List the cases of every kind of model; each peer has a bar of its own, so each has a race."""
+    found = caption_cases(device, quick=quick)
+    for name in _OTHERS:
+        if importlib.util.find_spec(name) is not None:
+            found += importlib.import_module(name).cases(device, quick=quick)
+    return found
+
+
+def caption_cases(
+    device: torch.device, *, quick: bool, config: CaptionerConfig | None = None, steps: int = _STEPS
+) -> list[Case]:
+    """A captioner of the default settings: 14 x 14 patches, d_model 512, three layers, 10,000 words."""
+    n = 8 if quick else 64
+    model = CaptionerConfig() if config is None else config
+    return [
+        StepRace(
+            race=Race(
+                name=f"{device} decode caption {n} images beam {_WIDTH} beside {peer}",
+                device=device,
+                bar=least,
+                field=partial(_field, model, n, steps, peer, device),
+            ),
+            examples=(n, "captions"),
+        )
+        for peer, least in _BARS.items()
+    ]
+
+
+def _field(config: CaptionerConfig, n: int, steps: int, peer: str, device: torch.device) -> Field:
+    torch.manual_seed(0)
+    model = Captioner(config).to(device).eval()
+    images = torch.randn(n, 3, config.image_size, config.image_size, device=device)
+    search = Recorded(partial(_searched, model, steps=steps))
+    ours = Contestant(name=OURS, run=partial(_scores, search, images))
+    notes = (f"{steps} tokens written for each of {n} pictures by each, random weights",)
+    if peer == NO_CACHE:
+        torch.manual_seed(0)
+        plain = on_torch(Captioner(config)).to(device).eval()
+        loop = partial(_searched, _WithoutCache(plain), steps=steps)
+        return Field(
+            contestants=(ours, Contestant(name=peer, run=partial(_scores, loop, images))), notes=notes
+        )
+    try:
+        rival = Contestant(name=peer, run=_generate(config, images, steps))
+    except ImportError:
+        return Field(contestants=(ours,), notes=(*notes, "transformers is not installed: no peer"))
+    return Field(contestants=(ours, rival), notes=notes)
+
+
+def _searched(model: Any, images: Tensor, *, steps: int) -> Decoded:
+    return beam(
+        model,
+        model.start(images),
+        width=_WIDTH,
+        max_length=steps,
+        forbidden=(PAD, BOS, EOS),  # so that nobody stops early
+    )
+
+
+def _scores(search: Callable[[Tensor], Decoded], images: Tensor) -> list[Tensor]:
+    with torch.inference_mode():
+        return [search(images).scores]
+
+
+def _generate(config: CaptionerConfig, images: Tensor, steps: int) -> Callable[[], Sequence[Tensor]]:
+    """Hugging Face's captioner of the same shape, a ViT's patches and GPT-2's layers, and its own search."""
+    from transformers import (  # noqa: PLC0415  a peer, not a need
+        GenerationConfig,
+        GPT2Config,
+        VisionEncoderDecoderConfig,
+        VisionEncoderDecoderModel,
+        ViTConfig,
+    )
+
+    encoder = ViTConfig(
+        hidden_size=config.d_model,
+        num_hidden_layers=config.n_encoder_layers,
+        num_attention_heads=config.n_heads,
+        intermediate_size=config.d_ff,
+        image_size=config.image_size,
+        patch_size=config.patch,
+    )
+    decoder = GPT2Config(
+        vocab_size=config.vocab_size,
+        n_positions=steps + 1,
+        n_embd=config.d_model,
+        n_layer=config.n_layers,
+        n_head=config.n_heads,
+        n_inner=config.d_ff,
+        add_cross_attention=True,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+    )
+    shape = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    theirs: Any = VisionEncoderDecoderModel(config=shape)
+    theirs = theirs.to(images.device).eval()
+    wishes: Any = GenerationConfig(  # type: ignore[no-untyped-call]
+        num_beams=_WIDTH,
+        min_new_tokens=steps,
+        max_new_tokens=steps,
+        do_sample=False,
+        decoder_start_token_id=BOS,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+    )
+
+    def run() -> list[Tensor]:
+        with torch.inference_mode():
+            return [theirs.generate(images, generation_config=wishes)]
+
+    return run
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """A state that keeps the memory and the tokens of every row, and nothing that was computed."""
+
+    memory: Float[Tensor, "N S E"]
+    ids: Int[Tensor, "N T"]
+    attended: None = None
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return self.memory.size(0)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.memory.device
+
+    def select(self, rows: Int[Tensor, " M"]) -> "Prefix":
+        """The state of these rows."""
+        return Prefix(self.memory[rows], self.ids[rows])
+
+
+class _WithoutCache:
+    """The usual loop on ``torch.nn.TransformerDecoder``: at every step all of it over the whole prefix."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model: Any = model
+
+    def start(self, images: Tensor) -> Prefix:
+        """The pictures, encoded once."""
+        memory = self._model.encode(images)
+        return Prefix(memory, torch.empty(memory.size(0), 0, dtype=torch.long, device=memory.device))
+
+    def step(self, state: Prefix, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], Prefix]:
+        """The log-probabilities after the whole prefix; only its last position is read out."""
+        read = torch.cat([state.ids, ids[:, None]], 1)
+        words = self._model.decoder
+        x = words.positions(words.words(read) * words.words.embedding_dim**0.5)
+        mask = nn.Transformer.generate_square_subsequent_mask(read.size(1), x.device, x.dtype)
+        x = words.layers(x, state.memory, tgt_mask=mask, tgt_is_causal=True)[:, -1]
+        logits = nn.functional.linear(x, words.words.weight, words.bias)
+        return logits.log_softmax(-1), Prefix(state.memory, read)
