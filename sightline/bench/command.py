@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from sightline.bench import attention, decode, look, table, train
+from sightline.bench import attention, decode, look, table, train, watch
 from sightline.bench.machine import describe
 from sightline.bench.race import Case
 from sightline.bench.result import Outcome, Report
@@ -28,6 +28,7 @@ BENCHES: Mapping[str, Cases] = {
     "look": look.cases,
     "decode": decode.cases,
     "train": train.cases,
+    "watch": watch.cases,
 }
 STANDARD_OUTPUT = "-"
 
