@@ -19,11 +19,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from sightline.attention.attend import attention
 from sightline.look.fused import FusedCall, Listen
 from sightline.look.look import overheard, pairs_of
+from sightline.look.nested import keep_padding_clear
 from sightline.look.pairs import Pairs, Tile, WeightRows
 from sightline.look.seen import Seen
 from sightline.look.sight import Kept, Look, Sight, check_measure, is_whole, sight_of
@@ -114,10 +115,13 @@ class Watch:
         self._seen, self._counts, self._heard = Seen(self._model), {}, 0
         self._thread = threading.get_ident()
         with contextlib.ExitStack() as undo:
-            undo.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+            fast = torch.backends.mha.get_fastpath_enabled()
+            undo.callback(torch.backends.mha.set_fastpath_enabled, fast)
             torch.backends.mha.set_fastpath_enabled(False)
             for name, module in self._model.named_modules():
                 self._listen_at(module, name, undo)
+                if fast and isinstance(module, nn.TransformerEncoder):
+                    keep_padding_clear(module, undo, _is_alone)
             undo.enter_context(
                 _Around({F.scaled_dot_product_attention: self._around_sdpa, attention: self._around_ours})
             )
@@ -241,6 +245,11 @@ class _Around(TorchFunctionMode):
     ) -> Any:
         around = self._around.get(func)
         return func(*args, **(kwargs or {})) if around is None else around(func, args, kwargs or {})
+
+
+def _is_alone() -> bool:
+    """Whether no mode but a watch is on; with others torch does not take its fast path."""
+    return all(isinstance(mode, _Around) for mode in _get_current_function_mode_stack())
 
 
 def _with_rows_kept(sight: Sight) -> Sight:
