@@ -64,7 +64,7 @@ def _ground(dice: Dice) -> Floats:
     knots = dice.grain(cells * cells).reshape(n, cells, cells).astype(np.float32) * np.float32(1.6)
     at = np.arange(SIDE, dtype=np.float32) * np.float32((cells - 1) / SIDE)
     left = at.astype(np.int64)
-    share = at - left
+    share = at - left.astype(np.float32)
     rows = knots[:, left] * (1 - share)[:, None] + knots[:, left + 1] * share[:, None]
     patches = rows[:, :, left] * (1 - share) + rows[:, :, left + 1] * share
     return base[:, None, None, :] + patches[..., None]

@@ -60,8 +60,8 @@ def thrown(dice: Dice) -> Layout:
             alike = (shapes[k] == shapes[other]) & (colours[k] == colours[other])
             shapes[k] = np.where(alike, (shapes[k] + 1) % len(SHAPES), shapes[k])
     large = [dice.chance(50) for _ in range(2)]
-    radii = [np.where(s, dice.between(11, 14), dice.between(7, 9)) for s in large]
-    radii += [dice.between(3, 4) for _ in range(2)]
+    radii = [np.where(s, dice.between(11.0, 14.0), dice.between(7.0, 9.0)) for s in large]
+    radii += [dice.between(3.0, 4.0) for _ in range(2)]
     x, y = _places(dice, hidden, radii)
     n_clutter = dice.below(3)
     there = np.stack([np.full(n, True), np.full(n, True), n_clutter > 0, n_clutter > 1], axis=1)
@@ -82,7 +82,7 @@ def thrown(dice: Dice) -> Layout:
 def _places(dice: Dice, hidden: npt.NDArray[np.bool_], radii: list[Floats]) -> tuple[Floats, Floats]:
     """Where the middles are, (n, 4) each: the pair in its relation, clutter where there is room."""
     a, b = radii[:2]
-    apart = a + b + dice.between(2, 6)
+    apart = a + b + dice.between(2.0, 6.0)
     aside = apart * dice.between(-0.45, 0.45)
     upright = dice.chance(50)
     cos, sin = np.array(ANGLES, dtype=np.float32)[dice.below(len(ANGLES))].T
@@ -103,7 +103,7 @@ def _places(dice: Dice, hidden: npt.NDArray[np.bool_], radii: list[Floats]) -> t
         best = np.full(len(dice), -np.inf, dtype=np.float32)
         kept = [np.zeros_like(best), np.zeros_like(best)]
         for _ in range(4):
-            spot = [dice.between(5, SIDE - 5), dice.between(5, SIDE - 5)]
+            spot = [dice.between(5.0, SIDE - 5.0), dice.between(5.0, SIDE - 5.0)]
             gaps = [
                 np.sqrt((spot[0] - places[0][j]) ** 2 + (spot[1] - places[1][j]) ** 2) - radii[j]
                 for j in range(k)

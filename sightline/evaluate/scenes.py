@@ -101,7 +101,7 @@ def glances(
 def scene_scores(
     scenes: Sequence[Scene],
     words: Sequence[Sequence[str]],
-    weights: Sequence[Float[Tensor, "T H P"]],
+    weights: Sequence[Float[Tensor, "_ H P"]],
     grid: tuple[int, int],
 ) -> dict[str, float]:
     """Scores of captions of scenes, one each, by name; see the head of this file.
@@ -142,5 +142,5 @@ def _fits(thing: Thing, phrase: Phrase, strict: bool) -> bool:
     return all(word is None or word == truth for word, truth in said)
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Sequence[bool] | Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0

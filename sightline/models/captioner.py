@@ -55,6 +55,7 @@ class CaptionerConfig:
     feature_dropout: float = setting(0.0, "Share of a pretrained encoder's features dropped in training.")
     tied: bool = setting(True, "Whether words read and words written share their vectors.")
     max_length: int = setting(40, "Most tokens of a caption, its end included.")
+    order: float = setting(1.0, "How loud a word's place is against the word, before training.")
     look_layer: int = setting(-1, "The decoder layer whose attention is shown; -1 is the last.")
     doubly_stochastic: float = setting(
         1.0, "Weight of the recurrent decoder's wish to look at all of the picture."
@@ -79,6 +80,8 @@ class CaptionerConfig:
         for name in ("dropout", "feature_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        if self.order < 0:
+            raise ValueError(f"order must be at least 0, got {self.order}; 0 hides the places of words")
         if not -self.n_layers <= self.look_layer < self.n_layers:
             raise ValueError(
                 f"look_layer must be one of the {self.n_layers} layers, got {self.look_layer}; -1 is the last"
@@ -120,6 +123,7 @@ class Captioner(Saved):
                 dropout=config.dropout,
                 tied=config.tied,
                 max_length=config.max_length,
+                order=config.order,
             )
         else:
             self.decoder = RecurrentDecoder(
@@ -232,8 +236,10 @@ class TransformerWords(nn.Module):
         dropout: float,
         tied: bool,
         max_length: int,
+        order: float = 1.0,
     ) -> None:
         super().__init__()
+        self.order = order
         self.words = nn.Embedding(vocab_size, d_model)
         nn.init.normal_(self.words.weight, std=d_model**-0.5)
         self.positions = SinusoidalPositions(d_model, max_length)
@@ -250,7 +256,8 @@ class TransformerWords(nn.Module):
 
     def forward(self, memory: Float[Tensor, "B P E"], ids: Int[Tensor, "N T"]) -> Float[Tensor, "N T V"]:
         """The logits after each of the ids; N is a multiple of B, the captions of a picture side by side."""
-        x = self.dropout(self.positions(self._embedded(ids)))
+        x = self._embedded(ids)
+        x = self.dropout(x + self.order * self.positions.rows(0, ids.size(1), x))
         # With the hint the mask is not read; torch's signature wants it all the same. Padding stands at the
         # end, where no real token looks.
         mask = nn.Transformer.generate_square_subsequent_mask(ids.size(1), x.device, x.dtype)
@@ -265,7 +272,7 @@ class TransformerWords(nn.Module):
     def step(self, state: DecoderState, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], DecoderState]:
         """The log-probabilities of the word after ``ids``."""
         x = self._embedded(ids)
-        x = x + self.positions.rows(state.length, state.length + 1, x)
+        x = x + self.order * self.positions.rows(state.length, state.length + 1, x)
         x, state = advance(self.layers, x, state)
         return self._logits(x).float().log_softmax(-1), state
 

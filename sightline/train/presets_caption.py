@@ -21,6 +21,7 @@ _MODEL = {
     "d_ff": 192,
     "dropout": 0.0,
     "max_length": 20,
+    "order": 0.1,
     "look_layer": 0,
 }
 _DATA = {"source": "scenes", "captions": 2, "n_val": 200, "n_test": 500}
@@ -39,7 +40,7 @@ PRESETS: dict[str, Preset] = {
     "demo": {
         "model": _MODEL,
         "data": _DATA | {"n_train": 12800},
-        "train": _TRAIN | {"epochs": 7},
+        "train": _TRAIN | {"epochs": 6},
     },
     # A model that has begun to see, in less than a minute: to try things out.
     "tiny": {
