@@ -4,7 +4,6 @@ All translate the same number of sentences of the same length into the same numb
 the same shape and random weights: nobody may stop early, so that all take the same number of steps.
 """
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sightline.bench.decode import HUGGING_FACE, NO_CACHE
 from sightline.bench.race import OURS, Case, Contestant, Field, Race
-from sightline.bench.result import Outcome
-from sightline.bench.timing import Pace, Stopwatch
-from sightline.bench.train import on_torch
+from sightline.bench.train import StepRace, on_torch
 from sightline.data.tokens import BOS, EOS, PAD
 from sightline.decode.decoded import Decoded
 from sightline.decode.replay import Recorded
@@ -28,36 +26,7 @@ __all__ = ["cases"]
 
 _SENTENCES, _WIDTH = 100, 5
 _READ, _WRITTEN = 16, 16  # tokens
-HUGGING_FACE, NO_CACHE = "hugging face", "no cache"
 _BARS = {HUGGING_FACE: 2.0, NO_CACHE: 5.0}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DecodeRace:
-    """A race of whole searches, told in sentences a second as well.
-
-    Attributes:
-        race: The race.
-        sentences: How many each search translates.
-    """
-
-    race: Race
-    sentences: int
-
-    @property
-    def name(self) -> str:
-        """What ``--only`` matches."""
-        return self.race.name
-
-    def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:
-        """Measure every contestant, and note its rate."""
-        outcome = self.race.measure(watch, pace)
-        rates = [
-            f"{result.contestant}: {1000 * self.sentences / result.milliseconds:,.1f} sentences/s"
-            for result in outcome.results
-            if result.milliseconds
-        ]
-        return dataclasses.replace(outcome, notes=(*outcome.notes, ", ".join(rates)))
 
 
 def cases(device: torch.device, *, quick: bool) -> list[Case]:
@@ -74,14 +43,14 @@ def cases(device: torch.device, *, quick: bool) -> list[Case]:
         norm="post",  # as Marian's
     )
     return [
-        DecodeRace(
+        StepRace(
             race=Race(
                 name=f"{device} decode translate {n} sentences beam {_WIDTH} beside {peer}",
                 device=device,
                 bar=least,
                 field=partial(_field, config, n, peer, device),
             ),
-            sentences=n,
+            examples=(n, "sentences"),
         )
         for peer, least in _BARS.items()
     ]
