@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from sightline.settings import setting
 from sightline.shapes import did_you_mean
@@ -74,16 +75,16 @@ class TrainConfig:
                 raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
 
 
-def _at_least(name: str, value: float | None, least: int) -> None:
+def _at_least(name: str, value: Any, least: int) -> None:
     if value is not None and not (math.isfinite(value) and value >= least):
         raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
-def _positive(name: str, value: float | None) -> None:
+def _positive(name: str, value: Any) -> None:
     if value is not None and not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a positive number, got {value}")
 
 
-def _share(name: str, value: float | None) -> None:
+def _share(name: str, value: Any) -> None:
     if value is not None and not 0 <= value < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, got {value}")

@@ -18,14 +18,14 @@ _FIRST = ("step", "epoch", "loss", "lr")
 class Curve:
     """All rows so far; they travel in the checkpoints, so that a resumed run continues the same curve."""
 
-    def __init__(self, folder: Path, rows: list[dict[str, float]], *, tensorboard: bool) -> None:
+    def __init__(self, folder: Path, rows: list[dict[str, Any]], *, tensorboard: bool) -> None:
         self.rows = rows
         self._path = folder / "metrics.csv"
         self._writer: Any = None
         if tensorboard:
             self._writer = _writer(folder / "logs", rows[-1]["step"] + 1 if rows else 0)
 
-    def add(self, row: Mapping[str, float]) -> None:
+    def add(self, row: Mapping[str, Any]) -> None:
         """Add a row and write it."""
         self.rows.append(dict(row))
         self.write()
@@ -56,7 +56,7 @@ class Curve:
             self._writer.close()
 
 
-def _writer(folder: Path, purge_step: float) -> Any:
+def _writer(folder: Path, purge_step: int) -> Any:
     if importlib.util.find_spec("tensorboard") is None:
         sys.stderr.write(
             "tensorboard is not installed: curves go to metrics.csv alone; pip install 'sightline[train]'\n"
@@ -64,4 +64,4 @@ def _writer(folder: Path, purge_step: float) -> Any:
         return None
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
 
-    return SummaryWriter(str(folder), purge_step=int(purge_step) or None)
+    return SummaryWriter(str(folder), purge_step=purge_step or None)

@@ -72,7 +72,7 @@ class Place:
     best: float | None = None
     since: int = 0
     done: bool = False
-    rows: list[dict[str, float]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 def fit(

@@ -59,7 +59,7 @@ class Progress:
             self._since = now
         self._bar.update(self._task, completed=step)
 
-    def row(self, row: Mapping[str, float], *, best: bool, total_epochs: int) -> None:
+    def row(self, row: Mapping[str, Any], *, best: bool, total_epochs: int) -> None:
         """An epoch has ended, perhaps with an evaluation."""
         if row.get("loss") is not None:
             self._bar.update(self._task, loss=f"loss {row['loss']:.3f}")

@@ -23,7 +23,7 @@ def rate(config: TrainConfig, step: int, total: int) -> float:
     A function of the step alone: a run that goes on needs no state for it.
 
     Example:
-        >>> config = TrainConfig(lr=1.0, warmup=2, schedule="linear")
+        >>> config = TrainConfig(lr=1.0, warmup=2.0, schedule="linear")
         >>> [rate(config, step, 6) for step in range(6)]
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """

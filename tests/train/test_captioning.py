@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from small_set import small_set
 
 from sightline.data.augment import Augment
+from sightline.data.features import Features
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.train.caption_data import CaptionData, learned_tokens
@@ -211,8 +212,11 @@ def test_streamed_is_the_same_as_kept(monkeypatch):
 
 
 def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
-    class Kept:
+    class Kept(Features):
         views, shape = 3, (2, 5)
+
+        def __init__(self):
+            """Nothing is on disk."""
 
         def whole(self, view):
             return torch.full((7, 2, 5), float(view))

@@ -53,7 +53,7 @@ def test_a_run_holds_what_later_commands_need(tmp_path):
 
 def test_it_is_plain_adamw_underneath(tmp_path):
     """One process, no clipping, no mean: the weights of torch's own optimizer in a loop of our own."""
-    config = changed(epochs=1, clip=None, schedule="constant", warmup=0, weight_decay=0.0)
+    config = changed(epochs=1, clip=None, schedule="constant", warmup=0.0, weight_decay=0.0)
     trained = train(tmp_path / "run", config, dropout=0.0)
     torch.manual_seed(7)
     model, task = Toy(dropout=0.0), ToyTask()

@@ -32,21 +32,21 @@ def test_cosine_is_torchs():
         expected.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         theirs.step()
-    assert rates(29, warmup=0) == pytest.approx(expected)
+    assert rates(29, warmup=0.0) == pytest.approx(expected)
 
 
 def test_the_warm_up_rises_in_a_line_and_a_share_is_of_all_steps():
-    assert rates(40, warmup=4)[:5] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
-    assert rates(40, warmup=0.1) == rates(40, warmup=4)
+    assert rates(40, warmup=4.0)[:5] == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
+    assert rates(40, warmup=0.1) == rates(40, warmup=4.0)
 
 
 def test_the_other_schedules():
-    assert rates(11, warmup=2, schedule="constant")[2:] == [0.5] * 9
-    inverse = rates(50, warmup=4, schedule="inverse_sqrt")
+    assert rates(11, warmup=2.0, schedule="constant")[2:] == [0.5] * 9
+    inverse = rates(50, warmup=4.0, schedule="inverse_sqrt")
     assert inverse[15] == pytest.approx(0.25)  # √(4 / 16)
     assert max(inverse) == 0.5
-    assert rates(11, warmup=1, schedule="linear", final_lr=0.2)[6] == pytest.approx(0.5 * (0.2 + 0.8 * 0.5))
-    ended = rate(TrainConfig(lr=1.0, warmup=0, final_lr=0.1), 99, 10)  # longer epochs than the first
+    assert rates(11, warmup=1.0, schedule="linear", final_lr=0.2)[6] == pytest.approx(0.5 * (0.2 + 0.8 * 0.5))
+    ended = rate(TrainConfig(lr=1.0, warmup=0.0, final_lr=0.1), 99, 10)  # longer epochs than the first
     assert ended == pytest.approx(0.1)
 
 
