@@ -49,7 +49,7 @@ class Cider:
         >>> corpus = torch.tensor([[[4, 5, 6, 7]], [[4, 8, 9, 7]], [[8, 4, 9, 5]]])   # three images
         >>> cider = Cider(corpus)
         >>> cider.score(torch.tensor([1]), torch.tensor([[[4, 8, 9, 7], [4, 5, 9, 7]]]))
-        tensor([[10.0000,  1.7...]], dtype=torch.float64)
+        tensor([[10.0000,  2.5000]], dtype=torch.float64)
     """
 
     def __init__(self, references: Int[Tensor, "n C L"]) -> None:
