@@ -119,6 +119,8 @@ class Checkpoints:
         for path in self.folder.iterdir():
             if path.is_dir() and path.name not in self._good:
                 shutil.rmtree(path, ignore_errors=True)
+            elif path.name.startswith("."):
+                path.unlink(missing_ok=True)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

@@ -28,6 +28,7 @@ _TRAIN = {
     "average_last": 5,
     "metric": "cider",
     "log_every": 100,
+    "threads": 8,
 }
 
 PRESETS: dict[str, Preset] = {

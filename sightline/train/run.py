@@ -11,6 +11,8 @@ from sightline.train.task import Task
 
 __all__ = ["check_free", "open_run"]
 
+_WRITTEN = ("config", "metrics", "model", "tokenizer")
+
 
 def check_free(out: Path, *, resume: bool) -> None:
     """Refuse a folder that holds anything, unless its run is to go on.
@@ -71,6 +73,9 @@ def open_run(
         of_stages = before | of_stages
     if of_stages:
         of_training["stages"] = of_stages
+    for path in out.glob(".*-*"):  # what a killed run was writing when it was killed
+        if path.name[1:].partition("-")[0].partition(".")[0] in _WRITTEN and path.is_file():
+            path.unlink()
     task.save(out)
     write_config(out, kind=task.kind, model=of_model, data=task.data(), train=of_training)
 

@@ -36,6 +36,7 @@ def test_what_is_saved_comes_back(tmp_path):
 def test_the_last_two_are_kept_and_the_leavings_of_the_killed_are_not(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     (tmp_path / ".new-000003-1").mkdir()
+    (tmp_path / ".model-1.safetensors").write_text("half")
     checkpoints.save(TENSORS, {"step": 3})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000002", "000003", "latest.json"]
 

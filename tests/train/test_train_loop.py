@@ -167,6 +167,18 @@ def test_a_stage_may_be_added_to_a_finished_run(tmp_path):
     assert len(rows(out)) == 3
 
 
+def test_the_leavings_of_a_killed_run_are_swept(tmp_path):
+    out = tmp_path / "run"
+    train(out)
+    left = [out / ".model-77.safetensors", out / ".metrics-77.csv", out / ".model.safetensors-77"]
+    mine = out / ".my-notes"
+    for path in (*left, mine):
+        path.write_text("half")
+    train(out, resume=True)
+    assert not any(path.exists() for path in left)
+    assert mine.exists()
+
+
 def test_steps_end_a_run_within_an_epoch(tmp_path):
     train(tmp_path / "run", changed(steps=7))
     assert [row["step"] for row in rows(tmp_path / "run")] == ["5", "7"]
