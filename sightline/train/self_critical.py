@@ -38,6 +38,7 @@ class SelfCriticalConfig:
     """Settings of the self-critical stage; what it does not say is as in the first."""
 
     epochs: int = setting(10, "How often the training split is gone through in the self-critical stage.")
+    steps: int | None = setting(None, "Stop after this many of its steps; None: all epochs.")
     lr: float = setting(5e-5, "Its largest learning rate.")
     schedule: str = setting("cosine", "How the rate falls: constant, cosine, inverse_sqrt or linear.")
     warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.")
@@ -65,7 +66,7 @@ class SelfCriticalConfig:
         return dataclasses.replace(
             before,
             epochs=self.epochs,
-            steps=None,
+            steps=self.steps,
             lr=self.lr,
             schedule=self.schedule,
             warmup=self.warmup,

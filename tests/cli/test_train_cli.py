@@ -9,7 +9,9 @@ from safetensors.torch import load_file
 
 from sightline.cli import main
 from sightline.cli.fields import Group, settled, with_fields
+from sightline.cli.train import CAPTION
 from sightline.train.config import TrainConfig
+from sightline.train.presets import presets
 
 TINY = [
     "--image-size",
@@ -192,6 +194,12 @@ def test_flags_show_their_help_and_default(capsys):
     for words in ("--weight-decay", "--sc-samples", "--word-dropout", "--crop", "Self-critical stage"):
         assert words in text
     assert "Parts that a batch is computed in" in text
+
+
+@pytest.mark.parametrize("name", sorted(presets("caption")))
+def test_every_preset_is_made_of_settings(name):
+    settings = settled(CAPTION, presets("caption")[name])
+    assert settings["train"].metric in {"bleu4", "cider"}
 
 
 def test_settings_are_layered():
