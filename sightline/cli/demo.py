@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from sightline.cli.caption_run import CaptionRun, open_run
-from sightline.cli.evaluate_caption import Tested, of_scenes, tell, tellings
+from sightline.cli.evaluate_caption import Answers, of_scenes, tell, tellings
 from sightline.cli.fields import settled
 from sightline.cli.files import replacing, save
 from sightline.cli.mechanism import pictures
@@ -118,7 +118,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.1f} minutes"
 
 
-def _examples(folder: Path, tested: Tested) -> list[Path]:
+def _examples(folder: Path, tested: Answers) -> list[Path]:
     """Some of the unseen pictures as files, to try other commands on."""
     from PIL import Image  # noqa: PLC0415
 

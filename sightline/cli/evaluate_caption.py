@@ -24,7 +24,7 @@ from sightline.show.gallery import gallery
 from sightline.show.told import Box, Told
 from sightline.train.pictures import read_all
 
-__all__ = ["Tested", "evaluate", "tell"]
+__all__ = ["Answers", "evaluate", "tell"]
 
 OF_SCENES = ("attribute_accuracy", "grounding", "grounding_chance")
 _ENDS = 8  # best and worst examples in a gallery
@@ -32,7 +32,7 @@ _READ = 512  # pictures held at once
 
 
 @dataclass(frozen=True)
-class Tested:
+class Answers:
     """A split, told.
 
     Attributes:
@@ -67,7 +67,7 @@ def evaluate(asked: Asked) -> Evaluated:
     return Evaluated(scores=scores, signatures=found.signatures, about=about, files=files)
 
 
-def tell(run: CaptionRun, captions: CaptionSet, records: Sequence[Captioned], asked: Asked) -> Tested:
+def tell(run: CaptionRun, captions: CaptionSet, records: Sequence[Captioned], asked: Asked) -> Answers:
     """Caption pictures, with a bar on standard error; broken ones are named there and left out."""
     drawn = captions.images if isinstance(captions.images, SceneImages) else None
     look = asked.wants_pictures or drawn is not None
@@ -87,10 +87,10 @@ def tell(run: CaptionRun, captions: CaptionSet, records: Sequence[Captioned], as
                 said.append(ranks[0])
                 progress.update(bar, completed=len(said))
     scenes = None if drawn is None else [drawn.scene(record.name) for record in good]
-    return Tested(good, said, torch.cat(seen) if seen else None, scenes)
+    return Answers(good, said, torch.cat(seen) if seen else None, scenes)
 
 
-def of_scenes(run: CaptionRun, tested: Tested) -> dict[str, float]:
+def of_scenes(run: CaptionRun, tested: Answers) -> dict[str, float]:
     """The scores that only drawn scenes allow: whether what was said is true, and looked at; else none."""
     if tested.scenes is None:
         return {}
@@ -107,7 +107,7 @@ def _pieces(
         yield read_all(captions, records[first : first + _READ], size)
 
 
-def tellings(run: CaptionRun, tested: Tested, found: Scored, which: Sequence[int]) -> list[Told]:
+def tellings(run: CaptionRun, tested: Answers, found: Scored, which: Sequence[int]) -> list[Told]:
     """Some of the examples, ready to be shown."""
     assert tested.images is not None  # noqa: S101  whoever shows has asked to look
     return [
@@ -124,7 +124,7 @@ def tellings(run: CaptionRun, tested: Tested, found: Scored, which: Sequence[int
     ]
 
 
-def _boxes(run: CaptionRun, tested: Tested, i: int) -> dict[int, Box]:
+def _boxes(run: CaptionRun, tested: Answers, i: int) -> dict[int, Box]:
     """The box of each thing that the caption of a scene names, in pixels of what the model saw."""
     said = tested.said[i]
     if tested.scenes is None or said.weights is None:
@@ -138,7 +138,7 @@ def _boxes(run: CaptionRun, tested: Tested, i: int) -> dict[int, Box]:
     return boxes
 
 
-def _files(run: CaptionRun, tested: Tested, found: Scored, about: str) -> dict[str, str]:
+def _files(run: CaptionRun, tested: Answers, found: Scored, about: str) -> dict[str, str]:
     order = ranked(found.each["cider"], _ENDS)
     learned = run.folder / "metrics.csv"
     page = gallery(
