@@ -101,8 +101,9 @@ def beam(
     steps = len(tree)
     still_open = steps * k + torch.arange(k, device=device).expand(b, k)
     pool = pool.add(scores / steps**alpha, still_open)
-    ends = pool.ends[:, :n_best]
-    return tree.read(ends // k, ends % k, pool.scores[:, :n_best])
+    scores, ends = pool.scores[:, :n_best], pool.ends[:, :n_best]
+    ends = ends.where(scores > -torch.inf, 0)  # there were fewer: an empty one
+    return tree.read(ends // k, ends % k, scores)
 
 
 def _candidates(

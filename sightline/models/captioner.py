@@ -55,6 +55,7 @@ class CaptionerConfig:
     feature_dropout: float = setting(0.0, "Share of a pretrained encoder's features dropped in training.")
     tied: bool = setting(True, "Whether words read and words written share their vectors.")
     max_length: int = setting(40, "Most tokens of a caption, its end included.")
+    volume: float = setting(1.0, "How loud words come in, against what the layers add, before training.")
     order: float = setting(1.0, "How loud a word's place is against the word, before training.")
     look_layer: int = setting(-1, "The decoder layer whose attention is shown; -1 is the last.")
     doubly_stochastic: float = setting(
@@ -80,8 +81,11 @@ class CaptionerConfig:
         for name in ("dropout", "feature_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
-        if self.order < 0:
-            raise ValueError(f"order must be at least 0, got {self.order}; 0 hides the places of words")
+        if self.order < 0 or self.volume <= 0:
+            raise ValueError(
+                f"volume must be above 0 and order at least 0, got {self.volume} and {self.order}; "
+                "1 and 1 are the paper's"
+            )
         if not -self.n_layers <= self.look_layer < self.n_layers:
             raise ValueError(
                 f"look_layer must be one of the {self.n_layers} layers, got {self.look_layer}; -1 is the last"
@@ -123,6 +127,7 @@ class Captioner(Saved):
                 dropout=config.dropout,
                 tied=config.tied,
                 max_length=config.max_length,
+                volume=config.volume,
                 order=config.order,
             )
         else:
@@ -236,10 +241,11 @@ class TransformerWords(nn.Module):
         dropout: float,
         tied: bool,
         max_length: int,
+        volume: float = 1.0,
         order: float = 1.0,
     ) -> None:
         super().__init__()
-        self.order = order
+        self.volume, self.order = volume, volume * order
         self.words = nn.Embedding(vocab_size, d_model)
         nn.init.normal_(self.words.weight, std=d_model**-0.5)
         self.positions = SinusoidalPositions(d_model, max_length)
@@ -274,10 +280,11 @@ class TransformerWords(nn.Module):
         x = self._embedded(ids)
         x = x + self.order * self.positions.rows(state.length, state.length + 1, x)
         x, state = advance(self.layers, x, state)
-        return self._logits(x).float().log_softmax(-1), state
+        logits = self._logits(x)
+        return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)), state
 
     def _embedded(self, ids: Tensor) -> Tensor:
-        return self.words(ids) * self.words.embedding_dim**0.5
+        return self.words(ids) * (self.volume * self.words.embedding_dim**0.5)
 
     def _logits(self, x: Tensor) -> Tensor:
         weight = self.words.weight if self.output is None else self.output.weight

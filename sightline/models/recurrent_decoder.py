@@ -137,7 +137,7 @@ class RecurrentDecoder(nn.Module):
         words = self._embedded(ids)
         context, state = self._moved(state, words)
         logits = self._logits(self._read_out(state.h, context, words))
-        return logits.float().log_softmax(-1), state
+        return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)), state
 
     def _begun(self, memory: Tensor, *, look: bool) -> RecurrentState:
         h, c = self.first(memory.mean(1)).tanh().chunk(2, dim=-1)

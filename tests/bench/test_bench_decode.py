@@ -1,0 +1,34 @@
+import torch
+
+from sightline.bench.command import BENCHES
+from sightline.bench.decode import caption_cases, cases
+from sightline.bench.timing import HostStopwatch, Pace
+from sightline.models.captioner import CaptionerConfig
+
+CPU = torch.device("cpu")
+ONCE = Pace(budget=1e-9, least=1, most=1)
+TINY = CaptionerConfig(vocab_size=23, image_size=32, patch=16, d_model=16, n_heads=2, n_layers=2, d_ff=24)
+
+
+def test_every_contestant_runs_and_both_loops_find_the_same():
+    listed = caption_cases(CPU, quick=True, config=TINY, steps=4)
+    assert [case.name.partition("beside ")[2] for case in listed] == ["hugging face", "no cache"]
+    for case in listed:
+        outcome = case.measure(HostStopwatch(), ONCE)
+        assert len(outcome.results) == 2, outcome.notes
+        assert all(result.milliseconds > 0 for result in outcome.results)
+        assert any("captions/s" in note for note in outcome.notes)
+    ours, plain = (contestant.run()[0] for contestant in listed[1].race.field().contestants)
+    torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+    (written,) = listed[0].race.field().contestants[1].run()
+    assert written.shape == (8, 1 + 4)
+
+
+def test_the_bars_and_the_names():
+    listed = cases(CPU, quick=False)
+    bars = {case.name: case.race.bar for case in listed if " caption " in case.name}
+    assert bars == {
+        "cpu decode caption 64 images beam 5 beside hugging face": 2.0,
+        "cpu decode caption 64 images beam 5 beside no cache": 5.0,
+    }
+    assert BENCHES["decode"] is cases

@@ -1,0 +1,122 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toys import BOS, EOS, Toy, ToyState, everything, log_probability
+
+from sightline.decode.search import beam, greedy
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("end", [0.0, 2.0])
+def test_an_unbounded_beam_is_exhaustive_search(alpha, end):
+    model, words, longest = Toy(6, end=end), [3, 4, 5], 4
+    width = 130  # more than there are sequences: 1 + 3 + 9 + 27 + 81
+    found = beam(model, model.start(3), width=width, n_best=7, alpha=alpha, max_length=longest)
+    for number in range(3):
+        best = everything(model, number, words, longest, alpha)[:7]
+        assert found.lists()[number] == [body for _, body in best]
+        torch.testing.assert_close(found.scores[number], torch.tensor([score for score, _ in best]))
+
+
+@settings(max_examples=20, deadline=None)
+@given(n=st.integers(1, 5), longest=st.integers(1, 7), end=st.sampled_from([-2.0, 0.0, 3.0]))
+def test_a_beam_of_one_is_greedy(n, longest, end):
+    model = Toy(7, end=end)
+    ours = beam(model, model.start(n, look=True), width=1, alpha=0.0, max_length=longest)
+    plain = greedy(model, model.start(n, look=True), max_length=longest)
+    assert ours.lists() == plain.lists()
+    torch.testing.assert_close(ours.scores, plain.scores)
+    torch.testing.assert_close(ours.attended, plain.attended[:, :, : ours.attended.size(2)])
+
+
+def plain_beam(model, number, width, alpha, longest, words):
+    """The algorithm in lists, one input: what the vectorised one must give."""
+    running, pool = [(0.0, [])], []
+    for t in range(longest):
+        tried = []
+        for score, body in running:
+            past = torch.tensor([[BOS, *body]])
+            log_probs, _ = model.step(ToyState(torch.tensor([number]), past[:, :-1]), past[0, -1:])
+            tried += [(score + log_probs[0, w].item(), body, w) for w in [EOS, *words]]
+        tried.sort(key=lambda one: -one[0])
+        enders = [one for one in tried[:width] if one[2] == EOS]
+        if len(pool) < width:
+            pool += [(score / (t + 1) ** alpha, body) for score, body, _ in enders]
+            pool = sorted(pool, key=lambda one: -one[0])[:width]
+        if len(pool) == width:
+            break
+        running = [(score, [*body, w]) for score, body, w in tried if w != EOS][:width]
+    else:
+        pool += [(score / longest**alpha, body) for score, body in running]
+    return sorted(pool, key=lambda one: -one[0])[:width]
+
+
+@pytest.mark.parametrize("width", [2, 3, 5])
+@pytest.mark.parametrize("end", [-1.0, 1.0])
+def test_a_beam_is_what_a_plain_loop_finds(width, end):
+    model, words, longest, alpha = Toy(11, end=end), [3, 5, 6, 7, 8, 9, 10], 6, 0.7
+    found = beam(
+        model,
+        model.start(4),
+        width=width,
+        n_best=width,
+        alpha=alpha,
+        max_length=longest,
+        forbidden=(0, 1, 4),
+    )
+    for number in range(4):
+        expected = plain_beam(model, number, width, alpha, longest, words)
+        assert found.lists()[number] == [body for _, body in expected]
+        torch.testing.assert_close(found.scores[number], torch.tensor([score for score, _ in expected]))
+
+
+def test_beams_that_never_end_are_scored_and_not_dropped():
+    model = Toy(7, end=-50.0)
+    found = beam(model, model.start(2), width=3, n_best=3, alpha=1.0, max_length=5)
+    assert found.lengths.eq(5).all()
+    for number in range(2):
+        for tokens, score in zip(found.lists()[number], found.scores[number], strict=True):
+            assert score.item() == pytest.approx(log_probability(model, number, tokens) / 5, abs=1e-5)
+
+
+def test_attention_follows_the_beam_that_survived():
+    model = Toy(7)
+    found = beam(model, model.start(3, look=True), width=4, n_best=4, max_length=6)
+    for number in range(3):
+        for row, tokens in enumerate(found.lists()[number]):
+            for t in range(found.ids.size(2)):
+                seen = number + BOS + sum(tokens[:t]) if t < len(tokens) else 0.0
+                assert found.attended[number, row, t, 0].tolist() == [seen, -seen]
+
+
+def test_ids_are_padded_and_carry_no_specials():
+    model = Toy(7, end=1.5)
+    found = beam(model, model.start(5), width=3, n_best=3, max_length=8)
+    at = torch.arange(found.ids.size(2))
+    assert found.ids.masked_select(at >= found.lengths[..., None]).eq(0).all()
+    assert not torch.isin(
+        found.ids.masked_select(at < found.lengths[..., None]), torch.tensor([0, 1, 2])
+    ).any()
+
+
+def test_fewer_sequences_than_asked_for_have_no_score():
+    model = Toy(4)
+    found = beam(model, model.start(1), width=9, n_best=9, max_length=2)  # "", "3" and the cut-off "3 3"
+    assert found.scores.isfinite().sum() == 3
+    assert found.lengths[found.scores == -torch.inf].eq(0).all()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"width": 0}, "at least 1 wide, got 0"),
+        ({"width": 3, "n_best": 4}, "n_best=4 for a width of 3"),
+        ({"max_length": 0}, "at least 1 token, got 0"),
+    ],
+)
+def test_wishes_that_make_no_sense(wishes, words):
+    model = Toy(5)
+    with pytest.raises(ValueError, match=words):
+        beam(model, model.start(1), **{"max_length": 3} | wishes)

@@ -1,0 +1,147 @@
+import pytest
+import torch
+from toys import BOS, EOS, Toy, log_probability
+
+from sightline.decode.decoded import Decoded
+from sightline.decode.replay import Recorded
+from sightline.decode.sampling import kept
+from sightline.decode.search import greedy, sample
+
+
+def test_greedy_takes_the_likeliest_each_time():
+    model = Toy(7, end=0.5)
+    found = greedy(model, model.start(5), max_length=6)
+    for number in range(5):
+        state, before, tokens = model.start(5).select(torch.tensor([number])), BOS, []
+        for _ in range(6):
+            log_probs, state = model.step(state, torch.tensor([before]))
+            before = int(log_probs[0, 2:].argmax()) + 2  # neither PAD nor BOS
+            tokens.append(before)
+            if before == EOS:
+                break
+        assert found.lists()[number] == [[token for token in tokens if token != EOS]]
+        assert found.scores[number].item() == pytest.approx(log_probability(model, number, tokens), abs=1e-5)
+
+
+def test_samples_come_from_the_distribution():
+    model = Toy(5)
+    found = sample(
+        model,
+        model.start(2),
+        samples=4000,
+        temperature=2.0,
+        max_length=1,
+        generator=torch.Generator().manual_seed(0),
+    )
+    assert found.ids.shape == (2, 4000, 1)
+    for number in range(2):
+        log_probs, _ = model.step(model.start(2).select(torch.tensor([number])), torch.tensor([BOS]))
+        log_probs[:, :2] = -torch.inf
+        chances = (log_probs / 2).softmax(-1)[0]
+        drawn = found.ids[number, :, 0].masked_fill(found.lengths[number] == 0, EOS)
+        shares = torch.bincount(drawn, minlength=5) / 4000
+        torch.testing.assert_close(shares, chances, atol=0.04, rtol=0.0)
+
+
+def test_scores_of_samples_are_the_models_own():
+    model = Toy(7)
+    found = sample(model, model.start(3), samples=5, temperature=0.7, top_k=3, max_length=4)
+    for number in range(3):
+        for row, tokens in enumerate(found.lists()[number]):
+            whole = tokens if len(tokens) == 4 else [*tokens, EOS]
+            score = found.scores[number, row].item()
+            assert score == pytest.approx(log_probability(model, number, whole), abs=1e-4)
+
+
+def test_a_low_temperature_and_a_top_of_one_are_greedy():
+    model = Toy(7)
+    plain = greedy(model, model.start(4), max_length=5).lists()
+    assert sample(model, model.start(4), temperature=1e-4, max_length=5).lists() == plain
+    assert sample(model, model.start(4), top_k=1, max_length=5).lists() == plain
+    assert sample(model, model.start(4), top_p=1e-6, max_length=5).lists() == plain
+
+
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.93, 1.0])
+@pytest.mark.parametrize("top_k", [None, 3, 11, 50])
+def test_what_is_kept_by_a_loop(top_p, top_k):
+    log_probs = torch.randn(7, 11).log_softmax(-1)
+    found = kept(log_probs, top_k=top_k, top_p=top_p)
+    for row, left in zip(log_probs, found, strict=True):
+        order = row.argsort(descending=True).tolist()[: top_k or 11]
+        total = row[order].exp().sum()
+        chosen, reached = [], 0.0
+        for i in order:
+            if reached < top_p or top_p == 1.0:
+                chosen.append(i)
+            reached += (row[i].exp() / total).item()
+        assert sorted(chosen) == left.isfinite().nonzero().flatten().tolist()
+        torch.testing.assert_close(left[chosen], row[chosen])
+
+
+def test_the_state_that_was_searched_from_can_be_searched_again():
+    model = Toy(6)
+    state = model.start(2)
+    assert greedy(model, state, max_length=4).lists() == greedy(model, state, max_length=4).lists()
+
+
+def test_texts_and_lists():
+    class Letters:
+        def decode(self, ids):
+            return "".join("..ab"[i] for i in ids)
+
+    found = Decoded(torch.tensor([[[3, 2, 0]], [[2, 0, 0]]]), torch.tensor([[2], [1]]), torch.zeros(2, 1))
+    assert found.lists() == [[[3, 2]], [[2]]]
+    assert found.texts(Letters()) == ["ba", "a"]
+    assert found.cpu().lists() == found.lists()
+
+
+def test_without_a_gpu_a_recorded_search_is_called():
+    model = Toy(6)
+    calls = []
+
+    def search(numbers):
+        calls.append(numbers)
+        return greedy(model, model.start(len(numbers)), max_length=4)
+
+    recorded = Recorded(search)
+    numbers = torch.arange(3.0)
+    assert recorded(numbers).lists() == recorded(numbers).lists() == search(numbers).lists()
+    assert len(calls) == 3
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_replay_gives_what_the_search_gives():
+    from sightline.decode.search import beam
+    from sightline.models.captioner import Captioner, CaptionerConfig
+
+    config = CaptionerConfig(vocab_size=101, image_size=64, patch=16, d_model=64, n_heads=4, d_ff=128)
+    model = Captioner(config).cuda().eval()
+
+    def search(images):
+        return beam(model, model.start(images, look=True), width=3, n_best=2, max_length=9)
+
+    recorded = Recorded(search)
+    for _ in range(3):
+        images = torch.randn(5, 3, 64, 64, device="cuda")
+        ours, plain = recorded(images), search(images)
+        assert ours.lists() == plain.lists()
+        torch.testing.assert_close(ours.scores, plain.scores)
+        torch.testing.assert_close(ours.attended[:, :, : plain.ids.size(2)], plain.attended)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
+        ({"top_k": 0}, "top_k must be at least 1, got 0"),
+        ({"top_p": 1.5}, "top_p must be above 0 and at most 1, got 1.5"),
+        ({"samples": 0}, "samples must be at least 1, got 0"),
+        ({"max_length": 0}, "at least 1 token, got 0"),
+    ],
+)
+def test_wishes_that_no_draw_can_grant(wishes, words):
+    model = Toy(5)
+    with pytest.raises(ValueError, match=words):
+        sample(model, model.start(1), **{"max_length": 3} | wishes)
