@@ -21,6 +21,7 @@ _MODEL = {
     "d_ff": 192,
     "dropout": 0.0,
     "max_length": 20,
+    "volume": 0.5,
     "order": 0.1,
     "look_layer": 0,
 }
