@@ -30,7 +30,7 @@ ORDER = [
 RANK = {place: rank for rank, places in enumerate(ORDER) for place in places}
 TOP = {"__init__", "nn"}
 TOP_TAKES = {"shapes", "attention", "positions", "look", "layers", "models"} | TOP
-ATTENTION_TAKES = {"torch", "sightline", *sys.stdlib_module_names}
+ATTENTION_TAKES = {"torch", "triton", "sightline", *sys.stdlib_module_names}
 
 
 def place_of(module: str) -> str:
@@ -67,7 +67,7 @@ def offences(root: Path) -> list[str]:
             where = f"{path.relative_to(root)}:{line} imports {module}"
             if module.split(".")[0] != "sightline":
                 if here == "attention" and module.split(".")[0] not in ATTENTION_TAKES:
-                    found.append(f"{where}: attention/ takes torch and the standard library alone")
+                    found.append(f"{where}: attention/ takes torch, triton and the standard library alone")
                 continue
             there = place_of(module)
             own_or_left = there == here or RANK[there] < RANK[here]

@@ -16,7 +16,8 @@ any other                                    a fused call for each block of quer
                                              costs T x window, not T x S
 ==========================================  ==================================================
 
-Scores that are no dot product (additive, or your own) run block by block as well, by ``softmax(scores) @ v``.
+Scores that are no dot product (additive, or your own) run block by block as well, by ``softmax(scores) @ v``;
+additive ones on a GPU by kernels of their own, which keep the hidden layer in registers.
 With autograd on, a block is recomputed in the backward pass rather than kept.
 """
 
@@ -32,7 +33,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sightline.attention import scores
 from sightline.attention.masks import Band, Mask, as_mask
-from sightline.attention.scores import Score
+from sightline.attention.scores import Additive, Score
 from sightline.attention.softmax import masked_softmax
 from sightline.shapes import Float, Shaped, are_plain, check_qkv, check_same_width, is_grouped, leading
 
@@ -99,6 +100,10 @@ def attention(
         score = scores.named(score)
         dot = score.as_dot(q, k)
         if dot is None:
+            if type(score) is Additive and q.is_cuda and dropout_p == 0.0:
+                output = _additive(score, q, k, v, mask, 1.0 if scale is None else scale)
+                if output is not None:
+                    return output
             return _explicit(score, q, k, v, mask, 1.0 if scale is None else scale, dropout_p)
         q, k, own_scale = dot
         scale = own_scale if scale is None else own_scale * scale
@@ -171,6 +176,27 @@ def _explicit(
     size = max(1, _PAIRS.get(q.device.type, _PAIRS["cuda"]) // max(1, s * math.prod(lead)))
     output = _by_blocks(attend_block, q, k, v, mask, size, dropout_p)
     return output.expand(*lead, *output.shape[-2:])
+
+
+def _additive(
+    score: Additive, q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float
+) -> Float[Tensor, "... T Dv"] | None:
+    """Attend by additive scores on their own kernels; None where those don't take the inputs."""
+    try:
+        from sightline.attention.kernels.additive import additive_attention, takes  # noqa: PLC0415 (Triton)
+    except ImportError:  # no Triton for this system
+        return None
+    if is_grouped(q, k, v):
+        k, v = (x.repeat_interleave(q.size(1) // k.size(1), 1) for x in (k, v))
+    lead = leading(q, k, v)
+    mask = _on_device(mask, q).fitted(lead, q.size(-2), k.size(-2))
+    a, b = score.projected(q, k)
+    v = v.to(a.dtype)  # as autocast would
+    if not takes(a, b, v, mask):
+        return None
+    a, b, v, mask = four_dimensional(a, b, v, mask, lead)
+    output = additive_attention(a, b, score.v, v, mask, scale)
+    return output.reshape(*lead, *output.shape[-2:])
 
 
 def _by_blocks(

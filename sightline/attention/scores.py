@@ -122,8 +122,14 @@ class Additive(Score):
 
     def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
         """Score every query against every key, a tile of hidden values at a time."""
+        return additive_scores(*self.projected(q, k), self.v)
+
+    def projected(
+        self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]
+    ) -> tuple[Float[Tensor, "... T r"], Float[Tensor, "... S r"]]:
+        """V s and W h, for every query and every key: the two halves of the hidden layer."""
         _check_fits(q, k, self.V.size(1), self.W.size(1), self.W)
-        return additive_scores(F.linear(q, self.V), F.linear(k, self.W), self.v)
+        return F.linear(q, self.V), F.linear(k, self.W)
 
 
 _NAMED: dict[str, type[Score]] = {"dot": Dot, "scaled_dot": ScaledDot, "cosine": Cosine}
