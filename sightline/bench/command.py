@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from sightline.bench import attention, decode, look, table, train, watch
+from sightline.bench import additive, attention, decode, look, table, train, watch
 from sightline.bench.machine import describe
 from sightline.bench.race import Case
 from sightline.bench.result import Outcome, Report
@@ -26,6 +26,7 @@ Cases = Callable[..., list[Case]]
 BENCHES: Mapping[str, Cases] = {
     "attention": attention.cases,
     "look": look.cases,
+    "additive": additive.cases,
     "decode": decode.cases,
     "train": train.cases,
     "watch": watch.cases,

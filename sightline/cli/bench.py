@@ -52,6 +52,7 @@ _command(
     "Time sl.attention and sl.nn's modules beside torch's, check them against float64, measure memory.",
 )
 _command("look", "Time attention seen beside attention blind and beside eager attention; measure memory.")
+_command("additive", "Time attention by additive scores beside the equation in PyTorch, eager and compiled.")
 _command("decode", "Time beam search beside Hugging Face's generate and beside a loop without a cache.")
 _command("train", "Time a step of the training loop beside the same model on torch.nn's layers.")
 _command("watch", "Time whole models watched beside blind, and beside asking them for their weights.")

@@ -1,0 +1,139 @@
+"""``bench additive``: attention by additive scores, beside the equation in plain PyTorch, eager and compiled.
+
+    weights = softmax(wᵀ tanh(W k + V q))        output = weights @ v
+
+Every contestant is given the same q, k, v and parameters and projects them itself. The peers store the hidden
+layer, T x S x d_attn numbers; the last cases are too long for that, and show what ours needs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import sightline as sl
+from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.shapes import Float
+
+FORWARD_BAR = 2.0
+STEP_BAR = 1.5
+CPU_BAR = 0.5  # a kernel is what the bars are for
+_MOST_HIDDEN = 20e9  # bytes of hidden values that a peer is asked to store, a few times over
+_D_MODEL = 256
+_SLACK = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Size:
+    """What to draw: B sequences of T = S positions, and the width of the hidden layer."""
+
+    batch: int
+    length: int
+    d_attn: int
+
+    @property
+    def hidden(self) -> int:
+        """How many hidden values there are."""
+        return self.batch * self.length**2 * self.d_attn
+
+
+ON_GPU = (
+    Size(batch=8, length=1024, d_attn=256),
+    Size(batch=2, length=4096, d_attn=256),
+    Size(batch=1, length=16384, d_attn=256),
+)
+ON_CPU = (Size(batch=2, length=128, d_attn=64), Size(batch=1, length=512, d_attn=64))
+
+
+def cases(device: torch.device, *, quick: bool = False, sizes: tuple[Size, ...] | None = None) -> list[Case]:
+    """List the cases.
+
+    Args:
+        device: Where to measure.
+        quick: Leave out all sizes but the first.
+        sizes: Sizes of your own.
+    """
+    on_gpu = device.type == "cuda"
+    if sizes is None:
+        sizes = ON_GPU if on_gpu else ON_CPU
+        sizes = sizes[:1] if quick else sizes
+    listed: list[Case] = []
+    for dtype in (torch.bfloat16, torch.float32) if on_gpu else (torch.float32,):
+        for size in sizes:
+            for backward in (False, True):
+                words = f"{str(dtype).removeprefix('torch.')} B={size.batch} T={size.length} r={size.d_attn}"
+                bar = (STEP_BAR if backward else FORWARD_BAR) if on_gpu else CPU_BAR
+                name = f"{device} additive {'step' if backward else 'forward'} {words}"
+                field = partial(field_of, device, dtype, size, backward=backward)
+                listed.append(Race(name=name, device=device, bar=bar, field=field))
+    return listed
+
+
+def field_of(device: torch.device, dtype: torch.dtype, size: Size, *, backward: bool) -> Field:
+    """Draw inputs and parameters, and put the contestants on their marks."""
+    generator = torch.Generator(device).manual_seed(0)
+    shape = (size.batch, size.length, _D_MODEL)
+    q, k, v, upstream = (torch.randn(shape, generator=generator, device=device).to(dtype) for _ in range(4))
+    torch.manual_seed(0)
+    score = sl.scores.Additive(_D_MODEL, _D_MODEL, size.d_attn).to(device, dtype)
+    tensors = [q, k, v, score.W, score.V, score.v]
+    tensors = [x.detach().requires_grad_(backward) for x in tensors]
+    score.W, score.V, score.v = (torch.nn.Parameter(x.detach(), backward) for x in tensors[3:])
+    ours = [*tensors[:3], score.W, score.V, score.v]
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, *_: Tensor) -> Tensor:
+        return sl.attention(q, k, v, score=score)
+
+    def contestant(name: str, function: Callable[..., Tensor], given: list[Tensor]) -> Contestant:
+        run = partial(step, function, given, upstream) if backward else partial(forward, function, given)
+        return Contestant(name=name, run=run, context=torch.enable_grad if backward else torch.no_grad)
+
+    contestants = [contestant(OURS, attend, ours)]
+    stored = size.hidden * dtype.itemsize
+    if stored > _MOST_HIDDEN:
+        note = f"the hidden layer takes {stored / 1e9:.0f} GB: no peer, no float64 check"
+        return Field(contestants=tuple(contestants), notes=(note,))
+    contestants.append(contestant("eager", eager, tensors))
+    contestants.append(contestant("torch.compile", torch.compile(eager, dynamic=False), tensors))
+    exact = partial(by_item, tensors, upstream, backward=backward)
+    return Field(contestants=tuple(contestants), exact=exact, slack=_SLACK[dtype])
+
+
+def eager(
+    q: Float[Tensor, "B T E"],
+    k: Float[Tensor, "B S E"],
+    v: Float[Tensor, "B S E"],
+    W: Float[Tensor, "r E"],  # noqa: N803 (the paper's letters)
+    V: Float[Tensor, "r E"],  # noqa: N803
+    w: Float[Tensor, " r"],
+) -> Float[Tensor, "B T E"]:
+    """Write the equation down."""
+    hidden = torch.tanh(F.linear(q, V).unsqueeze(-2) + F.linear(k, W).unsqueeze(-3))
+    return torch.softmax(hidden @ w, -1) @ v
+
+
+def forward(function: Callable[..., Tensor], given: list[Tensor]) -> tuple[Tensor, ...]:
+    """Give the output."""
+    return (function(*given),)
+
+
+def step(function: Callable[..., Tensor], given: list[Tensor], upstream: Tensor) -> tuple[Tensor, ...]:
+    """Give the output and the gradients of everything."""
+    output = function(*given)
+    return output.detach(), *torch.autograd.grad(output, given, upstream)
+
+
+def by_item(tensors: list[Tensor], upstream: Tensor, *, backward: bool) -> tuple[Tensor, ...]:
+    """Give the same in float64, one item of the batch after the other, since all would not fit."""
+    found = []
+    for i in range(upstream.size(0)):
+        given = [x.detach()[i : i + 1] for x in tensors[:3]] + [x.detach() for x in tensors[3:]]
+        given = [x.double().requires_grad_(backward) for x in given]
+        with torch.set_grad_enabled(backward):
+            item = upstream[i : i + 1].double()
+            found.append(step(eager, given, item) if backward else forward(eager, given))
+    whole = [torch.cat(parts) for parts in list(zip(*found, strict=True))[:4]]
+    return *whole, *(torch.stack(parts).sum(0) for parts in list(zip(*found, strict=True))[4:])

@@ -1,0 +1,42 @@
+"""All contestants of ``bench additive`` compute the same."""
+
+import pytest
+import torch
+
+from sightline.bench import additive
+from sightline.bench.additive import Size
+
+CPU = torch.device("cpu")
+TINY = Size(batch=2, length=13, d_attn=5)
+
+
+def test_the_cases() -> None:
+    names = [case.name for case in additive.cases(CPU)]
+    assert len(names) == len(set(names)) == 2 * len(additive.ON_CPU)
+    assert [case.name for case in additive.cases(CPU, quick=True)] == names[:2]
+    assert [c.name for c in additive.cases(CPU, sizes=(TINY,))] == [
+        "cpu additive forward float32 B=2 T=13 r=5",
+        "cpu additive step float32 B=2 T=13 r=5",
+    ]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_contestants_agree(monkeypatch: pytest.MonkeyPatch, backward: bool) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)  # takes half a minute
+    field = additive.field_of(CPU, torch.float32, TINY, backward=backward)
+    assert [c.name for c in field.contestants] == ["sightline", "eager", "torch.compile"]
+    assert field.exact is not None
+    exact = field.exact()
+    for contestant in field.contestants:
+        with contestant.context():
+            found = contestant.run()
+        assert len(found) == len(exact) == (7 if backward else 1)
+        for ours, truth in zip(found, exact, strict=True):
+            torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-5)
+
+
+def test_a_peer_that_would_need_too_much_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(additive, "_MOST_HIDDEN", 100)
+    field = additive.field_of(CPU, torch.float32, TINY, backward=True)
+    assert [c.name for c in field.contestants] == ["sightline"]
+    assert "no peer" in field.notes[0]
