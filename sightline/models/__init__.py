@@ -9,6 +9,10 @@ from typing import Any
 _HOMES = {
     "Captioner": "captioner",
     "CaptionerConfig": "captioner",
+    "RecurrentConfig": "rnn",
+    "RecurrentTranslator": "rnn",
+    "Translator": "translator",
+    "TranslatorConfig": "translator",
     "VisionTransformer": "vit",
     "VisionTransformerConfig": "vit",
 }
