@@ -1,5 +1,6 @@
 """Writing files whole or not at all, and the sentences for those that can't be written."""
 
+import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -13,6 +14,20 @@ PICTURES = (".jpg", ".pdf", ".png", ".svg", ".webp")
 def replacing(path: Path) -> AbstractContextManager[Path]:
     """Write a file that --out named, whole or not at all; see :func:`sightline.data.files.replacing`."""
     return files.replacing(path, remedy="choose another --out")
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place that a file can't be written to, before any work is done; nothing is made there."""
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir():
+        reason = "it is a folder"
+    elif not above.is_dir():
+        reason = f"{str(above)!r} is a file, not a folder"
+    elif not os.access(above, os.W_OK | os.X_OK):
+        reason = "permission denied"
+    else:
+        return
+    raise OSError(f"can't write {str(path)!r}: {reason}; choose another --out")
 
 
 def checked_picture(path: Path) -> Path:

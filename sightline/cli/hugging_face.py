@@ -61,8 +61,10 @@ def read(folder: Path, text: str, chosen: Callable[[str], bool]) -> Watched:
         name: tokens["decoder_input_ids" if _is_decoder(name, inputs, sights[0]) else "input_ids"]
         for name, sights in seen.items()
     }
+    decoded = tokens.get("decoder_input_ids", tokens["input_ids"])
+    queries = {name: decoded if name.startswith("decoder") else tokens["input_ids"] for name in seen}
     title = f"{type(model).__name__} in {folder}"
-    return Watched(title=title, name=name_of(folder), text=text, seen=seen, keys=keys)
+    return Watched(title=title, name=name_of(folder), text=text, seen=seen, keys=keys, queries=queries)
 
 
 def name_of(folder: Path) -> str:

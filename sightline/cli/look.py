@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sightline import show
 from sightline.cli import hugging_face, runs
-from sightline.cli.files import PICTURES, replacing, save
+from sightline.cli.files import PICTURES, check_place, replacing, save
 from sightline.cli.look_page import LEGEND, cells, page
 from sightline.cli.watched import Watched
 from sightline.look.heads import Head, by_layer, head_table, sharpest
@@ -60,8 +60,8 @@ def look(
     Of a Hugging Face folder: a table of all heads; a figure is of the heads
     of the layer, if --layer chose one, else of the entropy by layer and head.
     """
-    if out is not None and out.suffix.lower() not in _PAGES:
-        _checked_out(out)
+    if out is not None:
+        _check_out(out)
     if beam is not None and beam < 1:
         raise ValueError(f"--beam must be at least 1, got {beam}")
     if runs.is_run(target):
@@ -128,18 +128,21 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern) or f".{pattern}." in f".{name}."
 
 
-def _checked_out(out: Path) -> None:
-    if out.suffix.lower() not in PICTURES:
+def _check_out(out: Path) -> None:
+    """Refuse what can't be written before the model runs."""
+    if out.suffix.lower() not in (*_PAGES, *PICTURES):
         raise ValueError(
             f"--out must end in .html for a page, or in one of {', '.join(PICTURES)} for a figure, "
             f"got {str(out)!r}"
         )
+    check_place(out)
 
 
 def _figure(watched: Watched) -> Figure:
     layers = by_layer(watched.seen)
     if len(layers) == 1:
-        return show.heads(next(iter(layers.values())))
+        ((name, sight),) = layers.items()
+        return show.heads(sight, *watched.sides_of(name, sight))
     return show.entropy(watched.seen)
 
 

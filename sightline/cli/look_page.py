@@ -77,7 +77,7 @@ def _pictures(watched: Watched, marked: Sequence[Head]) -> list[Picture]:
                 f"heads{i}",
                 f"The heads of {name}",
                 "Each head's weights, queries down and keys across, with its number and entropy.",
-                show.heads(layers[name]),
+                show.heads(layers[name], *watched.sides_of(name, layers[name])),
             )
         )
     return pictures

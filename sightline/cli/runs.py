@@ -142,6 +142,9 @@ def chosen_device(name: str | None) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        if name.lower().startswith("gpu"):
+            meant = f"cuda{name[3:]}"
+            raise ValueError(f"there is no device {name!r} here; did you mean {meant!r}?") from None
         reason = str(problem).partition("\n")[0]
         raise ValueError(f"there is no device {name!r} here: {reason}; try --device cpu") from None
     return device

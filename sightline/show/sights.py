@@ -12,10 +12,12 @@ from torch import Tensor
 
 from sightline.look.sight import Sight, Span
 from sightline.shapes import Float
-from sightline.show.style import COLOURS, SCALE, Sheet, matrix_of, style
+from sightline.show.style import COLOURS, NAME, SCALE, Sheet, matrix_of, name_ticks, room_for, style
 
 _MOST_HEADS = 128
 _PANEL = 1.45  # inches a head takes in the grid
+_LARGEST_PANEL = {16: 3.4, _MOST_HEADS: 2.0}  # the same where tokens are written, for up to so many heads
+_MOST_NAMED = 32  # tokens of which at least some are written beside a head
 _FEW = 32  # keys, of which each gets a fair part of the weight; with more, colours follow the logarithm
 _DARKEST = 1e-4  # of the brightest, where they do
 
@@ -77,11 +79,21 @@ def sight_map(
     return sheet.figure
 
 
-def heads(sight: Sight, *, size: int | None = None, title: str | None = None) -> Figure:
+def heads(
+    sight: Sight,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    *,
+    size: int | None = None,
+    title: str | None = None,
+) -> Figure:
     """Draw every head of a layer, small, with its number and its entropy in nats, on one scale of colours.
 
     Args:
         sight: Of one item of the batch; q and k kept, or a map measured. Up to 128 heads.
+        queries: A name for each query, written at the edges of the grid where there are 32 or fewer, all
+            that fit.
+        keys: A name for each key.
         size: Cells down and across, at most. Default: those of the measured map, else 64.
         title: Stands above the grid. Default: the name of the module that was watched.
 
@@ -94,7 +106,9 @@ def heads(sight: Sight, *, size: int | None = None, title: str | None = None) ->
     if not one.has_heads or not 0 < one.lead[0] <= _MOST_HEADS:
         shape = "averaged heads" if one.averaged else f"leading dimensions {one.lead}"
         raise ValueError(f"a grid has 1 to {_MOST_HEADS} heads, got a sight with {shape}")
+    rows, columns = checked_names(queries, sight.t, "query"), checked_names(keys, sight.s, "key")
     maps = map_of(one, size, 64)  # (H, rows, columns)
+    whole = tuple(maps.shape[-2:]) == (sight.t, sight.s)
     matrices = [matrix_of(head, "map") for head in maps]
     brightest = max(float(matrix.max()) for matrix in matrices)
     names = [f"head {i}" for i in range(len(matrices))]
@@ -102,14 +116,14 @@ def heads(sight: Sight, *, size: int | None = None, title: str | None = None) ->
         entropies = one.entropy.detach().double().mean(-1).tolist()
         names = [f"{name} · {nats:.2f}" for name, nats in zip(names, entropies, strict=True)]
     with style():
-        figure, axes = _grid(len(matrices), sight.t, sight.s, title or sight.name)
+        named = [names if whole and len(names or ()) <= _MOST_NAMED else None for names in (rows, columns)]
+        figure, axes = _grid(len(matrices), sight.t, sight.s, title or sight.name, *named)
         for ax, matrix, name in zip(axes, matrices, names, strict=True):
             image = ax.imshow(matrix, cmap=COLOURS, vmin=0, vmax=brightest, aspect="auto")
             if sight.s > _FEW:
                 follow_logarithm(image, brightest)
             _place(image, (0, sight.t), (0, sight.s))
             ax.set_title(name, fontsize=10)
-        whole = tuple(maps.shape[-2:]) == (sight.t, sight.s)
         figure.colorbar(image, ax=axes, label="Weight" if whole else "Mean weight", aspect=30, fraction=0.05)
     return figure
 
@@ -176,21 +190,33 @@ def _place(image: AxesImage, queries: Span, keys: Span) -> None:
     image.set_extent((keys[0] - 0.5, keys[1] - 0.5, queries[1] - 0.5, queries[0] - 0.5))
 
 
-def _grid(count: int, t: int, s: int, title: str) -> tuple[Figure, list[Axes]]:
-    """Panels in rows, wider than high and as full as can be; sides are numbered at the edges only."""
+def _grid(
+    count: int, t: int, s: int, title: str, queries: list[str] | None, keys: list[str] | None
+) -> tuple[Figure, list[Axes]]:
+    """Panels in rows, wider than high and as full as can be; sides are named or numbered at the edges."""
     wide = [n for n in range(math.ceil(count**0.5), math.ceil(2 * count**0.5) + 1) if n <= max(count, 1)]
     columns = min(wide, key=lambda n: (-count % n, abs(n - 1.5 * math.ceil(count / n))))
     rows = math.ceil(count / columns)
     height, width = _PANEL * min(max(t / s, 0.5), 1), _PANEL * min(max(s / t, 0.5), 1)
-    size = max(columns * (width + 0.2), 2.6) + 1.9, rows * (height + 0.45) + 0.9
+    most = next(inches for heads, inches in _LARGEST_PANEL.items() if count <= heads)
+    height = height if queries is None else max(height, min(NAME * t, most))
+    width = width if keys is None else max(width, min(NAME * s, most))
+    size = (
+        max(columns * (width + 0.2), 2.6) + 1.9 + room_for(queries),
+        rows * (height + 0.45) + 0.9 + room_for(keys) * (2 if count % columns else 1),
+    )
     figure = Figure(figsize=size, dpi=150, layout="constrained")
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten().tolist()
     for spare in axes[count:]:
         spare.remove()
-    for ax in axes[:count]:
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(MaxNLocator(nbins=2, integer=True, min_n_ticks=1))
-            axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    for i, ax in enumerate(axes[:count]):
+        for axis, n, names, room in ((ax.xaxis, s, keys, width), (ax.yaxis, t, queries, height)):
+            if names is not None:
+                name_ticks(axis, n, names, room=room, upright=True)
+            else:
+                axis.set_major_locator(MaxNLocator(nbins=2, integer=True, min_n_ticks=1))
+                axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        ax.tick_params(labelbottom=i + columns >= count)  # in the last row, and where it is shorter
     figure.suptitle(title, fontsize=12)
     figure.supxlabel("Key", fontsize=11)
     figure.supylabel("Query", fontsize=11)

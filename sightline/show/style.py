@@ -42,7 +42,7 @@ SCALE = 1.4  # inches a scale of colours takes
 _LONGEST = 18  # letters of a name
 _LETTER = 0.085  # inches one of them takes
 _CELL = 0.36  # inches a cell takes while there is room
-_NAME = 0.21  # inches a written name takes
+NAME = 0.21  # inches a written name takes
 
 
 def style() -> AbstractContextManager[None]:
@@ -144,8 +144,13 @@ class Sheet:
         self.figure.colorbar(image, cax=scale, label=label)
 
 
-def name_ticks(axis: Axis, count: int, names: Sequence[str] | None, *, room: float) -> None:
-    """Number the rows or columns, or name them: all that fit into so many inches, evenly spaced."""
+def name_ticks(
+    axis: Axis, count: int, names: Sequence[str] | None, *, room: float, upright: bool = False
+) -> None:
+    """Number the rows or columns, or name them: all that fit into so many inches, evenly spaced.
+
+    Long names of columns are slanted, or stand upright, which takes no room beside them.
+    """
     if names is None:
         axis.set_major_locator(
             MaxNLocator(nbins=max(1, min(8, int(room / 0.3))), integer=True, min_n_ticks=1)
@@ -155,11 +160,12 @@ def name_ticks(axis: Axis, count: int, names: Sequence[str] | None, *, room: flo
         raise ValueError(
             f"there must be one name for each row or column, got {len(names)} names for {count} of them"
         )
-    step = math.ceil(count * _NAME / room)
+    step = math.ceil(count * NAME / room)
     shortened = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in names]
     sideways: dict[str, Any] = {}
     if isinstance(axis, XAxis) and _longest(names) > 2:
-        sideways = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        sideways = {"rotation": 90} if upright else slanted
     axis.set_ticks(range(0, count, step), shortened[::step], parse_math=False, **sideways)
 
 
@@ -172,6 +178,11 @@ def matrix_of(x: Tensor, name: str) -> Any:
             f"{tuple(x.shape)}"
         )
     return x.detach().cpu().double().numpy()
+
+
+def room_for(names: Sequence[str] | None) -> float:
+    """Inches that the longest name takes."""
+    return _LETTER * _longest(names)
 
 
 def _longest(names: Sequence[str] | None) -> int:

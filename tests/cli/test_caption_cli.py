@@ -248,7 +248,12 @@ def damaged(place, tmp_path, name, content):
             ["evaluate", "RUN", "--data", "gone"],
             "--data must be a folder, a zip or 'scenes', 'gone' does not",
         ),
-        (["evaluate", "RUN", "--device", "gpu"], "there is no device 'gpu' here"),
+        (["evaluate", "RUN", "--device", "gpu"], "there is no device 'gpu' here; did you mean 'cuda'?"),
+        (
+            ["look", "RUN", "IMAGE", "--device", "GPU:1"],
+            "there is no device 'GPU:1' here; did you mean 'cuda:1'?",
+        ),
+        (["evaluate", "RUN", "--device", "abacus"], "there is no device 'abacus' here: "),
         (["evaluate", "RUN", "--out", __file__], "--out must be a folder"),
         (["caption", "RUN", "none.png"], "there is no image 'none.png'"),
         (["caption", "RUN", __file__], "test_caption_cli.py' is not an image that can be read; it is text"),

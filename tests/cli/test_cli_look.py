@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import sightline as sl
+from sightline import show
 from sightline.cli import hugging_face, main
 from sightline.cli.look import _matches
 from sightline.look.heads import head_table
@@ -113,6 +114,31 @@ def test_a_layer_is_chosen(folder, tmp_path, capsys):
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/png") == 4
 
 
+def test_the_heads_of_a_layer_have_tokens_at_their_sides(folder, tmp_path, capsys, monkeypatch):
+    drawn = []
+    heads = show.heads
+    monkeypatch.setattr(show, "heads", lambda *args: drawn.append(heads(*args)) or drawn[-1])
+    for out in ("heads.png", "page.html"):
+        run(capsys, folder, TEXT, "--layer", "layer.1", "--out", tmp_path / out)
+        ax = drawn.pop().axes[0]
+        for axis in (ax.xaxis, ax.yaxis):
+            assert [label.get_text() for label in axis.get_ticklabels()] == ["[CLS]", *TEXT.split()]
+
+
+def test_queries_of_an_encoder_decoder(tmp_path):
+    torch.manual_seed(0)
+    sizes = {"d_model": 12, "num_layers": 1, "num_heads": 3, "d_kv": 4, "d_ff": 7, "vocab_size": len(WORDS)}
+    save(tmp_path, transformers.T5Model(transformers.T5Config(**sizes, decoder_start_token_id=0)))
+    watched = hugging_face.read(tmp_path, TEXT, lambda _: True)
+    source, target = ["[CLS]", *TEXT.split()], ["[UNK]", "[CLS]", *TEXT.split()[:-1]]
+    sides = {
+        "encoder.block.0.layer.0.SelfAttention": (source, source),
+        "decoder.block.0.layer.0.SelfAttention": (target, target),
+        "decoder.block.0.layer.1.EncDecAttention": (target, source),
+    }
+    assert {name: (watched.queries_of(name), watched.keys_of(name)) for name in watched.seen} == sides
+
+
 @pytest.mark.parametrize(
     ("pattern", "fits"),
     [
@@ -165,6 +191,30 @@ def test_nothing_is_left_behind(folder, capsys):
     run(capsys, folder, TEXT)
     after = os.environ.get("HF_HUB_OFFLINE"), logging.get_verbosity(), logging.is_progress_bar_enabled()
     assert after == before
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("kind", [".html", ".png"])
+def test_a_place_that_can_not_be_written_is_refused_before_the_model_runs(
+    folder, tmp_path, capsys, monkeypatch, kind
+):
+    monkeypatch.setattr(hugging_face, "read", lambda *_: pytest.fail("the model ran"))
+    (tmp_path / f"folder{kind}").mkdir()
+    (tmp_path / "file").touch()
+    locked = tmp_path / "locked"
+    monkeypatch.setattr("os.access", lambda path, _: str(path) != str(tmp_path))
+    for out, reason in (
+        (tmp_path / f"folder{kind}", "it is a folder"),
+        (tmp_path / "file" / f"a{kind}", "file' is a file, not a folder"),
+        (locked / "new" / f"a{kind}", "permission denied"),
+    ):
+        code, printed, err = run(capsys, folder, TEXT, "--out", out)
+        assert (code, printed) == (2, "")
+        assert err.count("\n") == 1
+        assert f"can't write {str(out)!r}: " in err
+        assert reason in err
+        assert err.endswith("choose another --out\n")
+    assert not locked.exists()
 
 
 def without(folder, tmp_path, *patterns):

@@ -68,6 +68,28 @@ def test_every_head_has_a_panel_on_one_scale():
     assert show.heads(seen(heads=2, measure=sl.Look(entropy=False))).axes[0].get_title() == "head 0"
 
 
+@pytest.mark.parametrize("count", [1, 12, 13])
+def test_few_enough_tokens_are_written_at_the_edges_of_the_grid(count):
+    rows, columns = [f"q{i}" for i in range(5)], [f"key{i}" for i in range(7)]
+    figure = show.heads(seen(5, 7, heads=count), rows, columns)
+    figure.draw_without_rendering()
+    panels = figure.axes[:count]
+    across = sum(ax.get_subplotspec().is_first_row() for ax in panels)
+    for i, ax in enumerate(panels):
+        shown = [t.get_text() for t in ax.get_yticklabels() if t.get_visible()]
+        assert (shown == rows) == (i % across == 0)
+        shown = [t.get_text() for t in ax.get_xticklabels() if t.get_visible()]
+        assert (shown == columns) == (i + across >= count)
+
+
+def test_more_tokens_are_numbered():
+    many = [f"token{i}" for i in range(53)]
+    figure = show.heads(seen(53, 53), many, many)
+    figure.draw_without_rendering()
+    assert "0" in names(figure.axes[0].yaxis)
+    assert not any("token" in name for ax in figure.axes for name in names(ax.xaxis) + names(ax.yaxis))
+
+
 @pytest.mark.parametrize("count", [1, 2, 12, 13, 32])
 def test_a_grid_holds_them_all(count):
     assert len(show.heads(seen(heads=count, t=3, s=3)).axes) == count + 1
@@ -157,6 +179,8 @@ def test_rows_are_the_weights():
         (lambda: show.sight_map(seen(), window=((0, 9), (0, 3))), r"within 0\.\.7, got \(0, 9\)"),
         (lambda: show.sight_map(seen(keep=False)), "q and k were not kept; keep them with keep=True"),
         (lambda: show.heads(seen().mean_heads()), "1 to 128 heads, got a sight with averaged heads"),
+        (lambda: show.heads(seen(3, 5), ["a"] * 4), "one name for each query, got 4 names for 3"),
+        (lambda: show.heads(seen(3, 5), None, ["a"]), "one name for each key, got 1 names for 5"),
         (lambda: show.heads(seen(3, 3, heads=129)), r"got a sight with leading dimensions \(129,\)"),
         (lambda: show.entropy({}), "there is no sight to draw"),
         (lambda: show.received(seen(), ["a"] * 8), "one name for each key, got 8 names for 7"),
