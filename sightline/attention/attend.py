@@ -192,7 +192,7 @@ def _additive(
     mask = _on_device(mask, q).fitted(lead, q.size(-2), k.size(-2))
     a, b = score.projected(q, k)
     v = v.to(a.dtype)  # as autocast would
-    if not takes(a, b, v, mask):
+    if not takes(a, b, v, mask, lead):
         return None
     a, b, v, mask = four_dimensional(a, b, v, mask, lead)
     output = additive_attention(a, b, score.v, v, mask, scale)

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -17,6 +18,8 @@ from sightline.attention.masks import Mask
 from sightline.shapes import Float
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+_MOST_HEADS = 65535  # of a grid
+_MOST_NUMBERS = 1 << 30  # of a head's a or b, counted in 32 bits
 _LOG2E = math.log2(math.e)
 _FORWARD_PAIRS = 4  # hidden units are taken two by two, and so many twos before the loop turns
 _BACKWARD_PAIRS = 2
@@ -31,8 +34,8 @@ _MOST_PARTS = 16
 _TILE = (64, 32)  # of lengths and hidden units, where a and b are prepared
 
 
-def takes(a: Tensor, b: Tensor, values: Tensor, mask: Mask) -> bool:
-    """Whether the kernels take these projected queries and keys, values, and fitted mask."""
+def takes(a: Tensor, b: Tensor, values: Tensor, mask: Mask, lead: tuple[int, ...]) -> bool:
+    """Whether the kernels take these projected queries and keys, values, and mask fitted to ``lead``."""
     tensors = (a, b, values, *mask.tensors)
     return (
         all(type(x) in (Tensor, Parameter) for x in tensors)
@@ -40,6 +43,8 @@ def takes(a: Tensor, b: Tensor, values: Tensor, mask: Mask) -> bool:
         and a.dtype in _DTYPES
         and a.size(-2) >= _QUERIES  # fewer leave most of a tile empty, and need little memory the plain way
         and min(x.numel() for x in tensors) > 0
+        and math.prod(lead) <= _MOST_HEADS
+        and max(a.size(-2), b.size(-2)) * _up(a.size(-1), _UNITS) < _MOST_NUMBERS
         and not any(x.requires_grad for x in mask.added)
         and not torch.compiler.is_compiling()
         and _present(a.device)
@@ -75,7 +80,8 @@ class _AdditiveAttention(torch.autograd.Function):
     def forward(
         ctx: Any, a: Tensor, b: Tensor, w: Tensor, values: Tensor, limits: Limits, scale: float
     ) -> Tensor:
-        given = _Given(a, b, w, values, limits, scale)
+        prepared = _prepared(a, b, w)
+        given = _Given(*prepared, values, limits, scale, a.size(2))
         output = values.new_empty(*a.shape[:3], values.size(3))
         mixed = torch.zeros_like(output, dtype=torch.float32)
         lse = given.a.new_empty(given.heads, given.t)
@@ -86,22 +92,28 @@ class _AdditiveAttention(torch.autograd.Function):
             scale * _LOG2E, limits.low, limits.high, **given.options,
             BM=_QUERIES, BN=_LANES, PAIRS=_FORWARD_PAIRS, num_warps=_WARPS, num_stages=1, maxnreg=_REGISTERS,
         )  # fmt: skip
-        ctx.save_for_backward(a, b, w, values, given.a, given.b, given.w, given.far, output, lse)
-        ctx.limits, ctx.scale = limits, scale
+        ctx.save_for_backward(*prepared, w, values, output, lse)
+        ctx.limits, ctx.scale, ctx.dtype = limits, scale, a.dtype
         return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None, None]:
-        a, b, w, values, *prepared, output, lse = ctx.saved_tensors
-        given = _Given(a, b, w, values, ctx.limits, ctx.scale, prepared)
+        a, b, padded, far, w, values, output, lse = ctx.saved_tensors
+        given = _Given(a, b, padded, far, values, ctx.limits, ctx.scale, output.size(2))
         delta = (grad.float() * output.float()).sum(3)
         by_query, grad_w = given.backward(grad, lse, delta, by_query=True)
         by_key, grad_values = given.backward(grad, lse, delta, by_query=False)
-        outer = 4 * w.float()
+
+        def turned(
+            found: Tensor, length: int
+        ) -> Tensor:  # (B H, padded R, padded length) -> (B, H, length, R)
+            found = found[:, : w.numel(), :length].mT * (4 * w.float())
+            return found.to(ctx.dtype).view(*output.shape[:2], length, w.numel())
+
         return (
-            given.gradient(by_query, outer, a),
-            given.gradient(by_key, outer, b),
+            turned(by_query, given.t),
+            turned(by_key, given.s),
             (-2 * grad_w[: w.numel()]).to(w.dtype),
             grad_values.to(values.dtype),
             None,
@@ -110,32 +122,23 @@ class _AdditiveAttention(torch.autograd.Function):
 
 
 class _Given:
-    """What the kernels are given: a and b prepared, the mask by pointers and strides."""
+    """What the kernels are given: a and b as they were prepared, the mask by pointers and strides."""
 
     def __init__(
         self,
         a: Tensor,
         b: Tensor,
         w: Tensor,
+        far: Tensor,
         values: Tensor,
         limits: Limits,
         scale: float,
-        prepared: list[Tensor] | None = None,
+        t: int,
     ) -> None:
+        self.a, self.b, self.w, self.far = a, b, w, far
         self.values, self.limits, self.scale = values, limits, scale
-        self.n, self.h, self.t = a.shape[:3]
-        self.s = b.size(2)
-        self.heads = self.n * self.h
-        if prepared is None:
-            far = torch.zeros(self.heads, dtype=torch.int32, device=a.device)
-            padded = torch.zeros(_up(w.numel(), _UNITS), dtype=torch.float32, device=a.device)
-            padded[: w.numel()] = w
-            for x in (a, b):
-                far_kernel[_tiles(x)](
-                    x, *x.stride(), far, self.h, *x.shape[2:], BL=_TILE[0], BR=_TILE[1], num_warps=4
-                )
-            prepared = [_turned(a, far), _turned(b, far), padded, far]
-        self.a, self.b, self.w, self.far = prepared
+        self.h, self.t, self.s = values.size(1), t, values.size(2)
+        self.heads = values.size(0) * self.h
 
     @property
     def mask(self) -> tuple[Any, ...]:
@@ -184,10 +187,16 @@ class _Given:
         )  # fmt: skip
         return slab.sum(0), (w_slab.sum((0, 1, 3)) if by_query else values_slab.sum(0))
 
-    def gradient(self, found: Tensor, outer: Tensor, x: Tensor) -> Tensor:
-        """(B H, padded R, padded length) -> the gradient of x."""
-        found = found[:, : x.size(3), : x.size(2)].mT * outer
-        return found.to(x.dtype).view(x.shape)
+
+def _prepared(a: Tensor, b: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Turn a and b, pad w, and find the heads that are far."""
+    far = torch.zeros(a.size(0) * a.size(1), dtype=torch.int32, device=a.device)
+    padded = F.pad(w.float(), (0, _up(w.numel(), _UNITS) - w.numel()))
+    for x in (a, b):
+        far_kernel[_tiles(x)](
+            x, *x.stride(), far, x.size(1), *x.shape[2:], BL=_TILE[0], BR=_TILE[1], num_warps=4
+        )
+    return _turned(a, far), _turned(b, far), padded, far
 
 
 def _turned(x: Tensor, far: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Attention by additive scores: a program owns BM queries and walks over their keys, softmax on the way.
 
 A thread owns a key of the tile and has BM queries in its registers. The mixed values are kept in memory, in
-float32, and taken up a chunk of their width at a time. So any width fits, and it is done once a tile, while the
-scores take much longer.
+float32, and taken up a chunk of their width at a time: any width fits. That is done once a tile, whose scores
+take much longer.
 """
 
 import triton

@@ -126,8 +126,7 @@ def test_only_the_head_that_is_far_goes_the_long_way():
     a[1, 0, 3, 2] = 50.0
     for name, ours, theirs in errors((a, b, w, values)):
         assert ours <= max(3 * theirs, 2e-6), name
-    given = additive._Given(a, b, w, values, additive.limits_of(Mask(), (2, 1, 17, 29)), 1.0)
-    assert given.far.tolist() == [0, 1]
+    assert additive._prepared(a, b, w)[-1].tolist() == [0, 1]
 
 
 def test_huge_values_saturate():
@@ -193,15 +192,19 @@ def test_nothing_of_the_size_of_all_pairs_is_created(monkeypatch):
 
 
 def test_what_the_kernels_take():
+    def takes(a, b, values, mask=Mask(), lead=(1, 1)):  # noqa: B008 (a value)
+        return additive.takes(a, b, values, mask, lead)
+
     a, b, _, values = drawn(t=17)
-    assert additive.takes(a, b, values, Mask())
-    assert not additive.takes(a.double(), b.double(), values.double(), Mask())
-    assert not additive.takes(a, b, values.half(), Mask())
-    assert not additive.takes(a[..., :1, :], b, values, Mask())
-    assert not additive.takes(a, b[..., :0, :], values[..., :0, :], Mask())
+    assert takes(a, b, values)
+    assert not takes(a.double(), b.double(), values.double())
+    assert not takes(a, b, values.half())
+    assert not takes(a[..., :1, :], b, values)
+    assert not takes(a, b[..., :0, :], values[..., :0, :])
+    assert not takes(a, b, values, lead=(256, 256))
     learned = torch.zeros(1, 1, 17, 139, device=DEVICE)
-    assert additive.takes(a, b, values, sl.masks.bias(learned))
-    assert not additive.takes(a, b, values, sl.masks.bias(learned.requires_grad_()))
+    assert takes(a, b, values, sl.masks.bias(learned))
+    assert not takes(a, b, values, sl.masks.bias(learned.requires_grad_()))
 
 
 @pytest.mark.parametrize("leads", [((), (), ()), ((2, 3), (3,), (2, 1)), ((2, 4), (2, 2), (2, 2))])
