@@ -74,7 +74,8 @@ class Recorded:
     @torch.no_grad()
     def _recorded(self, inputs: Tensor) -> _Recording:
         """Run it twice beside the main stream, so that libraries set themselves up, then record it."""
-        held = inputs.clone()
+        with torch.inference_mode(mode=False):  # or it could only be written to in that mode
+            held = inputs.clone()
         side = torch.cuda.Stream(inputs.device)
         side.wait_stream(torch.cuda.current_stream(inputs.device))
         with torch.cuda.stream(side):

@@ -83,10 +83,10 @@ def test_a_state_is_a_value(decoder):
     _, state = model.step(model.start(images), torch.tensor([5, 6]))
     first, one = model.step(state, torch.tensor([7, 8]))
     again, _ = model.step(state, torch.tensor([9, 10]))  # another branch, from the same state
+    later, _ = model.step(one, torch.tensor([4, 4]))  # which must not have changed this one's past
     once_more, _ = model.step(state, torch.tensor([7, 8]))
     torch.testing.assert_close(first, once_more)
     assert not torch.allclose(first, again)
-    later, _ = model.step(one, torch.tensor([4, 4]))
     ids = torch.tensor([[5, 7, 4], [6, 8, 4]])
     expected = model(images, ids)[:, -1].log_softmax(-1)
     torch.testing.assert_close(later.double(), expected, atol=1e-5, rtol=1e-5)
