@@ -163,7 +163,7 @@ def add_gradients(
     owner_at = owner_ptr + tl.arange(0, BO)
     slab_at = slab_ptr + tl.arange(0, BO)
     w_slab_at = w_slab_ptr + tl.arange(0, BO)
-    half = tl.sum(g, axis=0) * 0.5
+    half = tl.sum(g, axis=0) * 0.5  # a query's adds up to 0, but in half precision only nearly
     for r in range(0, R, 2 * PAIRS):
         for j in tl.static_range(PAIRS):
             x0, x1 = two_grown(inner_at, owner_at, r + 2 * j, inner_length, owner_length, FAR)
