@@ -155,16 +155,14 @@ class Watch:
         def after(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
             if not starts:  # refused before it ran
                 return
-            heard_before = starts.pop()
-            if (
-                isinstance(module, nn.MultiheadAttention)
-                and self._heard == heard_before
-                and output is not None
-            ):
-                call = call_of_mha(module, args, kwargs, output[0])
-                if call is not None:
-                    self._saw(call)
-            self._stack.pop()
+            nothing_heard = starts.pop() == self._heard
+            try:
+                if isinstance(module, nn.MultiheadAttention) and nothing_heard and output is not None:
+                    call = call_of_mha(module, args, kwargs, output[0])
+                    if call is not None:
+                        self._saw(call)
+            finally:
+                self._stack.pop()
 
         undo.callback(module.register_forward_pre_hook(before).remove)
         undo.callback(module.register_forward_hook(after, with_kwargs=True, always_call=True).remove)
@@ -224,6 +222,11 @@ class Watch:
                     stacklevel=2,
                 )
             return
+        if _capturing():
+            raise RuntimeError(
+                "a watched model can't be captured into a CUDA graph, whose replays write over what was "
+                "seen; capture it outside the block, or watch it without the graph"
+            )
         with torch.no_grad():
             pairs, lead, lse = read()
             measure = self._measure.fitted(*pairs.shape[2:])  # what one call is too short for breaks no model
@@ -265,6 +268,11 @@ def _with_rows_kept(sight: Sight) -> Sight:
 def _recomputing() -> bool:
     """Whether this is gradient checkpointing's second run, in the backward pass and maybe its thread."""
     return torch._C._current_graph_task_id() != -1  # noqa: SLF001
+
+
+def _capturing() -> bool:
+    """Whether a CUDA graph is being captured; a torch without CUDA can't be asked."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def _is_compiled(module: nn.Module) -> bool:
