@@ -1,11 +1,11 @@
 # ruff: noqa: INP001
 """Train the recurrent translator on dates with each score of ``sl.scores``, and with none; print a table.
 
-    python docs/translation_scores.py                    # all of them, about five minutes on two cores
+    python docs/translation_scores.py                    # all of them, about seven minutes on one core
     python docs/translation_scores.py --scores dot additive --epochs 4
 
 Time is that of this process on the CPU, so that a busy machine tells the same as an idle one. Curves go to
-``docs/translation_scores.png`` and the numbers to ``docs/translation_scores.json``.
+``docs/pictures/translation_scores.png`` and the numbers to ``docs/translation_scores.json``.
 """
 
 import argparse
@@ -89,7 +89,9 @@ def main() -> None:
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     (wishes.out / "translation_scores.json").write_text(json.dumps(rows, indent=1) + "\n")
-    drawn(rows).savefig(wishes.out / "translation_scores.png")
+    pictures = wishes.out / "pictures"
+    pictures.mkdir(exist_ok=True)
+    drawn(rows).savefig(pictures / "translation_scores.png")
 
 
 if __name__ == "__main__":
