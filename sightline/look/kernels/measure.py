@@ -48,7 +48,8 @@ def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None)
         shift = largest
     else:
         lse = lse.float().contiguous()
-        received, cells, sums, packed = _weights(given, want, lse, None)
+        if by_key or want.entropy or want.peak:
+            received, cells, sums, packed = _weights(given, want, lse, None)
         if want.entropy or want.peak:
             entropy, peak, peak_at = _finish_weights(given, want, sums, packed)
         if pairs.mask.limits:
