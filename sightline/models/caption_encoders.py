@@ -39,7 +39,6 @@ NETWORKS = {
 }
 CHANNELS = 1280  # of every one of them
 STRIDE = 32  # pixels to a cell
-_LOUDER = 3.0  # what a patch shows, against where it is, before training
 
 
 class PatchEncoder(nn.Module):
@@ -103,8 +102,7 @@ class PatchEncoder(nn.Module):
         rest = patch >> stem
         blocks.append(nn.Conv2d(channels, d_model, rest, stride=rest))
         self.cut = nn.Sequential(*blocks, *(_Residual(d_model) for _ in range(n_convs)))
-        self.norm = nn.LayerNorm(d_model)
-        nn.init.constant_(self.norm.weight, _LOUDER)  # or the places would drown what was seen
+        self.norm = nn.LayerNorm(d_model)  # or the places would drown what was seen
         # The slowest wave turns by one radian across the grid: of longer ones there is nothing to see in it.
         self.positions = SinusoidalPositions2d(d_model, base=max(2, *self.grid))
         self.dropout = nn.Dropout(dropout)

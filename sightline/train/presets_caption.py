@@ -41,12 +41,12 @@ PRESETS: dict[str, Preset] = {
     "demo": {
         "model": _MODEL,
         "data": _DATA | {"n_train": 12800},
-        "train": _TRAIN | {"epochs": 6},
+        "train": _TRAIN | {"epochs": 7},
     },
     # A model that has begun to see, in less than a minute: to try things out.
     "tiny": {
         "model": _MODEL,
         "data": _DATA | {"n_train": 4000, "n_test": 200},
-        "train": _TRAIN | {"epochs": 5},
+        "train": _TRAIN | {"epochs": 3},
     },
 }
