@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo      pictures of the mechanism, in runs/demo"
+	@echo "make demo      train a captioner on drawn scenes, score it, look into it: runs/demo/report.html"
 	@echo "make test      lint, types, tests, doctests and examples"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
 	@echo "make check     lint and types only"
@@ -25,7 +25,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/sightline demo --out runs/demo
+	$(BIN)/sightline demo --out runs/demo --resume
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", default="runs/examples", help="Where the picture goes.")
     on_gpu = torch.cuda.is_available()
-    parser.add_argument("--tokens", type=int, default=1 << 20 if on_gpu else 4096)
+    parser.add_argument("--tokens", type=int, default=1 << 16 if on_gpu else 4096)
     wanted = parser.parse_args()
     t, cells = wanted.tokens, min(1024, max(64, wanted.tokens // 32))
     device = torch.device("cuda" if on_gpu else "cpu")

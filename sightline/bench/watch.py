@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import sightline as sl
 from sightline.bench.look import WATCH_BAR, watched_field
@@ -45,7 +45,8 @@ def llama_field(device: torch.device, tokens: int, *, n_layers: int) -> Field:
 
     def model_with(implementation: str) -> Any:
         torch.manual_seed(0)
-        config = LlamaConfig(
+        shape: Any = LlamaConfig  # its arguments are not typed
+        config = shape(
             hidden_size=2048,
             intermediate_size=5504,
             num_hidden_layers=n_layers,
@@ -58,7 +59,8 @@ def llama_field(device: torch.device, tokens: int, *, n_layers: int) -> Field:
         )
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         with torch.device(device):
-            return nn.Module.to(LlamaModel(config), dtype).eval()
+            model: Any = LlamaModel(config)
+            return model.to(dtype).eval()
 
     model = model_with("sdpa")
     ids = torch.randint(0, 32000, (1, tokens), device=device)

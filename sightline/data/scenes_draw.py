@@ -86,7 +86,8 @@ def _paste(
     """Draw one thing of every scene that has one in its slot."""
     rows = np.flatnonzero(layout.there[np.arange(len(slot)), slot])
     mine = slot[rows]
-    x, y, radius, shape = (f[rows, mine] for f in (layout.x, layout.y, layout.radius, layout.shape))
+    x, y, radius = (f[rows, mine] for f in (layout.x, layout.y, layout.radius))
+    shape = layout.shape[rows, mine]
     left, top = x.astype(np.int64) - window // 2, y.astype(np.int64) - window // 2
     steps = np.arange(window)
     cos, sin = np.array(ANGLES, dtype=np.float32)[layout.angle[rows, mine]].T[:, :, None, None]
@@ -143,7 +144,7 @@ _PATTERNS: tuple[Callable[[Floats, Floats], Floats], ...] = (
     lambda u, v: np.zeros_like(u),  # noqa: ARG005
     lambda u, v: _parity((u + v) / np.float32(3.4)),
     _spots,
-    lambda u, v: _parity(u / 4) * (1 - _parity(v / 4)) + _parity(v / 4) * (1 - _parity(u / 4)),
+    lambda u, v: np.abs(_parity(u / np.float32(4)) - _parity(v / np.float32(4))),
 )
 
 

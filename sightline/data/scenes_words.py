@@ -112,7 +112,8 @@ def phrases_of(words: list[str]) -> list[Phrase]:
     adjectives: dict[str, str] = {}
     for at, word in enumerate(words):
         if word in SHAPES:
-            found.append(Phrase(word, *(adjectives.get(x) for x in ("colour", "size", "texture")), at))
+            colour, size, texture = (adjectives.get(x) for x in ("colour", "size", "texture"))
+            found.append(Phrase(word, colour, size, texture, at))
         kind = "colour" if word in COLOURS else "size" if word in _SIZE else "texture"
         if word in COLOURS or word in _SIZE or word in TEXTURES:
             adjectives[kind] = _SIZE.get(word, word)
