@@ -4,6 +4,7 @@ Neither is needed: :mod:`sightline.evaluate.captions` scores without them. They 
 ``pycocoevalcap`` and run where ``java`` is on the path.
 """
 
+import contextlib
 import importlib.util
 import shutil
 import subprocess
@@ -71,6 +72,8 @@ def meteor(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> tu
             each += [float(heard.readline()) for _ in found]  # the last is of all together
         except (OSError, ValueError):
             process.kill()
+            with contextlib.suppress(OSError):  # what was not sent yet has nowhere to go
+                sent.close()
             raise ValueError(f"METEOR ended before it had scored {len(candidates)} captions") from None
         sent.close()
     return each[-1], each[:-1]
