@@ -7,9 +7,10 @@ sl.attention(q, k, v, sl.masks.causal())                   # the same output, by
 sl.nn.TransformerEncoderLayer(512, 8)                      # torch's layers, drop-in
 sl.look(q, k, v).entropy                                   # what it attended to, without the matrix
 with sl.watch(model) as seen: model(x)                     # the same of any model
+sl.models.Captioner.load("runs/demo")                      # trained by ``sightline train``
 """
 
-from sightline import nn, positions
+from sightline import models, nn, positions
 from sightline.attention import masks, reference, scores
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
@@ -25,6 +26,7 @@ __all__ = [
     "attention",
     "look",
     "masks",
+    "models",
     "nn",
     "positions",
     "reference",
