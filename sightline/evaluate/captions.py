@@ -83,6 +83,14 @@ def scored(
     return Scored(total, each, {name: signature(name, counts, ptb=ptb) for name in total})
 
 
+def _version() -> str:
+    """Of the scorers; a copy that lies on the path without having been installed does not tell."""
+    try:
+        return metadata.version("pycocoevalcap")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def signature(name: str, references: Sequence[int], *, ptb: bool = False) -> str:
     """How a score was computed, in one line without spaces, to be quoted beside it.
 
@@ -104,7 +112,7 @@ def signature(name: str, references: Sequence[int], *, ptb: bool = False) -> str
         "case:lower",
         "punct:none",
         *{"cider": ["idf:these-references"], "meteor": ["jar:1.5", "norm:yes"]}.get(name, []),
-        f"scorer:pycocoevalcap-{metadata.version('pycocoevalcap')}",
+        f"scorer:pycocoevalcap-{_version()}",
         f"sightline:{sightline.__version__}",
     ]
     return "|".join(parts)
