@@ -24,8 +24,8 @@ from torch.utils.checkpoint import checkpoint
 from sightline.look.pairs import Pairs, Tile
 from sightline.shapes import Float, Int
 
-# Weights alive at a time: on a CPU a few megabytes, which its caches hold; on a GPU enough to fill it.
-_TILE = {"cpu": 1 << 19, "cuda": 1 << 26}
+# Weights alive at a time: on a CPU so many that starting its threads counts little, on a GPU enough to fill it.
+_TILE = {"cpu": 1 << 21, "cuda": 1 << 26}
 
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
 _COARSE = -1e3  # an lse below this is rounded to more than 1e-4
