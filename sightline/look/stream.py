@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from sightline.look.pairs import Pairs, Tile
 from sightline.shapes import Float, Int
 
-# Weights alive at a time: on a CPU so many that starting its threads counts little, on a GPU enough to fill it.
+# Weights alive at a time: on a CPU enough to make starting threads cheap, on a GPU enough to fill it.
 _TILE = {"cpu": 1 << 21, "cuda": 1 << 26}
 
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
