@@ -15,6 +15,10 @@ def save(sight: Sight, path: str | Path) -> None:
     from safetensors.torch import save as to_bytes  # noqa: PLC0415
 
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(
+            f"a sight is saved as a file, got the folder {path}; add a name, such as look.safetensors"
+        )
     if not path.parent.is_dir():
         raise ValueError(f"a sight is saved in a folder that exists, got {path}; make {path.parent} first")
     about = {name: getattr(sight, name) for name in _ABOUT}

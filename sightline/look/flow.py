@@ -67,7 +67,7 @@ def received_flow(sights: Sequence[Sight], *, residual: float = 0.5) -> Float[Te
     flow: Tensor | None = None
     for sight in reversed(_same_length(sights, residual)):
         received = _over_heads(sight).received
-        share = received / received.sum(-1, keepdim=True)
+        share = received / received.sum(-1, keepdim=True).clamp_min(torch.finfo(received.dtype).tiny)
         if flow is None:
             flow = torch.full_like(share, 1 / sight.t)
         flow = residual * flow + (1 - residual) * flow.sum(-1, keepdim=True) * share
@@ -82,6 +82,11 @@ def _same_length(sights: Sequence[Sight], residual: float) -> list[Sight]:
     if not sights:
         raise ValueError("a flow needs the sight of at least one layer, got none")
     for sight in sights:
+        if not isinstance(sight, Sight):
+            raise TypeError(
+                f"a flow takes one sight of each layer, got a {type(sight).__name__}; where a module was "
+                "called more than once, choose one with seen.calls(name)[i]"
+            )
         if (sight.t, sight.s) != (sights[0].t, sights[0].t):
             raise ValueError(
                 f"a flow goes through self-attention of one length, got T={sight.t} and S={sight.s} in "

@@ -27,6 +27,7 @@ _TILE_ELSEWHERE = 1 << 24
 
 # How torch and Hugging Face call the attention of a decoder to an encoder, where T = S may be an accident.
 _CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multihead_attn", re.IGNORECASE)
+_CROSS_ATTENTION = re.compile(r"cross_?att|encdec|enc_dec|encoder_att|multihead_attn", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +148,9 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
 
 def is_cross(name: str, sight: Sight) -> bool:
     """Whether a layer looks from one sequence into another, as its name or its lengths tell."""
-    return bool(_CROSS.search(name.rpartition(".")[2])) or not _is_aligned(sight)
+    *around, own = name.split(".")
+    inside = bool(around and _CROSS_ATTENTION.search(around[-1]))  # ``crossattention.self``
+    return inside or bool(_CROSS.search(own)) or not _is_aligned(sight)
 
 
 def a_head(sums: Float[Tensor, "..."], sight: Sight) -> Float[Tensor, " heads"]:

@@ -74,6 +74,7 @@ def pairs_of(
     else:
         q, k, own_scale = dot
         q, k = (_as_autocast(x) for x in (q, k))
+        mask = replace(mask, added=tuple(map(_as_autocast, mask.added)))
     t, s = q.size(-2), k.size(-2)
     q4, k4, _, mask4 = four_dimensional(q, k, v, mask.fitted(lead, t, s), lead)
     if scale is None:

@@ -42,6 +42,7 @@ class Pairs:
         mask: Fitted to ``(B, H, T, S)``.
         scale: Multiplies the scores.
         score: What matches q and k when it is no dot product.
+        versions: How often q and k had been written to when they were kept.
     """
 
     q: Float[Tensor, "B H T Dq"]
@@ -49,6 +50,7 @@ class Pairs:
     mask: Mask
     scale: float
     score: Score | None = None
+    versions: tuple[int, int] | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -69,6 +71,26 @@ class Pairs:
             x.requires_grad for x in (self.q, self.k, *self.mask.added, *parameters)
         )
 
+    def stamped(self) -> "Pairs":
+        """The same, remembering how often q and k have been written to so far."""
+        return replace(self, versions=None if self._untold else (self.q._version, self.k._version))  # noqa: SLF001
+
+    @property
+    def changed(self) -> bool:
+        """Whether q or k have been written to since."""
+        if self.versions is None or self._untold:
+            return False
+        return self.versions != (self.q._version, self.k._version)  # noqa: SLF001
+
+    @property
+    def _untold(self) -> bool:
+        """Inference tensors do not count who writes to them."""
+        return self.q.is_inference() or self.k.is_inference()
+
+    def _stamped_as(self, before: "Pairs") -> "Pairs":
+        """A part or a copy of others, as old as they are."""
+        return replace(self, versions=(-1, -1)) if before.changed else self.stamped()
+
     def detached(self) -> "Pairs":
         """The same without its history."""
         added = tuple(x.detach() for x in self.mask.added)
@@ -81,7 +103,8 @@ class Pairs:
         )
         mask = Mask(self.mask.bands, *tensors)
         score = None if self.score is None else copy.deepcopy(self.score).to(device)
-        return replace(self, q=self.q.to(device), k=self.k.to(device), mask=mask, score=score)
+        there = replace(self, q=self.q.to(device), k=self.k.to(device), mask=mask, score=score)
+        return there._stamped_as(self)  # noqa: SLF001
 
     def select(self, batch: list[int], heads: list[int]) -> "Pairs":
         """These items of the batch and these heads."""
@@ -94,7 +117,8 @@ class Pairs:
 
         tensors = (tuple(map(cut, xs)) for xs in (self.mask.lengths, self.mask.allowed, self.mask.added))
         q, k = self.q[places(batch)][:, places(heads)], self.k[places(batch)][:, places(kv_heads)]
-        return replace(self, q=q, k=k, mask=Mask(self.mask.bands, *tensors))
+        part = replace(self, q=q, k=k, mask=Mask(self.mask.bands, *tensors))
+        return part._stamped_as(self)  # noqa: SLF001
 
     @property
     def nbytes(self) -> int:

@@ -141,4 +141,4 @@ class Seen:
 def looks_like_attention(module: nn.Module) -> bool:
     """Whether a module's class is named like one that attends."""
     kind = type(module).__name__.lower()
-    return "attention" in kind or "attn" in kind
+    return "attention" in kind or "attn" in kind or isinstance(module, nn.MultiheadAttention)

@@ -191,11 +191,13 @@ class Sight:
         shape = self.shape
         if len(index) > len(shape):
             raise ValueError(f"this sight has leading dimensions {shape}, got {len(index)} indices, {index}")
+        for i in index:
+            if not isinstance(i, slice) and not is_whole(i):
+                raise TypeError(f"a sight is indexed by whole numbers and slices, got {type(i).__name__}")
+        index = tuple(i if isinstance(i, slice) else int(i) for i in index)
         for i, n in zip(index, shape, strict=False):
             if isinstance(i, int) and not -n <= i < n:
                 raise ValueError(f"index {i} is out of range for leading dimensions {shape}")
-            if not isinstance(i, int | slice):
-                raise TypeError(f"a sight is indexed by whole numbers and slices, got {type(i).__name__}")
         statistics = {name: x[index] for name, x in self.statistics.items()}
         n = self.n_batch
         batch = torch.arange(math.prod(self.lead[:n])).view(self.lead[:n])[index[:n]]
@@ -272,6 +274,12 @@ class Sight:
             raise ValueError(
                 f"{what} can't be had any more, q and k were not kept; keep them with keep=True{remedy}"
             )
+        if any(pairs.changed for pairs, _ in self.kept):
+            remedy = "" if beforehand is None else f", or ask beforehand with {beforehand}"
+            raise ValueError(
+                f"{what} can't be had any more, q or k was written to since it was kept; "
+                f"look at a clone{remedy}"
+            )
         return self.kept
 
     def _pooled(self, kept: tuple[Kept, ...], cells: Cells) -> Tensor:
@@ -318,7 +326,7 @@ def sight_of(
     statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in named.items() if x is not None}
     if output is not None:
         statistics["output"] = output
-    kept = (Kept(pairs.detached(), found.lse.detach()),) if keep else ()
+    kept = (Kept(pairs.detached().stamped(), found.lse.detach()),) if keep else ()
     return Sight(t, s, lead, statistics, kept, name, n_batch=batch_dimensions(lead))
 
 

@@ -28,7 +28,7 @@ from sightline.shapes import Float, Int
 _TILE = {"cpu": 1 << 21, "cuda": 1 << 26}
 
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
-_COARSE = -1e3  # an lse below this is rounded to more than 1e-4
+_COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6
 _ROW_SUM = 1e-5  # a row of weights that is further from one than this shows that a kernel's lse is off
 
 
@@ -151,10 +151,10 @@ def pool(
 def weights_of(pairs: Pairs, tile: Tile, lse: Float[Tensor, "b h t"]) -> Float[Tensor, "b h t s"]:
     """The weights of a tile, from the lse of its queries.
 
-    The huge negatives that some models forbid with may fill a row. Its lse is too coarse then to tell one
-    weight from another, so the whole row is looked at again.
+    Scores may be large, and the huge negatives that some models forbid with may fill a row. Its lse is too
+    coarse then to tell one weight from another, so the whole row is looked at again.
     """
-    if bool((lse < _COARSE).logical_and_(lse > -torch.inf).any()):
+    if bool((lse.abs() > _COARSE).logical_and_(lse.isfinite()).any()):
         t, s = pairs.shape[2:]
         row = tile._replace(columns=pairs.mask.keys(tile.rows, t, s))
         first = row.columns[0]

@@ -89,7 +89,8 @@ def _silent(module: _Module, *, copied: bool) -> _Module:
     silent.__dict__ = module.__dict__ | {name: OrderedDict() for name in hooks}
     for name in ("_parameters", "_buffers"):
         detached = ((n, None if x is None else x.detach()) for n, x in module.__dict__[name].items())
-        silent.__dict__[name] = {n: x.clone() if copied and x is not None else x for n, x in detached}
+        apart = copied or name == "_buffers"  # a buffer may be written to by the look
+        silent.__dict__[name] = {n: x.clone() if apart and x is not None else x for n, x in detached}
     parts = {n: None if x is None else _silent(x, copied=copied) for n, x in module._modules.items()}  # noqa: SLF001
     silent.__dict__["_modules"] = parts
     return silent

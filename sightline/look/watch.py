@@ -12,7 +12,7 @@ import contextlib
 import fnmatch
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from sightline.attention.attend import attention
+from sightline.attention.multihead import MultiheadAttention
 from sightline.look.fused import FusedCall, Listen
 from sightline.look.look import overheard, pairs_of
 from sightline.look.nested import keep_padding_clear
@@ -34,6 +35,8 @@ from sightline.look.torch_calls import call_of_mha, call_of_sdpa, pairs_of_atten
 __all__ = ["watch"]
 
 _EVERYTHING = Look()
+# Whose arguments and output are known; what another subclass makes of them is its own affair.
+_FORWARDS = (nn.MultiheadAttention.forward, MultiheadAttention.forward)
 _FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
 
 
@@ -82,8 +85,10 @@ def watch(
     if not is_whole(every) or every < 1:
         raise ValueError(f"every must be a whole number >= 1, got {every!r}; 1 measures each call")
     check_measure(measure)
-    if limit < 0:
-        raise ValueError(f"limit must be a number of bytes >= 0, got {limit}")
+    if not is_whole(limit) or limit < 0:
+        raise ValueError(
+            f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
+        )
     return Watch(model, _chooser(layers), every, measure, keep, limit)
 
 
@@ -157,7 +162,8 @@ class Watch:
                 return
             nothing_heard = starts.pop() == self._heard
             try:
-                if isinstance(module, nn.MultiheadAttention) and nothing_heard and output is not None:
+                ran_blind = nothing_heard and output is not None and type(module).forward in _FORWARDS
+                if ran_blind and isinstance(module, nn.MultiheadAttention):
                     call = call_of_mha(module, args, kwargs, output[0])
                     if call is not None:
                         self._saw(call)
@@ -182,11 +188,13 @@ class Watch:
         self, ours: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Tensor:
         inner: list[FusedCall] = []
-        self._inner = inner
+        outer, self._inner = self._inner, inner
         try:
             output = ours(*args, **kwargs)
         finally:
-            self._inner = None
+            self._inner = outer
+        if outer is not None:  # a score that attends: part of the attention that it scores for
+            return output
 
         def read() -> tuple[Pairs, tuple[int, ...], Tensor | None]:
             pairs, lead = pairs_of_attention(args, kwargs, kept=self._keep)
@@ -227,7 +235,7 @@ class Watch:
                 "a watched model can't be captured into a CUDA graph, whose replays write over what was "
                 "seen; capture it outside the block, or watch it without the graph"
             )
-        with torch.no_grad():
+        with torch.no_grad(), _dice_put_back():
             pairs, lead, lse = read()
             measure = self._measure.fitted(*pairs.shape[2:])  # what one call is too short for breaks no model
             sight = sight_of(pairs.detached(), measure, lead=lead, lse=lse, keep=self._keep, name=name)
@@ -263,6 +271,16 @@ def _with_rows_kept(sight: Sight) -> Sight:
     weights = weights_of(pairs, tile, lse)
     rows = WeightRows(weights, weights.new_empty(b, h, s, 0), type(pairs.mask)(), 1.0)
     return sight.keeping((Kept(rows, torch.zeros_like(lse)),))
+
+
+@contextlib.contextmanager
+def _dice_put_back() -> Iterator[None]:
+    """Leave the random numbers as they are: a score that throws dice is asked twice, the model once."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
 
 
 def _recomputing() -> bool:
