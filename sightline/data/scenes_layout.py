@@ -60,7 +60,7 @@ def thrown(dice: Dice) -> Layout:
             alike = (shapes[k] == shapes[other]) & (colours[k] == colours[other])
             shapes[k] = np.where(alike, (shapes[k] + 1) % len(SHAPES), shapes[k])
     large = [dice.chance(50) for _ in range(2)]
-    radii = [np.where(s, dice.between(11.0, 14.0), dice.between(7.0, 9.0)) for s in large]
+    radii = [np.where(s, dice.between(12.5, 14.0), dice.between(9.0, 10.5)) for s in large]
     radii += [dice.between(3.0, 4.0) for _ in range(2)]
     x, y = _places(dice, hidden, radii)
     n_clutter = dice.below(3)
@@ -86,7 +86,7 @@ def _places(dice: Dice, hidden: npt.NDArray[np.bool_], radii: list[Floats]) -> t
     aside = apart * dice.between(-0.45, 0.45)
     upright = dice.chance(50)
     cos, sin = np.array(ANGLES, dtype=np.float32)[dice.below(len(ANGLES))].T
-    close = np.maximum(a, b) - np.minimum(a, b) * np.float32(0.15)
+    close = np.maximum(a, b)  # about half of the smaller one lies under or over the larger
     dx = np.where(hidden, close * cos, np.where(upright, aside, apart))
     dy = np.where(hidden, close * sin, np.where(upright, apart, aside))
     swap = np.where(dice.chance(50), np.float32(-1), np.float32(1))

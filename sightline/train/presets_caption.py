@@ -13,7 +13,7 @@ _MODEL = {
     "image_size": 64,
     "patch": 8,
     "stem": 3,
-    "n_convs": 2,
+    "n_convs": 1,
     "d_model": 96,
     "n_heads": 2,
     "n_layers": 2,
@@ -25,7 +25,7 @@ _MODEL = {
     "order": 0.1,
     "look_layer": 0,
 }
-_DATA = {"source": "scenes", "captions": 2, "n_val": 200, "n_test": 500}
+_DATA = {"source": "scenes", "captions": 5, "n_val": 200, "n_test": 500}
 _TRAIN = {
     "batch_size": 32,
     "lr": 2e-3,
@@ -41,7 +41,7 @@ PRESETS: dict[str, Preset] = {
     "demo": {
         "model": _MODEL,
         "data": _DATA | {"n_train": 12800},
-        "train": _TRAIN | {"epochs": 7},
+        "train": _TRAIN | {"epochs": 8},
     },
     # A model that has begun to see, in less than a minute: to try things out.
     "tiny": {
