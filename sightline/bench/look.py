@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import sightline as sl
 from sightline.bench import look_gpu
+from sightline.bench.eager import eager
 from sightline.bench.memory import MemoryCase
 from sightline.bench.race import OURS, Case, Contestant, Field, Race
 from sightline.bench.sizes import Sizes
-from sightline.shapes import Float
 
 BLIND_BAR = 1 / 3  # everything seen in three times the blind forward
 EAGER_BAR = 2.0  # and in half of eager's time
@@ -78,27 +78,6 @@ def field_of(sizes: Sizes, length: int, peer: str, *, causal: bool) -> Field:
     if not sizes.checkable(length):
         return Field(contestants=(ours, other), notes=("too large for a float64 check",))
     return Field(contestants=(ours, other), exact=exact, slack=1e-2 if q.dtype != torch.float32 else 1e-5)
-
-
-def eager(
-    q: Float[Tensor, "B H T D"],
-    k: Float[Tensor, "B H S D"],
-    v: Float[Tensor, "B H S D"],
-    cells: int,
-    *,
-    causal: bool,
-) -> tuple[Tensor, ...]:
-    """Store the matrix and ask it everything."""
-    scores = (q @ k.mT) * q.size(-1) ** -0.5
-    if causal:
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-        scores = scores.masked_fill(future, -torch.inf)
-    exact = scores.dtype if scores.dtype == torch.float64 else torch.float32
-    weights = scores.softmax(-1, dtype=exact)
-    peak, _ = weights.max(-1)
-    by_key = weights.unflatten(-1, (cells, -1)).mean(-1)
-    picture = by_key.unflatten(-2, (cells, -1)).mean(-2)
-    return weights.to(v.dtype) @ v, weights.sum(-2), torch.special.entr(weights).sum(-1), peak, picture
 
 
 def watched_field(sizes: Sizes) -> Field:

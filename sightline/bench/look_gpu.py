@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import sightline as sl
+from sightline.bench.eager import eager
 from sightline.bench.race import OURS, Case, Contestant, Field, Race
-from sightline.shapes import Float
 
 _CELLS = 64
 _EAGER_BARS = {False: 3.5, True: 10.0}  # full, causal
@@ -85,32 +85,13 @@ def field_of(what: str, peer: str, shape: Shape, causal: bool, device: torch.dev
 
     peers: dict[str, Callable[[], tuple[Tensor, ...]]] = {
         "blind": lambda: (sl.attention(q, k, v, mask),),
-        "eager": partial(eager, q, k, v, min(_CELLS, shape.t), causal=causal),
+        "eager": partial(eager, q, k, v, min(_CELLS, shape.t), causal=causal, stored=q.dtype),
         "everything": partial(seen, looks["look"]),
     }
     ours = Contestant(name=OURS, run=partial(seen, looks[what]), context=torch.no_grad)
     other = Contestant(name=peer, run=peers[peer], context=torch.no_grad)
     note = {"blind": "the blind kernel gives the output alone", "eager": "eager stores the matrix"}
     return Field(contestants=(ours, other), notes=(note.get(peer, "everything: all of the look"),))
-
-
-def eager(
-    q: Float[Tensor, "B H T D"],
-    k: Float[Tensor, "B H S D"],
-    v: Float[Tensor, "B H S D"],
-    cells: int,
-    *,
-    causal: bool,
-) -> tuple[Tensor, ...]:
-    """Store the matrix in the dtype of the inputs, as Hugging Face's models do, and ask it everything."""
-    scores = (q @ k.mT) * q.size(-1) ** -0.5
-    if causal:
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-        scores = scores.masked_fill_(future, -torch.inf)
-    weights = scores.softmax(-1, dtype=torch.float32).to(q.dtype)
-    peak, _ = weights.max(-1)
-    picture = weights.unflatten(-1, (cells, -1)).mean(-1).unflatten(-2, (cells, -1)).mean(-2)
-    return weights @ v, weights.sum(-2), torch.special.entr(weights).sum(-1), peak, picture
 
 
 def _training(q: Tensor, k: Tensor, v: Tensor, mask: sl.Mask | None) -> Field:
