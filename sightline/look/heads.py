@@ -6,6 +6,7 @@ Entropy, peak and share are read off a sight. The distance is one more pass over
 kept q and k, in O(T + S) memory. It is about positions in one sequence, so cross-attention has none.
 """
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,17 +90,19 @@ def sharpest(table: Sequence[Head], n: int = 3) -> list[Head]:
 def by_layer(seen: Seen | Mapping[str, Sight]) -> dict[str, Sight]:
     """One sight for each name: the steps of a decoding loop stacked, other repeated calls numbered.
 
-    Calls are taken for steps unless all of them have the same number of queries, more than one: those are
-    layers that share a module, or the same model run again.
+    Calls are steps where each after the first has one query, or where the keys grow by just the queries that
+    came; others are layers that share a module, or the same model run again.
     """
     if not isinstance(seen, Seen):
         return dict(seen)
     layers: dict[str, Sight] = {}
     for name, calls in seen.items():
-        if len(calls) > 1 and len({call.t for call in calls}) == 1 and calls[0].t > 1:
-            layers |= {f"{name} call {i}": call for i, call in enumerate(calls)}
+        if len(calls) == 1:
+            layers[name] = calls[0]
+        elif _are_steps(calls):
+            layers[name] = stack(calls)
         else:
-            layers[name] = calls[0] if len(calls) == 1 else stack(calls)
+            layers |= {f"{name} call {i}": call for i, call in enumerate(calls)}
     return layers
 
 
@@ -170,6 +173,13 @@ def _distance(pairs: Pairs, lse: Tensor, first: int) -> Float[Tensor, "B H T"]:
         apart = (queries[:, None] - keys).abs_().to(weights.dtype)
         found[tile.at_rows] = torch.linalg.vecdot(weights, apart)
     return found
+
+
+def _are_steps(calls: Sequence[Sight]) -> bool:
+    """Whether calls of a module follow each other in a decoding loop."""
+    ends = itertools.accumulate((call.t for call in calls[1:]), initial=calls[0].s)
+    grows = all(call.s == end for call, end in zip(calls, ends, strict=True))
+    return grows or all(call.t == 1 for call in calls[1:])
 
 
 def _is_aligned(sight: Sight) -> bool:

@@ -6,7 +6,7 @@ from torch import nn
 
 import sightline as sl
 from sightline.look.flow import received_flow, rollout
-from sightline.look.heads import is_cross
+from sightline.look.heads import by_layer, is_cross
 
 
 class Short(nn.MultiheadAttention):
@@ -117,6 +117,18 @@ def test_a_flow_where_nobody_looks_is_no_nan():
     x = torch.randn(1, 2, 5, 8)
     sight = sl.look(x, x, x, sl.masks.dense(torch.zeros(5, 5, dtype=torch.bool)))
     assert torch.isfinite(received_flow([sight, sight])).all()
+
+
+def test_runs_of_other_lengths_are_no_steps():
+    attention = nn.MultiheadAttention(8, 2, batch_first=True)
+    with sl.watch(attention, keep=True) as seen:
+        for t in (5, 9):
+            x = torch.randn(1, t, 8)
+            attention(x, x, x)
+    assert {name: (sight.t, sight.s) for name, sight in by_layer(seen).items()} == {
+        " call 0": (5, 5),
+        " call 1": (9, 9),
+    }
 
 
 @pytest.mark.bad_input
