@@ -1,16 +1,14 @@
-"""A picture of a matrix that nobody could store: a million queries by a million keys, causal, one head.
+"""A picture of a matrix that is never stored: every token of a long document against every other, causal.
 
-In half precision the weights would fill two terabytes. Here they are pooled into 1024 x 1024 cells while they
-are computed, tile by tile, on one GPU. The document is made so that the picture proves itself: one chapter is
-told sixteen times, and near the end a passage of its beginning is quoted. A token's key says which word it is
-and its query asks for the same word, so attention must show
+At 65,536 tokens the weights of one head would take 8.6 GB in half precision. Here they are pooled into cells while
+they are computed, tile by tile. The document is made so that the picture proves itself: one chapter is told
+sixteen times, and near the end a passage of its beginning is quoted. A token's key says which word it is and its
+query asks for the same word, so attention must show
 
 * parallel diagonals, one for each earlier telling of the chapter;
 * where the quotation stands, a gap in them and short lines elsewhere: the places it is quoted from.
 
-Usage: python examples/10_a_million_tokens.py [FOLDER] [--tokens N]
-
-Without an NVIDIA GPU it draws the same in small.
+Usage: python examples/10_a_long_document.py [FOLDER] [--tokens N]
 """
 
 import argparse
@@ -69,7 +67,7 @@ def main() -> None:
         picture = sight.map(cells)[0, 0].float().cpu()  # waits for the device
         seconds = time.perf_counter() - start
         bar.update(task, advance=1, description="drawing")
-        path = Path(wanted.folder) / "a_million_tokens.png"
+        path = Path(wanted.folder) / "a_long_document.png"
         draw(picture, t, path)
         bar.update(task, advance=1, description="done")
 
