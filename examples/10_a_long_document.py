@@ -1,9 +1,9 @@
 """A picture of a matrix that is never stored: every token of a long document against every other, causal.
 
-At 65,536 tokens the weights of one head would take 8.6 GB in half precision. Here they are pooled into cells while
-they are computed, tile by tile. The document is made so that the picture proves itself: one chapter is told
-sixteen times, and near the end a passage of its beginning is quoted. A token's key says which word it is and its
-query asks for the same word, so attention must show
+At 65,536 tokens the weights of one head would take 8.6 GB in half precision. Here they are pooled into cells
+while they are computed, tile by tile. The document is made so that the picture proves itself: one chapter is
+told sixteen times, and near the end a passage of its beginning is quoted. A token's key says which word it is
+and its query asks for the same word, so attention must show
 
 * parallel diagonals, one for each earlier telling of the chapter;
 * where the quotation stands, a gap in them and short lines elsewhere: the places it is quoted from.
@@ -72,7 +72,7 @@ def main() -> None:
         bar.update(task, advance=1, description="done")
 
     print(
-        f"{t:,} x {t:,} weights, {2 * t * t / 1e12:.4g} TB in half precision, in {seconds:.2f} s on {device}"
+        f"{t:,} x {t:,} weights, {2 * t * t / 1e9:.3g} GB in half precision, in {seconds:.2f} s on {device}"
     )
     if on_gpu:
         peak = torch.cuda.max_memory_allocated() / 1e9
