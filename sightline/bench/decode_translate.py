@@ -5,14 +5,13 @@ the same shape and random weights: nobody may stop early, so that all take the s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sightline.bench.decode import HUGGING_FACE, NO_CACHE
+from sightline.bench.decode import HUGGING_FACE, NO_CACHE, Prefix
 from sightline.bench.race import OURS, Case, Contestant, Field, Race
 from sightline.bench.train import StepRace, on_torch
 from sightline.data.tokens import BOS, EOS, PAD
@@ -126,36 +125,17 @@ def _generated(model: Any, source: Int[Tensor, "B S"]) -> list[Tensor]:
         ]
 
 
-@dataclass(frozen=True, eq=False)
-class _Prefix:
-    """A state that keeps the tokens alone, and computes everything anew."""
-
-    memory: Float[Tensor, "N S E"]
-    ids: Int[Tensor, "N T"]
-    attended: None = None
-
-    def __len__(self) -> int:
-        return self.memory.size(0)
-
-    @property
-    def device(self) -> torch.device:
-        return self.memory.device
-
-    def select(self, rows: Int[Tensor, " M"]) -> "_Prefix":
-        return _Prefix(self.memory[rows], self.ids[rows])
-
-
 class _WithoutCache:
     """The usual loop: at every step the whole decoder over the whole prefix."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model: Any = model
 
-    def start(self, source: Int[Tensor, "B S"]) -> _Prefix:
+    def start(self, source: Int[Tensor, "B S"]) -> Prefix:
         memory, _ = self._model.encode(source)
-        return _Prefix(memory, source.new_empty(source.size(0), 0))
+        return Prefix(memory, source.new_empty(source.size(0), 0))
 
-    def step(self, state: _Prefix, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], _Prefix]:
+    def step(self, state: Prefix, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], Prefix]:
         read = torch.cat([state.ids, ids[:, None]], 1)
         t = read.size(1)
         future = torch.ones(t, t, dtype=torch.bool, device=read.device).triu_(1)
@@ -163,4 +143,4 @@ class _WithoutCache:
         x = model.embedding(read) * model.config.d_model**0.5
         x = model.decoder(model.target_places(x), state.memory, tgt_mask=future, tgt_is_causal=True)
         log_probs = (x[:, -1] @ model.embedding.weight.T).log_softmax(-1)
-        return log_probs, _Prefix(state.memory, read)
+        return log_probs, Prefix(state.memory, read)

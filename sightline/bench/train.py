@@ -31,7 +31,7 @@ from sightline.train.engine import accelerator_for
 from sightline.train.stepping import Stepper
 from sightline.train.task import Loss, Task
 
-__all__ = ["StepRace", "bar", "cases", "contestant", "on_torch", "settings"]
+__all__ = ["LossAlone", "StepRace", "bar", "cases", "contestant", "on_torch", "settings"]
 
 # Other kinds of models have files of their own, which import this one.
 _OTHERS = ("sightline.bench.train_translate", "sightline.bench.train_classify")
@@ -146,6 +146,22 @@ def _layer(kind: type[nn.Module], ours: Any) -> nn.Module:
     )
 
 
+class LossAlone(Task):
+    """A task that is asked for the loss of a batch, and for nothing else."""
+
+    def plan(self, epoch: int) -> list[list[int]]:
+        """No epochs here."""
+        raise NotImplementedError
+
+    def load(self, indices: Sequence[int], epoch: int) -> Any:
+        """The batch is on the device."""
+        raise NotImplementedError
+
+    def evaluate(self, model: nn.Module) -> Mapping[str, float]:
+        """Nothing is evaluated."""
+        raise NotImplementedError
+
+
 # Captions
 
 
@@ -160,22 +176,10 @@ class _Batch:
         return self.images.size(0)
 
 
-class _Captioning(Task):
-    """The loss of captioning, and nothing else."""
+class _Captioning(LossAlone):
+    """The loss of captioning."""
 
     kind = "caption"
-
-    def plan(self, epoch: int) -> list[list[int]]:
-        """No epochs here."""
-        raise NotImplementedError
-
-    def load(self, indices: Sequence[int], epoch: int) -> _Batch:
-        """The batch is on the device."""
-        raise NotImplementedError
-
-    def evaluate(self, model: nn.Module) -> Mapping[str, float]:
-        """Nothing is evaluated."""
-        raise NotImplementedError
 
     def loss(self, model: nn.Module, batch: _Batch) -> Loss:
         """As in a training."""

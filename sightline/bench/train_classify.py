@@ -5,21 +5,20 @@ strided convolution, then ``nn.TransformerEncoderLayer``, with our model's very 
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.bench.race import OURS, Case, Field, Race
-from sightline.bench.train import StepRace, contestant, on_torch
+from sightline.bench.train import LossAlone, StepRace, contestant, on_torch
 from sightline.models.vit import SIZES, VisionTransformer, VisionTransformerConfig
 from sightline.models.vit_parts import PatchStem
 from sightline.shapes import Float
-from sightline.train.task import Loss, Task
+from sightline.train.task import Loss
 
 __all__ = ["cases"]
 
@@ -63,25 +62,10 @@ class _Batch:
         return self.images.size(0)
 
 
-class _Classifying(Task):
+class _Classifying(LossAlone):
     """The loss of classification, of any module from images to logits."""
 
     kind = "classify"
-
-    def plan(self, epoch: int) -> list[list[int]]:
-        """No epochs here."""
-        raise NotImplementedError
-
-    def load(self, indices: Sequence[int], epoch: int) -> _Batch:
-        """The batch is on the device."""
-        raise NotImplementedError
-
-    def evaluate(self, model: nn.Module) -> Mapping[str, float]:
-        """Nothing is evaluated."""
-        raise NotImplementedError
-
-    def save(self, folder: Any) -> None:
-        """Nothing is saved."""
 
     def loss(self, model: nn.Module, batch: _Batch) -> Loss:
         """Cross-entropy."""

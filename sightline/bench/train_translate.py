@@ -1,16 +1,15 @@
 """``bench train`` of translation: a step of the loop with our Transformer, beside ``torch.nn``'s."""
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
 from torch import nn
 
 from sightline.bench.race import OURS, Case, Field, Race
-from sightline.bench.train import StepRace, bar, contestant, on_torch
+from sightline.bench.train import LossAlone, StepRace, bar, contestant, on_torch
 from sightline.data.tokens import BOS, EOS
 from sightline.models.translator import Translator, TranslatorConfig
-from sightline.train.task import Loss, Task
+from sightline.train.task import Loss
 from sightline.train.translating import PairBatch, loss_of
 
 __all__ = ["cases"]
@@ -18,25 +17,10 @@ __all__ = ["cases"]
 _LONGEST = 28  # tokens of the longest sentence
 
 
-class _Translating(Task):
-    """The loss of translation, and nothing else."""
+class _Translating(LossAlone):
+    """The loss of translation."""
 
     kind = "translate"
-
-    def prepare(self, device: torch.device) -> None:
-        """Nothing to do."""
-
-    def plan(self, epoch: int) -> list[list[int]]:
-        """No epochs here."""
-        raise NotImplementedError
-
-    def load(self, indices: Sequence[int], epoch: int) -> PairBatch:
-        """The batch is on the device."""
-        raise NotImplementedError
-
-    def evaluate(self, model: nn.Module) -> Mapping[str, float]:
-        """Nothing is evaluated."""
-        raise NotImplementedError
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
         """As in a training."""
