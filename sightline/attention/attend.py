@@ -242,6 +242,7 @@ def _sdpa(
 ) -> Tensor:
     """Call torch's fused attention, around the corners where it would be slow or wrong."""
     d, d_v = q.size(-1), v.size(-1)
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))  # the fused kernels want it
     grouped = q.size(1) != k.size(1)
     if scale <= 0:  # the causal kernels would multiply their -inf by it
         q, scale = q * scale, 1.0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import sightline as sl
 from sightline.attention import attend
+from sightline.look.fused import Listen
 
 masks = sl.masks
 
@@ -663,3 +664,13 @@ def test_bad_input_is_noticed_by_any_score(name):
     changed, error, words = BAD[name]
     with pytest.raises(error, match=words):
         sl.attention(**{**GOOD, **changed}, score=sl.scores.Additive(13, 13, 2))
+
+
+@pytest.mark.parametrize("mask", [None, masks.causal(), masks.padding([13, 7])])
+def test_columns_that_lie_apart_do_not_cost_the_fused_kernel(mask):
+    q = torch.randn(2, 3, 8, 13).transpose(-1, -2)  # torch would build the whole matrix for these
+    calls = []
+    with Listen(calls.append):
+        output = sl.attention(q, q, q, mask)
+    assert len(calls) == 1
+    torch.testing.assert_close(output, sl.attention(*(q.contiguous(),) * 3, mask))
