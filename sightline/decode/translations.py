@@ -10,6 +10,7 @@ from torch import Tensor
 from sightline.data.batches import pad
 from sightline.data.pair_tokens import PairTokens
 from sightline.decode.search import Decoded, beam, greedy
+from sightline.models.any_shape import any_shape
 from sightline.shapes import Float
 
 __all__ = ["Translation", "translate"]
@@ -38,6 +39,7 @@ class Translation:
     weights: Float[Tensor, "H T S"] | None = None
 
 
+@any_shape()
 @torch.no_grad()
 def translate(
     model: Any,

@@ -101,6 +101,7 @@ class ClassTask(Task):
     """
 
     kind = "classify"
+    one_shape = True
 
     def __init__(
         self, images: ClassSet, train: TrainConfig, data: ClassData, augment: Augment, *, score: Score

@@ -10,6 +10,7 @@ weights, the optimizer's and the moving mean's tensors, and a few numbers: see :
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import ahead
+from sightline.models.any_shape import any_shape
 from sightline.settings import as_json
 from sightline.shapes import did_you_mean
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
@@ -111,7 +113,8 @@ def fit(
     accelerator.wait_for_everyone()
     place: Place | None = None
     for stage in (Stage(name=MAIN, task=task, config=config), *then):
-        place = _Trainer(model, stage, out, accelerator, place, shown=shown).train()
+        with nullcontext() if stage.task.one_shape else any_shape():
+            place = _Trainer(model, stage, out, accelerator, place, shown=shown).train()
     return out
 
 

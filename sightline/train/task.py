@@ -8,7 +8,7 @@ those is repeated too. Python's and NumPy's own generators are nobody's business
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,8 @@ class Loss(NamedTuple):
 @runtime_checkable
 class Task(Protocol):
     """One kind of thing to learn. Derive from it: what it needn't say has a default here."""
+
+    one_shape: ClassVar[bool] = False  # whether all batches are alike, but perhaps the last of an epoch
 
     @property
     def kind(self) -> str:
