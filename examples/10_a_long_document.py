@@ -1,7 +1,7 @@
 """A picture of a matrix that is never stored: every token of a long document against every other, causal.
 
-At 65,536 tokens the weights of one head would take 8.6 GB in half precision. Here they are pooled into cells
-while they are computed, tile by tile. The document is made so that the picture proves itself: one chapter is
+At a million tokens the weights of one head would take two terabytes. Here they are pooled into cells while
+they are computed, tile by tile. The document is made so that the picture proves itself: one chapter is
 told sixteen times, and near the end a passage of its beginning is quoted. A token's key says which word it is
 and its query asks for the same word, so attention must show
 
@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", default="runs/examples", help="Where the picture goes.")
     on_gpu = torch.cuda.is_available()
-    parser.add_argument("--tokens", type=int, default=1 << 16 if on_gpu else 4096)
+    parser.add_argument("--tokens", type=int, default=1 << 20 if on_gpu else 4096)
     wanted = parser.parse_args()
     t, cells = wanted.tokens, min(1024, max(64, wanted.tokens // 32))
     device = torch.device("cuda" if on_gpu else "cpu")
@@ -56,8 +56,7 @@ def main() -> None:
         task = bar.add_task("writing the document", total=3)
         k = document(t, device, torch.bfloat16 if on_gpu else torch.float32)
         q = k * SHARPNESS
-        few = 32 * cells
-        sl.look(q[:, :, :few], k[:, :, :few], k[:, :, :few], mask, measure=look, keep=False)  # compiles
+        sl.look(q, k, k, mask, measure=look, keep=False)  # kernels are compiled and planned when first used
         bar.update(task, advance=1, description=f"looking at {t:,} x {t:,} weights")
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
