@@ -28,16 +28,16 @@ class _Translating(LossAlone):
 
 
 def cases(device: torch.device, *, quick: bool) -> list[Case]:
-    """A Transformer of the size that Multi30k is translated with, and on a GPU a larger one too."""
+    """A Transformer of the size that Multi30k is translated with, and on a GPU larger ones and batches too."""
     large = device.type == "cuda"
-    chosen = {"256 wide": (256, 4, 3, 1024)}
+    small, wide = ("256 wide", 256, 4, 3, 1024), ("512 wide", 512, 8, 6, 2048)
+    chosen = [(small, 256 if large else 32)]
     if large and not quick:
-        chosen["512 wide"] = (512, 8, 6, 2048)
-    n = 256 if large else 32
-    batch = _batch(n, 8000, device)
-    tokens = int((batch.target[:, 1:] != 0).sum())
+        chosen += [(wide, 256), (wide, 1024)]
     found: list[Case] = []
-    for name, (e, h, layers, d_ff) in chosen.items():
+    for (name, e, h, layers, d_ff), n in chosen:
+        batch = _batch(n, 8000, device)
+        tokens = int((batch.target[:, 1:] != 0).sum())
         config = TranslatorConfig(
             source_vocab_size=8000,
             vocab_size=8000,
