@@ -6,12 +6,12 @@ __all__ = ["PRESETS"]
 
 _FROZEN = {
     "encoder": "efficientnet_lite0",
-    "image_size": 224,
-    "d_model": 512,
-    "n_heads": 8,
+    "image_size": 288,
+    "d_model": 384,
+    "n_heads": 6,
     "n_layers": 3,
     "n_encoder_layers": 1,
-    "d_ff": 2048,
+    "d_ff": 1536,
     "dropout": 0.3,
     "feature_dropout": 0.3,
     "max_length": 20,
@@ -35,10 +35,11 @@ PRESETS: dict[str, Preset] = {
     "default": {"train": {"metric": "cider", "label_smoothing": 0.1}},
     # Some thousand photos with five captions each, on one GPU: about ten minutes. The encoder stays frozen,
     # every step sees another crop, and what could be learned by heart is dropped.
-    "photos": {"model": _FROZEN, "data": _DATA, "augment": _AUGMENT, "train": _TRAIN},
+    "photos": {"model": _FROZEN, "data": _DATA | {"consistency": 1.0}, "augment": _AUGMENT, "train": _TRAIN},
     # The same on a CPU: the encoder's grids of four views are computed once and kept.
     "photos-cpu": {
-        "model": _FROZEN | {"d_model": 256, "n_heads": 4, "d_ff": 1024, "n_encoder_layers": 0},
+        "model": _FROZEN
+        | {"image_size": 224, "d_model": 256, "n_heads": 4, "d_ff": 1024, "n_encoder_layers": 0},
         "data": _DATA | {"cached": True, "views": 4},
         "train": _TRAIN | {"epochs": 15},
     },

@@ -22,7 +22,8 @@ _DATES_TRAIN: dict[str, Any] = {
 _MULTI30K_DATA: dict[str, Any] = {
     "vocabulary": 8000,
     "joint": True,
-    "bpe_dropout": 0.1,
+    "bpe_dropout": 0.05,
+    "consistency": 1.0,
     "max_tokens": 4096,
     "tune_length": True,
 }
@@ -84,11 +85,11 @@ PRESETS: dict[str, Preset] = {
             "n_heads": 4,
             "n_layers": 4,
             "d_ff": 1024,
-            "dropout": 0.3,
+            "dropout": 0.2,
             "attention_dropout": 0.1,
             "max_length": 128,
         },
-        "data": {**_MULTI30K_DATA, "consistency": 2.5},
+        "data": _MULTI30K_DATA,
         "train": {
             "epochs": 60,
             "lr": 1.5e-3,
@@ -100,7 +101,7 @@ PRESETS: dict[str, Preset] = {
             "ema": 0.999,
             "metric": "bleu",
             "evaluate_every": 5,
-            "save_every": 60,
+            "save_every": 10,
         },
     },
     "multi30k-recurrent": {
@@ -110,12 +111,12 @@ PRESETS: dict[str, Preset] = {
             "d_attn": 256,
             "n_layers": 2,
             "feed": "none",
-            "dropout": 0.4,
+            "dropout": 0.3,
             "max_length": 128,
         },
-        "data": {**_MULTI30K_DATA, "consistency": 2.5},
+        "data": _MULTI30K_DATA,
         "train": {
-            "epochs": 50,
+            "epochs": 40,
             "lr": 1e-3,
             "warmup": 500,
             "schedule": "cosine",
@@ -126,7 +127,7 @@ PRESETS: dict[str, Preset] = {
             "ema": 0.999,
             "metric": "bleu",
             "evaluate_every": 5,
-            "save_every": 50,
+            "save_every": 10,
         },
     },
 }
