@@ -35,7 +35,12 @@ PRESETS: dict[str, Preset] = {
     "default": {"train": {"metric": "cider", "label_smoothing": 0.1}},
     # Some thousand photos with five captions each, on one GPU: about ten minutes. The encoder stays frozen,
     # every step sees another crop, and what could be learned by heart is dropped.
-    "photos": {"model": _FROZEN, "data": _DATA | {"consistency": 1.0}, "augment": _AUGMENT, "train": _TRAIN},
+    "photos": {
+        "model": _FROZEN,
+        "data": _DATA | {"consistency": 1.0, "val_beam": 5},
+        "augment": _AUGMENT,
+        "train": _TRAIN | {"evaluate_every": 2},
+    },
     # The same on a CPU: the encoder's grids of four views are computed once and kept.
     "photos-cpu": {
         "model": _FROZEN

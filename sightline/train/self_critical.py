@@ -46,7 +46,7 @@ class SelfCriticalConfig:
     samples: int = setting(5, "Captions drawn of each image.")
     baseline: str = setting("greedy", "What a draw is compared with: greedy, or others (its fellow draws).")
     temperature: float = setting(1.0, "Divides the log-probabilities that are drawn from.")
-    drop: bool = setting(True, "Whether activations are dropped while a drawn caption is learned.")
+    drop: bool = setting(False, "Whether activations are dropped while a drawn caption is learned.")
     metric: str = setting("cider", "The score that chooses which weights are kept.")
     evaluate_every: int = setting(1, "Epochs between its evaluations.")
 
