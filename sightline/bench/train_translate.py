@@ -28,7 +28,7 @@ class _Translating(LossAlone):
 
 
 def cases(device: torch.device, *, quick: bool) -> list[Case]:
-    """A Transformer of the size that Multi30k is translated with, and on a GPU larger ones and batches too."""
+    """A Transformer of the size that Multi30k is translated with; on a GPU larger ones and batches too."""
     large = device.type == "cuda"
     small, wide = ("256 wide", 256, 4, 3, 1024), ("512 wide", 512, 8, 6, 2048)
     chosen = [(small, 256 if large else 32)]

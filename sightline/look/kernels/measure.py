@@ -9,6 +9,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from sightline.look import stream
+from sightline.look.kernels import hopper
 from sightline.look.kernels.limits import NO_LIMIT, Limits, limits_of
 from sightline.look.kernels.rows import finish_kernel, rows_kernel
 from sightline.look.kernels.shapes import Tile, Tiles, tiles_of, width_of
@@ -151,16 +152,22 @@ def _weights(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """received, cells, and what has been gathered for entropies and peaks."""
     heads, cells = given.b * given.h, want.cells
+    on_hopper = rest is None and hopper.suits(given, cells)
     tile = _fitted(given.tiles.weights, cells, given.t, given.s)
+    if on_hopper:
+        tile = tile._replace(keys=hopper.BLOCK)
     received = given.q.new_empty((heads, given.s), dtype=torch.float32) if want.received else None
     sums = given.rows_like(torch.int64, 0) if want.entropy else None
     packed = given.rows_like(torch.int64, _LEAST) if want.peak else None
     blocks, n_cells, parts = 2 * triton.cdiv(given.s, 2 * tile.keys), 1, None
     if cells is not None:
         n_cells = _spanned(given.s, cells.columns, tile.keys)
-        parts = given.q.new_zeros((heads, cells.rows, blocks, n_cells), dtype=torch.float32)
+        shape = (heads, cells.rows, blocks, n_cells, hopper.WARPS if on_hopper else 1)
+        parts = given.q.new_zeros(shape, dtype=torch.float32)
     unused = given.q
-    if given.t and given.s:
+    if on_hopper:
+        hopper.add_up(given, lse, cells, received, parts, sums, packed)
+    elif given.t and given.s:
         q_tiles = given.q_tiles(tile.queries)
         weights_kernel[given.blocks(given.s, 2 * tile.keys)](
             unused if q_tiles is None else q_tiles, *given.tensors,
@@ -202,20 +209,24 @@ def _finish_weights(
     entropy = given.rows_like(torch.float32) if want.entropy else None
     peak = given.rows_like(torch.float32) if want.peak else None
     peak_at = given.rows_like(torch.int64) if want.peak else None
-    keys = _fitted(given.tiles.weights, want.cells, given.t, given.s).keys
-    _finish(given, keys, sums, packed, None, None, entropy, peak, peak_at)
+    if hopper.suits(given, want.cells):
+        keys, n = hopper.GROUPS, 1
+    else:
+        keys, n = _fitted(given.tiles.weights, want.cells, given.t, given.s).keys, 2
+    _finish(given, keys, n, sums, packed, None, None, entropy, peak, peak_at)
     return entropy, peak, peak_at
 
 
 def _finish_rows(given: Given, groups: Tensor | None, rest: Tensor) -> tuple[Tensor, Tensor]:
     peak, peak_at = given.rows_like(torch.float32), given.rows_like(torch.int64)
-    _finish(given, given.tiles.rows.keys, None, None, groups, rest, None, peak, peak_at)
+    _finish(given, given.tiles.rows.keys, 1, None, None, groups, rest, None, peak, peak_at)
     return peak, peak_at
 
 
 def _finish(
     given: Given,
     keys: int,
+    n: int,
     sums: Tensor | None,
     packed: Tensor | None,
     groups: Tensor | None,
@@ -232,7 +243,7 @@ def _finish(
         *(unused if x is None else x for x in (sums, packed, groups, rest, entropy, peak, peak_at)),
         *given.sizes, *given.scale_and_band,
         GATHERED=groups is None, ENTROPY=entropy is not None, PEAK=peak is not None, **given.has,
-        BM=32, BN=keys, N=2 if groups is None else 1, BD=width_of(given.pairs), num_warps=4,
+        BM=32, BN=keys, N=n, BD=width_of(given.pairs), num_warps=4,
     )  # fmt: skip
 
 
@@ -281,11 +292,11 @@ def _spanned(s: int, columns: int, keys: int) -> int:
 
 def _joined(parts: Tensor, cells: Cells, given: Given, keys: int) -> Tensor:
     """Put what the blocks of keys have added to their cells in place: the mean weight of each cell."""
-    heads, rows, blocks, spanned = parts.shape
+    heads, rows, blocks, spanned, warps = parts.shape
     picture = parts.new_empty((given.b, given.h, rows, cells.columns))
     widest = triton.cdiv(given.s, cells.columns)
     join_kernel[(rows, heads, triton.cdiv(cells.columns, 64))](
         parts, picture, given.t, given.s, rows, cells.columns, blocks, (widest - 1) // keys + 2,
-        BN=keys, NC=spanned, BC=64, num_warps=2,
+        BN=keys, NC=spanned, WARPS=warps, BC=64, num_warps=2,
     )  # fmt: skip
     return picture

@@ -191,11 +191,11 @@ def store_cells(cells_ptr, mass, NC: tl.constexpr):
 
 @triton.jit
 def join_kernel(
-    parts_ptr,  # (B H, rows, n_blocks, NC)
+    parts_ptr,  # (B H, rows, n_blocks, NC, WARPS)
     cells_ptr,  # (B H, rows, columns)
     T, S, n_rows, n_columns, n_blocks,
     n_touching,  # how many blocks may touch a column, at most
-    BN: tl.constexpr, NC: tl.constexpr, BC: tl.constexpr,
+    BN: tl.constexpr, NC: tl.constexpr, WARPS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Add up what the blocks of keys gave to each cell, in their order, and take the mean."""
     row = tl.program_id(0)
@@ -205,13 +205,15 @@ def join_kernel(
     inside = column < n_columns
     first = column * S // n_columns
     last = (column + 1) * S // n_columns
-    parts_ptr += (head * n_rows + row) * n_blocks * NC
+    parts_ptr += (head * n_rows + row) * n_blocks * (NC * WARPS)
     total = tl.zeros((BC,), tl.float32)
     for i in range(n_touching):
         block = first // BN + i
         begins_in = ((block * BN + 1) * n_columns - 1) // S
         touches = inside & (block * BN < last)
-        total += tl.load(parts_ptr + block * NC + column - begins_in, mask=touches, other=0.0)
+        at = (block * NC + column - begins_in) * WARPS
+        for warp in tl.static_range(WARPS):
+            total += tl.load(parts_ptr + at + warp, mask=touches, other=0.0)
     height = (row + 1) * wide * T // n_rows - row * wide * T // n_rows
     mean = total / (height * (last - first)).to(tl.float32)
     tl.store(cells_ptr + (head * n_rows + row) * n_columns + column, mean, mask=inside)

@@ -1,0 +1,100 @@
+"""The Hopper kernel against the plain path in float64, at sizes that are no multiple of a tile."""
+
+import pytest
+import torch
+
+from sightline.attention.masks import Mask, causal, padding, window
+from sightline.look import stream
+from sightline.look.pairs import Pairs
+from sightline.look.stream import Cells, Want
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9,
+        reason="needs a GPU of Hopper's kind",
+    ),
+]
+
+
+def pairs_of(shape, mask, *, dtype=torch.bfloat16, kv_heads=None):
+    b, h, t, s, d = shape
+    generator = torch.Generator().manual_seed(t + s)
+    q = torch.randn(b, h, t, d, generator=generator).to("cuda", dtype)
+    k = torch.randn(b, kv_heads or h, s, d, generator=generator).to("cuda", dtype)
+    return Pairs(q, k, mask.fitted((b, h), t, s), d**-0.5)
+
+
+def check(pairs, want):
+    from sightline.look.kernels import hopper
+    from sightline.look.kernels.measure import Given, measure
+
+    assert hopper.suits(Given(pairs), want.cells)
+    right = stream.measure(Pairs(pairs.q.double(), pairs.k.double(), pairs.mask, pairs.scale), want)
+    got, again = (measure(pairs, want, right.lse.float()) for _ in range(2))
+    for name in ("received", "entropy", "peak", "cells", "peak_at"):
+        a, b = getattr(got, name), getattr(right, name)
+        assert (a is None) == (b is None), name
+        if b is not None:
+            torch.testing.assert_close(
+                a.to(b.dtype), b, rtol=1e-5, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+            )
+            assert torch.equal(a, getattr(again, name)), name
+
+
+def everything(t, s, rows, columns):
+    return Want(True, True, True, Cells(rows, columns, (0, t), (0, s)))
+
+
+MASKS = {
+    "none": lambda s: Mask(),
+    "causal": lambda s: causal(),
+    "causal from the start": lambda s: causal(align="start"),
+    "window": lambda s: window(101, 67),
+    "padding": lambda s: padding(torch.tensor([s, 149], device="cuda")),
+    "window and padding": lambda s: window(131, 3) & padding(torch.tensor([7, s - 1], device="cuda")),
+}
+
+
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize(("t", "s"), [(521, 317), (307, 661)])
+def test_every_mask(d, name, t, s):
+    check(pairs_of((2, 4, t, s, d), MASKS[name](s), kv_heads=2), everything(t, s, 3, 4))
+
+
+@pytest.mark.parametrize("cells", [(1, 1), (5, 5), (8, 8), (7, 3)])
+@pytest.mark.parametrize(("t", "s"), [(512, 512), (577, 640), (704, 521)])
+def test_rows_and_columns_that_end_anywhere(cells, t, s):
+    for mask in (Mask(), causal()):
+        check(pairs_of((1, 2, t, s, 64), mask), everything(t, s, *cells))
+
+
+@pytest.mark.parametrize(
+    "want", [Want(received=True), Want(entropy=True), Want(peak=True), Want(entropy=True, peak=True)]
+)
+def test_only_what_was_asked(want):
+    check(pairs_of((1, 3, 131, 257, 128), causal(), dtype=torch.float16), want)
+
+
+@pytest.mark.parametrize(("t", "s"), [(1, 1), (1, 331), (331, 1), (63, 129), (2053, 2053)])
+def test_any_size(t, s):
+    check(pairs_of((1, 1, t, s, 128), causal()), Want(True, True, True))
+
+
+def test_heads_beside_each_other_are_read_where_they_lie():
+    together = torch.randn(2, 197, 3, 5, 64, device="cuda").bfloat16()  # (B, T, q k v, H, D)
+    q, k = (together[:, :, i].transpose(1, 2) for i in range(2))
+    assert not q.is_contiguous()
+    check(Pairs(q, k, causal().fitted((2, 5), 197, 197), 0.125), everything(197, 197, 3, 2))
+
+
+def test_what_it_leaves_to_the_plain_kernel():
+    from sightline.look.kernels import hopper
+    from sightline.look.kernels.measure import Given
+
+    pairs = pairs_of((1, 1, 131, 131, 64), Mask())
+    assert hopper.suits(Given(pairs), None)
+    assert not hopper.suits(Given(pairs), Cells(3, 1, (0, 131), (0, 131)))
+    assert not hopper.suits(Given(pairs_of((1, 1, 131, 131, 96), Mask())), None)
+    assert not hopper.suits(Given(pairs_of((1, 1, 131, 131, 64), Mask(), dtype=torch.float32)), None)
