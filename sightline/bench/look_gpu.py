@@ -1,6 +1,6 @@
 """``bench look`` on a GPU: all that is seen, parts of it, and gradients, beside the fastest blind kernel."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,6 +12,8 @@ from sightline.bench.eager import eager
 from sightline.bench.race import OURS, Case, Contestant, Field, Race
 
 _CELLS = 64
+_SLACK = 1e-4  # of what is seen; the output itself has no more digits than bfloat16
+_AT_ONCE = 1024  # queries, in float64
 _EAGER_BARS = {False: 3.5, True: 10.0}  # full, causal
 _ROWS_BAR, _TOP_BAR, _TRAIN_BAR = 1 / 1.45, 1 / 1.2, 1 / 1.7
 
@@ -43,6 +45,7 @@ SHAPES = (
     Shape(1, 16, 16384, 128),
     Shape(1, 8, 65536, 128),
 )
+GROWING = tuple(Shape(1, 16, 1 << n, 128) for n in range(10, 17))  # the README's plot
 
 
 def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
@@ -52,6 +55,8 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
         for causal in (False, True):
             bar = 1 / 1.6 if shape.d == 128 else 1 / 1.8
             listed.append(_race("look", "blind", shape, causal, device, bar))
+    if not quick:
+        listed += [_race("look", "blind and eager", shape, True, device, None) for shape in GROWING]
     long = SHAPES[1] if quick else SHAPES[3]
     for causal in (False, True):
         listed.append(_race("look", "eager", long, causal, device, _EAGER_BARS[causal]))
@@ -61,19 +66,20 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
     return listed
 
 
-def _race(what: str, peer: str, shape: Shape, causal: bool, device: torch.device, bar: float) -> Race:
+def _race(what: str, peer: str, shape: Shape, causal: bool, device: torch.device, bar: float | None) -> Race:
     name = f"{device} {what} beside {peer} {shape}{' causal' * causal}"
     return Race(name=name, device=device, bar=bar, field=partial(field_of, what, peer, shape, causal, device))
 
 
 def field_of(what: str, peer: str, shape: Shape, causal: bool, device: torch.device) -> Field:
-    """Draw queries, keys and values, and put ours and one peer on their marks."""
+    """Draw queries, keys and values, and put ours and its peers on their marks."""
     q, k, v = shape.draw(device)
     mask = sl.masks.causal() if causal else None
     if what == "training received":
         return _training(q, k, v, mask)
+    cells = min(_CELLS, shape.t)
     looks = {
-        "look": sl.Look(map=min(_CELLS, shape.t)),
+        "look": sl.Look(map=cells),
         "rows only": sl.Look(received=False),
         "top 8": sl.Look(received=False, entropy=False, peak=False, top=min(8, shape.t)),
     }
@@ -85,13 +91,56 @@ def field_of(what: str, peer: str, shape: Shape, causal: bool, device: torch.dev
 
     peers: dict[str, Callable[[], tuple[Tensor, ...]]] = {
         "blind": lambda: (sl.attention(q, k, v, mask),),
-        "eager": partial(eager, q, k, v, min(_CELLS, shape.t), causal=causal, stored=q.dtype),
+        "eager": partial(eager, q, k, v, cells, causal=causal, stored=q.dtype),
         "everything": partial(seen, looks["look"]),
     }
-    ours = Contestant(name=OURS, run=partial(seen, looks[what]), context=torch.no_grad)
-    other = Contestant(name=peer, run=peers[peer], context=torch.no_grad)
-    note = {"blind": "the blind kernel gives the output alone", "eager": "eager stores the matrix"}
-    return Field(contestants=(ours, other), notes=(note.get(peer, "everything: all of the look"),))
+    notes = {
+        "blind": "the blind kernel gives the output alone",
+        "eager": "eager stores the matrix",
+        "everything": "everything: all of the look",
+    }
+    chosen = peer.split(" and ")
+    checked = first_head if what == "look" else None
+    contestants = [
+        Contestant(name=OURS, run=partial(seen, looks[what]), context=torch.no_grad, checked=checked),
+        *(
+            Contestant(
+                name=name,
+                run=peers[name],
+                context=torch.no_grad,
+                checked=first_head if name == "eager" else None,
+            )
+            for name in chosen
+        ),
+    ]
+    exact = partial(exactly, q, k, cells, causal=causal) if checked else None
+    told = tuple(notes[name] for name in chosen)
+    return Field(contestants=tuple(contestants), exact=exact, slack=_SLACK, notes=told)
+
+
+def first_head(results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """What was seen of the first head of the first item, without the output."""
+    return [x[:1, :1] for x in results[1:]]
+
+
+def exactly(q: Tensor, k: Tensor, cells: int, *, causal: bool) -> tuple[Tensor, ...]:
+    """received, entropy, peak and map of the first head in float64, some queries at a time."""
+    q, k = q[:1, :1].double(), k[:1, :1].double()
+    t, s = q.size(2), k.size(2)
+    received, picture = q.new_zeros(1, 1, s), q.new_zeros(1, 1, cells, cells)
+    entropy, peak = q.new_empty(1, 1, t), q.new_empty(1, 1, t)
+    keys = torch.arange(s, device=q.device)
+    for first in range(0, t, _AT_ONCE):
+        queries = torch.arange(first, min(first + _AT_ONCE, t), device=q.device)
+        scores = (q[:, :, queries] @ k.mT) * q.size(-1) ** -0.5
+        if causal:
+            scores.masked_fill_(keys > queries[:, None], -torch.inf)
+        weights = scores.softmax(-1)
+        received += weights.sum(2)
+        entropy[:, :, queries] = torch.special.entr(weights).sum(-1)
+        peak[:, :, queries] = weights.amax(-1)
+        picture.index_add_(2, queries * cells // t, weights.unflatten(-1, (cells, -1)).sum(-1))
+    return received, entropy, peak, picture * cells**2 / (t * s)
 
 
 def _training(q: Tensor, k: Tensor, v: Tensor, mask: sl.Mask | None) -> Field:

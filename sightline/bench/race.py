@@ -23,6 +23,10 @@ from sightline.bench.timing import (
 OURS = "sightline"
 
 
+def _all(results: Sequence[Tensor]) -> Sequence[Tensor]:
+    return results
+
+
 @runtime_checkable
 class Case(Protocol):
     """Something with a name that can be measured."""
@@ -45,11 +49,13 @@ class Contestant:
         name: ``sightline``, or the name of a peer.
         run: One call, handing back what it computed; fresh tensors each time.
         context: Entered around a call, outside the measured time.
+        checked: Picks of what it hands back that which is held against float64; None for no check.
     """
 
     name: str
     run: Callable[[], Sequence[Tensor]]
     context: Context = nullcontext
+    checked: Callable[[Sequence[Tensor]], Sequence[Tensor]] | None = _all
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,13 +82,13 @@ class Race:
     Attributes:
         name: What ``--only`` matches.
         device: Where it runs.
-        bar: The least ratio of the best peer's time to ours.
+        bar: The least ratio of the best peer's time to ours; None if there is none to reach.
         field: Makes the inputs and the contestants; called when the case's turn has come.
     """
 
     name: str
     device: torch.device
-    bar: float
+    bar: float | None
     field: Callable[[], Field]
 
     def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:
@@ -155,11 +161,11 @@ def _trial(contestant: Contestant, exact: Sequence[Tensor] | None) -> float | No
     with warnings.catch_warnings(), contestant.context():
         warnings.simplefilter("ignore")  # a backend that can't run explains itself in warnings
         got = contestant.run()
-        if exact is None:
+        if exact is None or contestant.checked is None:
             if got[0].is_cuda:
                 torch.cuda.synchronize(got[0].device)
             return None
-    return relative_error(got, exact)
+    return relative_error(contestant.checked(got), exact)
 
 
 def _first_line(problem: Exception) -> str:

@@ -3,8 +3,11 @@
 import pytest
 import torch
 
-from sightline.bench import look
+from sightline.bench import look, look_gpu
+from sightline.bench.eager import eager
+from sightline.bench.race import Race
 from sightline.bench.sizes import Sizes
+from sightline.bench.timing import HostStopwatch, Pace
 
 CPU = torch.device("cpu")
 TINY = Sizes(device=CPU, lengths=(128,), n_heads=2, d_model=8, memory_length=None)
@@ -51,3 +54,27 @@ def test_a_watched_encoder_gives_what_it_gives_blind() -> None:
 
 def test_a_long_look_is_ready_to_run() -> None:
     assert look.long_look(97)().s == 97
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_on_a_gpu_what_is_seen_is_held_against_float64(causal: bool) -> None:
+    shape = look_gpu.Shape(2, 3, 192, 8)
+    field = look_gpu.field_of("look", "blind and eager", shape, causal, CPU)
+    assert [c.name for c in field.contestants] == ["sightline", "blind", "eager"]
+    assert [c.checked is None for c in field.contestants] == [False, True, False]
+    assert field.exact is not None
+    q, k, v = shape.draw(CPU)
+    right = [x[:1, :1] for x in eager(q.double(), k.double(), v.double(), 64, causal=causal)[1:]]
+    for ours, truth in zip(field.exact(), right, strict=True):
+        torch.testing.assert_close(ours, truth, rtol=1e-12, atol=1e-15)
+    race = Race(name="tiny", device=CPU, bar=None, field=lambda: field)
+    outcome = race.measure(HostStopwatch(), Pace(budget=1e-9, least=2, most=2))
+    errors = {r.contestant: r.error for r in outcome.results}
+    assert errors["sightline"] < 1e-5 < errors["eager"]  # which stores weights in bfloat16
+    assert errors["blind"] is None
+
+
+def test_the_cases_on_a_gpu() -> None:
+    names = [case.name for case in look_gpu.cases(torch.device("cuda"))]
+    assert len(names) == len(set(names)) == 2 * 5 + 7 + 2 * 4
+    assert "cuda look beside blind and eager B=1 H=16 T=65536 D=128 causal" in names
