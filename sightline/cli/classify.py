@@ -9,7 +9,7 @@ import typer
 from torch import Tensor
 
 from sightline.cli.classify_run import ClassRun, open_run, read_pictures
-from sightline.cli.files import checked_picture, save
+from sightline.cli.files import check_place, checked_picture, save
 from sightline.cli.runs import chosen_device
 from sightline.evaluate.glance import glance
 from sightline.shapes import Float
@@ -36,12 +36,8 @@ def classify(
     """Say the class of each picture, and draw the rollout of what it looked at."""
     if top < 1:
         raise ValueError(f"--top must be at least 1, got {top}")
-    if out is not None and len(images) == 1 and out.suffix:
-        checked_picture(out)
-    elif out is not None and out.suffix:
-        raise ValueError(
-            f"one figure shows one image, got {len(images)} and --out {str(out)!r}; name a folder"
-        )
+    if out is not None:
+        check_place(_figures(out, images)[0])
     opened = open_run(run, chosen_device(device))
     pictures = read_pictures(images, opened)
     found = guesses(opened.model.predict(pictures, views=opened.data.views), opened.names, top)
@@ -73,11 +69,21 @@ def guesses(logits: Float[Tensor, "N V"], names: Sequence[str], top: int) -> lis
     ]
 
 
+def _figures(out: Path, images: Sequence[Path]) -> list[Path]:
+    """What is written for each image: the figure that was named, or one each in a folder."""
+    if not out.suffix or out.is_dir():
+        return [out / f"{i}-{path.stem}.png" for i, path in enumerate(images)]
+    if len(images) > 1:
+        raise ValueError(
+            f"one figure shows one image, got {len(images)} and --out {str(out)!r}; name a folder"
+        )
+    return [checked_picture(out)]
+
+
 def _write(
     run: ClassRun, out: Path, images: Sequence[Path], pictures: Tensor, found: Sequence[Sequence[Guess]]
 ) -> list[Path]:
-    alone = bool(out.suffix)
-    written = [out] if alone else [out / f"{i}-{path.stem}.png" for i, path in enumerate(images)]
+    written = _figures(out, images)
     seen = glance(run.model, pictures)
     for i, path in enumerate(written):
         name, share = found[i][0]

@@ -1,5 +1,6 @@
 """A classification run, opened: its model, the names of its classes, the data it was trained on."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,13 +10,15 @@ from torch import Tensor
 
 from sightline.cli.runs import kind_in, settings_in
 from sightline.data.images import read_image
-from sightline.data.labelled import ClassSet, fitted
+from sightline.data.labelled import ClassSet, Labelled, fitted
 from sightline.models.vit import VisionTransformer
 from sightline.settings import from_json
 from sightline.shapes import Shaped
 from sightline.train.classifying import ClassData, read_source
 
-__all__ = ["ClassRun", "open_run", "read_pictures"]
+__all__ = ["ClassRun", "open_run", "read_pictures", "tell"]
+
+_NAMED = 5  # broken files that are named one by one
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,9 @@ class ClassRun:
         return self.data.names
 
     def images(self, source: str | None = None) -> ClassSet:
-        """The data of the run, or another set read the same way; its classes must be the model's.
+        """The data of the run, or another set read the same way; its classes are the model's, in any order.
+
+        What could not be read, and how the data differs from what it was, is told on standard error.
 
         Raises:
             ValueError: If it is not there any more, or has other classes.
@@ -47,13 +52,20 @@ class ClassRun:
             )
         config = self.model.config
         found = read_source(data, image_size=config.image_size, channels=config.channels)
-        if found.names != self.names:
-            strange = sorted(set(found.names) - set(self.names)) or sorted(set(self.names) - set(found.names))
+        strange = sorted(set(found.names) ^ set(self.names))
+        if strange:
             raise ValueError(
                 f"the classes of {data.source!r} must be those of the run, {len(self.names)} of them, got "
                 f"{len(found.names)}; {strange[0]!r} is in one of the two only"
             )
-        return found
+        tell(found)
+        if source is None and data.counts and list(data.counts) != found.counts:
+            before, now = (", ".join(map(str, counts)) for counts in (data.counts, found.counts))
+            sys.stderr.write(
+                f"the data has changed: train, val and test had {before} images, now {now}; where a seed "
+                "splits them, some that were learned from may be tested on\n"
+            )
+        return _in_order(found, self.names)
 
 
 def open_run(folder: Path, device: torch.device) -> ClassRun:
@@ -72,6 +84,25 @@ def open_run(folder: Path, device: torch.device) -> ClassRun:
             f"{model.config.n_classes}; the two belong to different runs"
         )
     return ClassRun(folder, model, data)
+
+
+def tell(images: ClassSet) -> None:
+    """Say on standard error what could not be read, and which split stands for another."""
+    for sentence in images.broken[:_NAMED]:
+        sys.stderr.write(f"left out: {sentence}\n")
+    if len(images.broken) > _NAMED:
+        sys.stderr.write(f"left out: {len(images.broken) - _NAMED} more files that can't be read\n")
+    for split, other in images.stand_ins.items():
+        sys.stderr.write(f"{split!r} has no images of its own, those of {other!r} stand for it\n")
+
+
+def _in_order(images: ClassSet, names: tuple[str, ...]) -> ClassSet:
+    """The same set with its classes in the order of these names."""
+    if images.names == names:
+        return images
+    place = torch.tensor([names.index(name) for name in images.names])
+    parts = {split: Labelled(part.images, place[part.labels]) for split, part in images.parts.items()}
+    return replace(images, names=names, parts=parts)
 
 
 def read_pictures(paths: Sequence[Path], run: ClassRun) -> Shaped[Tensor, "n C h w"]:

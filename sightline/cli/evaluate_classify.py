@@ -20,10 +20,14 @@ _INK = f"rollout mass on patches of at least {INKED:g} of full ink; chance is th
 
 def evaluate(asked: Asked) -> Evaluated:
     """Classify a split and score it; on the digits, also whether the rollout lies on the stroke."""
+    if asked.extras:
+        raise ValueError(f"a classifier has no captions to score, got --{min(asked.extras)}; leave it out")
+    if asked.beam != Asked.beam:
+        raise ValueError(f"a classifier searches nothing, got --beam {asked.beam}; leave it out")
     run = open_run(asked.run, asked.device)
     images = run.images(asked.data)
     if asked.split == "all":
-        parts = [images.split(name) for name in ("train", "val", "test")]
+        parts = [part for name, part in images.parts.items() if name not in images.stand_ins]
         split = Labelled(torch.cat([p.images for p in parts]), torch.cat([p.labels for p in parts]))
     else:
         split = images.split(asked.split)
@@ -32,7 +36,7 @@ def evaluate(asked: Asked) -> Evaluated:
     logits = run.model.predict(split.images, views=views, batch_size=asked.batch_size).cpu()
     found = score(logits, split.labels)
     scores = {name: found[name] for name in ("accuracy", "top5", "ece")}
-    signatures = dict.fromkeys(scores, signature(n=len(split), views=views))
+    signatures = {name: signature(name, n=len(split), views=views) for name in scores}
     if (asked.data or run.data.source) == "digits":
         scores |= ink(run.model, split.images)
         signatures |= dict.fromkeys(("ink", "ink_chance", "ink_ratio"), _INK)

@@ -31,8 +31,10 @@ def look(run: Path, given: str, wanted: Look) -> None:
     layers = _layers(wanted.layer, opened.model.config.n_layers)
     if wanted.head is not None:
         raise ValueError(f"a classifier's figure shows all heads, got --head {wanted.head}; leave it out")
+    if wanted.beam != Look.beam:
+        raise ValueError(f"a classifier searches nothing, got --beam {wanted.beam}; leave it out")
     seen = glance(opened.model, picture)
-    best = guesses(seen.logits, opened.names, _TOP)[0]
+    best = guesses(opened.model.predict(picture, views=opened.data.views), opened.names, _TOP)[0]
     name, share = best[0]
     title = f"{name} {share:.2f}"
     if wanted.as_json:

@@ -1,13 +1,13 @@
 """``sightline train classify``: a Vision Transformer from images with a class each."""
 
-import sys
 from typing import Annotated, Any
 
 import torch
 import typer
 
+from sightline.cli.classify_run import tell
 from sightline.cli.fields import Given, Group, settled, with_fields
-from sightline.cli.train import TRAINING, Data, Out, PresetName, Resume, begin, saved_or_preset, say_done
+from sightline.cli.train import TRAINING, Out, PresetName, Resume, begin, saved_or_preset, say_done
 from sightline.data.augment import Augment
 from sightline.data.labelled import ClassSet
 from sightline.evaluate.classes import score
@@ -19,12 +19,12 @@ from sightline.train.loop import fit
 
 CLASSIFY = [
     Group(part="model", kind=VisionTransformerConfig, title="Model", without=frozenset({"n_classes"})),
-    Group(part="data", kind=ClassData, title="Data", without=frozenset({"source", "names"})),
+    Group(part="data", kind=ClassData, title="Data", without=frozenset({"source", "names", "counts"})),
     Group(part="augment", kind=Augment, title="Augmentation"),
     TRAINING,
 ]
 _EMBEDDED = ("digits",)
-_NAMED = 5  # broken files that are named one by one
+Data = Annotated[str | None, typer.Option(help="A folder with one subfolder a class, an .npz, or digits.")]
 
 
 def add(app: typer.Typer) -> None:
@@ -69,8 +69,5 @@ def _read(data: dict[str, Any], model: dict[str, Any]) -> ClassSet:
         image_size=model.get("image_size"),
         channels=model.get("channels"),
     )
-    for sentence in images.broken[:_NAMED]:
-        sys.stderr.write(f"left out: {sentence}\n")
-    if len(images.broken) > _NAMED:
-        sys.stderr.write(f"left out: {len(images.broken) - _NAMED} more files that can't be read\n")
+    tell(images)
     return images

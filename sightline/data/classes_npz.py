@@ -1,8 +1,8 @@
 """Images with classes from an ``.npz``: ``images`` and ``labels``, or ``x_train`` and ``y_train``.
 
 Also ``x_test`` and ``y_test``, ``x_val`` and ``y_val``, and ``classes`` for the names. Images are bytes, or
-floats from 0 to 1, laid out ``(N, h, w)``, ``(N, h, w, C)`` or ``(N, C, h, w)``. Nothing in the file is ever
-executed.
+floats from 0 to 1, laid out ``(N, h, w)``, ``(N, h, w, C)`` or ``(N, C, h, w)``. Labels are names or whole
+numbers; where there are ``classes``, numbers count them from 0. Nothing in the file is ever executed.
 """
 
 import zipfile
@@ -12,11 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.data.labelled import ClassSet, Labelled, fitted
+from sightline.data.labelled import SPLITS, ClassSet, Labelled, fitted
 
 __all__ = ["read_npz"]
-
-_SPLITS = ("train", "val", "test")
 
 
 def read_npz(path: Path, size: int | None, channels: int | None) -> ClassSet:
@@ -26,7 +24,7 @@ def read_npz(path: Path, size: int | None, channels: int | None) -> ClassSet:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as problem:
         raise ValueError(f"{str(path)!r} can't be read as an .npz: {problem}") from problem
-    keys = {split: (f"x_{split}", f"y_{split}") for split in _SPLITS} | {"all": ("images", "labels")}
+    keys = {split: (f"x_{split}", f"y_{split}") for split in SPLITS} | {"all": ("images", "labels")}
     pairs = {split: pair for split, pair in keys.items() if pair[0] in arrays and pair[1] in arrays}
     if not {"train", "all"} & set(pairs):
         raise ValueError(
@@ -34,39 +32,72 @@ def read_npz(path: Path, size: int | None, channels: int | None) -> ClassSet:
             f"{', '.join(arrays) or 'nothing'}"
         )
     every = np.concatenate([arrays[y].ravel() for _, y in pairs.values()])
-    values, coded = np.unique(every, return_inverse=True)
-    names = tuple(map(str, arrays.get("classes", values)))
-    if "classes" in arrays and every.dtype.kind in "iu":
-        if len(values) and not 0 <= values[0] <= values[-1] < len(names):
-            raise ValueError(
-                f"labels number the classes from 0 to {len(names) - 1}, {str(path)!r} has {values[0]} to "
-                f"{values[-1]}"
-            )
-        coded = every
+    names, coded = _coded(_plain(every, path), arrays.get("classes"), path)
     parts, first = {}, 0
     for split, (x, y) in pairs.items():
-        n = arrays[y].size
-        if len(arrays[x]) != n:
-            raise ValueError(f"there must be one label for each image, got {len(arrays[x])} {x} and {n} {y}")
+        n, n_images = arrays[y].size, len(np.atleast_1d(arrays[x]))
+        if n_images != n:
+            raise ValueError(f"there must be one label for each image, got {n_images} {x} and {n} {y}")
         labels = torch.from_numpy(coded[first : first + n].astype(np.int64))
         parts[split] = Labelled(_bytes(arrays[x], x, size, channels), labels)
         first += n
     return ClassSet(names, parts)
 
 
+def _plain(labels: np.ndarray, path: Path) -> np.ndarray:
+    """Labels as texts or whole numbers, however they were kept."""
+    if labels.dtype.kind == "S":
+        return np.char.decode(labels, "utf-8")
+    if labels.dtype.kind in "fb":
+        broken = labels[labels != np.floor(labels)]  # what is not a number is not equal to itself
+        if broken.size:
+            raise ValueError(f"labels are whole numbers or names, {str(path)!r} has {broken[0]}")
+        return labels.astype(np.int64)
+    return labels
+
+
+def _coded(labels: np.ndarray, classes: np.ndarray | None, path: Path) -> tuple[tuple[str, ...], np.ndarray]:
+    """The names of the classes, and the place of each label among them."""
+    values, coded = np.unique(labels, return_inverse=True)
+    if classes is None:
+        return tuple(map(str, values)), coded
+    names = tuple(map(str, _plain(classes.ravel(), path)))
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"each of the classes has a name of its own, {str(path)!r} has {twice[0]!r} twice")
+    if labels.dtype.kind == "U":
+        strange = [str(value) for value in values if str(value) not in names]
+        if strange:
+            raise ValueError(f"labels are among {', '.join(names)}, {str(path)!r} has {strange[0]!r}")
+        return names, np.array([names.index(str(value)) for value in values], dtype=np.int64)[coded]
+    if len(values) and not 0 <= values[0] <= values[-1] < len(names):
+        raise ValueError(
+            f"labels number the classes from 0 to {len(names) - 1}, {str(path)!r} has {values[0]} to "
+            f"{values[-1]}"
+        )
+    return names, labels
+
+
 def _bytes(array: np.ndarray, name: str, size: int | None, channels: int | None) -> Tensor:
     """An array of images as bytes (N, C, side, side), whichever of the usual ways it was laid out."""
-    if array.dtype.kind == "f" and array.size and array.min() >= 0 and array.max() <= 1:
+    if array.dtype.kind == "f" and array.size:
+        low, high = float(array.min()), float(array.max())
+        if not 0 <= low <= high <= 1:
+            raise ValueError(
+                f"images are bytes, or floats from 0 to 1, got {array.dtype} from {low:g} to {high:g} for "
+                f"{name}; divide them by the largest that there can be"
+            )
         array = (array * 255).round().astype(np.uint8)
     if array.dtype != np.uint8:
         raise ValueError(f"images are bytes, or floats from 0 to 1, got {array.dtype} for {name}")
+    shape = array.shape
     if array.ndim == 3:
         array = array[..., None]
     if array.ndim == 4 and array.shape[1] in (1, 3) and array.shape[3] not in (1, 3, 4):
         array = array.transpose(0, 2, 3, 1)
-    if array.ndim != 4 or array.shape[3] not in (1, 3, 4):
+    if array.ndim != 4 or array.shape[3] not in (1, 3, 4) or 0 in array.shape[1:3]:
         raise ValueError(
-            f"images are (N, h, w), (N, h, w, C) or (N, C, h, w) with 1, 3 or 4 channels, got {array.shape} "
+            f"images are (N, h, w), (N, h, w, C) or (N, C, h, w) with 1, 3 or 4 channels, got {shape} "
             f"for {name}"
         )
     if array.shape[3] == 4:  # what is transparent lies on white

@@ -1,7 +1,7 @@
 """scikit-learn's handwritten digits: 1,797 real ones of 8 x 8 pixels, embedded in the library, no download.
 
 They are split into folds of like class shares, shuffled by a seed: one fold is the test, and of the rest a
-share is held out to choose by.
+share is held out to choose by; where that share is 0, the test stands for it.
 """
 
 import numpy as np
@@ -10,6 +10,8 @@ import torch
 from sightline.data.labelled import ClassSet, Labelled, split_off
 
 __all__ = ["digits"]
+
+_RAREST = 174  # eights
 
 
 def digits(*, fold: int = 0, folds: int = 5, seed: int = 0, val: float = 0.05) -> ClassSet:
@@ -22,6 +24,8 @@ def digits(*, fold: int = 0, folds: int = 5, seed: int = 0, val: float = 0.05) -
     """
     if folds < 2:
         raise ValueError(f"there must be at least 2 folds, got folds={folds}")
+    if folds > _RAREST:
+        raise ValueError(f"each fold has some of each digit, {_RAREST} of the rarest, got folds={folds}")
     if not 0 <= fold < folds:
         raise ValueError(f"fold must be in 0..{folds - 1}, got {fold}; there are {folds} folds")
     try:
@@ -37,7 +41,8 @@ def digits(*, fold: int = 0, folds: int = 5, seed: int = 0, val: float = 0.05) -
     whole = Labelled(images, torch.from_numpy(loaded.target.astype(np.int64)))
     parts = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(images, whole.labels))
     train, test = (torch.from_numpy(x) for x in parts[fold])
-    held, rest = split_off(whole.select(train), val, seed)
-    return ClassSet(
-        tuple(map(str, loaded.target_names)), {"train": rest, "val": held, "test": whole.select(test)}
-    )
+    names, rest, tested = tuple(map(str, loaded.target_names)), whole.select(train), whole.select(test)
+    if not val:
+        return ClassSet(names, {"train": rest, "val": tested, "test": tested}, stand_ins={"val": "test"})
+    held, rest = split_off(rest, val, seed)
+    return ClassSet(names, {"train": rest, "val": held, "test": tested})

@@ -1,8 +1,11 @@
 """Images with a class each, in memory as bytes, and how they are split and made to fit a model."""
 
+import math
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,7 +13,11 @@ from sightline.data.augment_ops import grey
 from sightline.data.images import resize_crop
 from sightline.shapes import Int, Shaped, did_you_mean
 
-__all__ = ["ClassSet", "Labelled", "fitted", "split_off"]
+__all__ = ["SPLITS", "ClassSet", "Labelled", "fitted", "room", "split_off"]
+
+SPLITS = ("train", "val", "test")
+IN_MEMORY = 4 << 30  # bytes; more images lie in a file that goes away by itself
+_AT_ONCE = 4096  # images that are copied from one file to another at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +37,14 @@ class Labelled:
         return self.labels.numel()
 
     def select(self, indices: Int[Tensor, " n"]) -> "Labelled":
-        """Some of them."""
-        return Labelled(self.images[indices], self.labels[indices])
+        """Some of them; in a file, where they are too many for memory."""
+        labels = self.labels[indices]
+        if self.images[:1].nbytes * len(indices) <= IN_MEMORY:
+            return Labelled(self.images[indices], labels)
+        images = room(len(indices), *self.images.shape[1:])
+        for to, which in zip(images.split(_AT_ONCE), indices.split(_AT_ONCE), strict=True):
+            to.copy_(self.images[which])
+        return Labelled(images, labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +55,33 @@ class ClassSet:
         names: Of the classes, in the order of their labels.
         parts: The examples of each split, by its name.
         broken: A sentence about each file that was left out.
+        stand_ins: Splits without images of their own, and whose they have: ``{"test": "val"}``.
     """
 
     names: tuple[str, ...]
     parts: Mapping[str, Labelled]
     broken: tuple[str, ...] = ()
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> list[int]:
+        """How many images there are to learn from, to choose by and to be tested on."""
+        return [len(self.parts[name]) for name in SPLITS if name in self.parts]
 
     def split(self, name: str) -> Labelled:
         """The examples of a split: ``train``, ``val`` or ``test``."""
         if name not in self.parts:
             raise ValueError(f"unknown split {name!r}, {did_you_mean(name, self.parts)}")
         return self.parts[name]
+
+
+def room(n: int, channels: int, height: int, width: int) -> Shaped[Tensor, "n channels height width"]:
+    """Memory for the bytes of so many images, or a file where they are too many."""
+    shape = (n, channels, height, width)
+    if math.prod(shape) <= IN_MEMORY:
+        return torch.zeros(shape, dtype=torch.uint8)
+    with tempfile.TemporaryFile() as file:  # nameless: gone when the last tensor on it is
+        return torch.from_numpy(np.memmap(file, dtype=np.uint8, mode="w+", shape=shape))
 
 
 def split_off(whole: Labelled, share: float, seed: int) -> tuple[Labelled, Labelled]:

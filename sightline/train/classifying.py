@@ -35,11 +35,17 @@ class ClassData:
     source: str = setting("digits", "A folder with one subfolder a class, an .npz, or 'digits'.")
     folds: int = setting(5, "Of the digits: equal parts, one of which is the test.")
     fold: int = setting(0, "Of the digits: which of the folds is the test.")
-    val: float = setting(0.1, "Share of the training images held out, to choose by; 0 holds out none.")
-    test: float = setting(0.1, "Share of the images held out as the test, where the data has no split.")
+    val: float = setting(
+        0.1, "Share of the training images held out, to choose by; with 0 the test stands for them."
+    )
+    test: float = setting(
+        0.1,
+        "Share of the images held out as the test, where there is no split; with 0 val stands for it.",
+    )
     split_seed: int = setting(0, "Fixes who is held out; the same for every training.")
     views: int = setting(1, "Views of an image whose logits are averaged: 2 also looks at it mirrored.")
     names: tuple[str, ...] = setting((), "Of the classes; found out.")
+    counts: tuple[int, ...] = setting((), "Images of train, val and test; found out.")
 
     def __post_init__(self) -> None:
         for name in ("val", "test"):
@@ -55,7 +61,7 @@ def read_source(data: ClassData, *, image_size: int | None = None, channels: int
         if (image_size, channels) not in {(None, None), (8, None), (None, 1), (8, 1)}:
             raise ValueError(
                 f"the digits have 8 x 8 pixels and 1 channel, got image_size={image_size} and "
-                f"channels={channels}; leave them out"
+                f"channels={channels}; --preset digits fits them"
             )
         return digits(fold=data.fold, folds=data.folds, seed=data.split_seed, val=data.val)
     return read_classes(
@@ -166,7 +172,7 @@ class ClassTask(Task):
         source = self.settings.source
         known = source if source == "digits" else str(Path(source).resolve())
         settings = as_json(self.settings) | {"source": known, "names": list(self.images.names)}
-        return settings | {"augment": as_json(self.augment)}
+        return settings | {"counts": self.images.counts, "augment": as_json(self.augment)}
 
     def save(self, folder: Path) -> None:
         """Nothing: the names of the classes are in the config."""

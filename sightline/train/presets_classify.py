@@ -1,4 +1,4 @@
-"""Presets of classification; each says what it reaches, and where it was measured."""
+"""Presets of classification; those that were measured say what they reach, and where."""
 
 from sightline.models.vit import SIZES
 from sightline.train.presets import Preset
@@ -53,7 +53,7 @@ PRESETS: dict[str, Preset] = {
         },
     },
     # scikit-learn's digits. One evaluation, at the end: no fold's test or val chooses anything.
-    # 5-fold 0.9933 on average, 86 CPU seconds a fold.
+    # 5-fold 0.9928 on average, 78 CPU seconds a fold.
     "digits": {
         "model": {
             "patch": 1,
@@ -79,7 +79,8 @@ PRESETS: dict[str, Preset] = {
             "tensorboard": False,
         },
     },
-    # Fashion-MNIST, 28 x 28 in 7 x 7 tokens, for one GPU.
+    # Fashion-MNIST, 28 x 28 in 7 x 7 tokens, for one GPU: 0.9468 of the test, in 7 minutes of an H200 that three
+    # other trainings shared.
     "fashion": {
         "model": {
             "patch": 4,
@@ -95,7 +96,7 @@ PRESETS: dict[str, Preset] = {
         "data": {"val": 0.03, "views": 2},
         "augment": {"shift": 0.08, "flip": 0.5, "erase": 0.25, "mixup": 0.4, "cutmix": 1.0, "mix": 0.6},
         "train": {
-            "epochs": 200,
+            "epochs": 110,
             "batch_size": 1024,
             "lr": 1.5e-3,
             "weight_decay": 0.06,
@@ -105,7 +106,7 @@ PRESETS: dict[str, Preset] = {
             "label_smoothing": 0.1,
             "metric": "accuracy",
             "evaluate_every": 50,
-            "save_every": 50,
+            "save_every": 10,
             "log_every": 200,
             "tensorboard": False,
         },

@@ -1,5 +1,6 @@
 """The folder of a run: opened once, touched again only by those who ask to go on."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from sightline.train.task import Task
 __all__ = ["check_free", "open_run"]
 
 _WRITTEN = ("config", "metrics", "model", "tokenizer")
+_MAY_CHANGE = frozenset({"source", "place", "cache", "length_penalty"})  # data moves; the last is found out
 
 
 def check_free(out: Path, *, resume: bool) -> None:
@@ -57,6 +59,7 @@ def open_run(
     check_free(out, resume=resume)
     of_model = as_json(model.config) if hasattr(model, "config") else {}
     of_training = as_json(config)
+    of_data = json.loads(json.dumps(task.data()))
     of_stages = {name: dict(settings) for name, settings in stages.items()}
     if (out / CONFIG).exists():
         there = read_config(out)
@@ -67,6 +70,7 @@ def open_run(
             )
         _check_same(out, there["model"], of_model)
         _check_same(out, there.get("train", {}), of_training)
+        _check_same(out, there.get("data", {}), of_data)
         before = there.get("train", {}).get("stages", {})
         for name in before.keys() & of_stages.keys():
             _check_same(out, before[name], of_stages[name])
@@ -77,13 +81,17 @@ def open_run(
         if path.name[1:].partition("-")[0].partition(".")[0] in _WRITTEN and path.is_file():
             path.unlink()
     task.save(out)
-    write_config(out, kind=task.kind, model=of_model, data=task.data(), train=of_training)
+    write_config(out, kind=task.kind, model=of_model, data=of_data, train=of_training)
 
 
 def _check_same(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, value in now.items():
         # A setting that is not there came with a later version, whose default is what was done before.
-        if name in before and before[name] != value:
+        if name not in before or name in _MAY_CHANGE:
+            continue
+        if isinstance(value, Mapping) and isinstance(before[name], Mapping):
+            _check_same(out, before[name], value)
+        elif before[name] != value:
             raise ValueError(
                 f"a run goes on with the settings it began with: {name} was {before[name]!r} in "
                 f"{str(out)!r}, got {value!r}; leave it out, or choose another --out"

@@ -8,6 +8,11 @@ import torch
 from PIL import Image
 
 from sightline.cli import main
+from sightline.data.classes import read_classes
+from sightline.data.images import read_image
+from sightline.data.labelled import fitted
+from sightline.evaluate.glance import glance
+from sightline.models.vit import VisionTransformer
 
 SMALL = ["--d-model", 16, "--n-heads", 2, "--n-layers", 2, "--d-ff", 16, "--epochs", 1, "--batch-size", 16]
 QUICK = [*SMALL, "--threads", 0, "--no-tensorboard", "--device", "cpu"]
@@ -71,7 +76,8 @@ def test_evaluate_prints_the_promised_names(trained, capsys, tmp_path):
     assert "2 images of split 'test'" in err
     lines = (tmp_path / "scores" / "confusion.csv").read_text().splitlines()
     assert lines[0] == '"is, was taken for",blue,red'
-    assert sum(int(x) for line in lines[1:] for x in line.split(",")[1:]) == 2
+    for line in lines[1:]:  # one image of each class, down
+        assert sum(map(int, line.split(",")[1:])) == 1
     assert "data:image/png" in (tmp_path / "scores" / "confusion.html").read_text()
     code, out, _ = run(capsys, "evaluate", trained, "--split", "all")
     assert code == 0
@@ -95,36 +101,48 @@ def test_look_shows_heads_as_a_table_a_figure_and_a_page(trained, data, capsys, 
     image = data / "red" / "0.png"
     code, out, _ = run(capsys, "look", trained, image)
     assert code == 0
-    assert len(out.splitlines()) == 2 + 4 + 1  # guesses and header, two layers of two heads, the legend
+    table = out.splitlines()
+    assert len(table) == 2 + 4 + 1  # guesses and header, two layers of two heads, the legend
     code, out, _ = run(capsys, "look", trained, image, "--json", "--out", tmp_path / "a.html")
     found = json.loads(out)
     assert np.array(found["heads"]).shape == (2, 2, 4)
+    seen = glance(VisionTransformer.load(trained), fitted(read_image(image, size=8), 8, 3)[None])
+    expected = {name: getattr(seen, name)[0] for name in ("rollout", "heads", "received")}
+    for name, values in (expected | {"distance": seen.distance}).items():
+        torch.testing.assert_close(torch.tensor(found[name]), values, rtol=1e-4, atol=1e-6)
+    for line, weights in zip(table[2:6], np.array(found["heads"]).reshape(4, 4), strict=True):
+        assert line.split()[3:5] == list(map(str, divmod(int(weights.argmax()), 2)))
     assert sum(found["rollout"]) == pytest.approx(1, rel=1e-4)
     assert (tmp_path / "a.html").read_text().count("data:image/png") == 4
-    for extra in ([], ["--layer", 1]):
-        code, _, _ = run(capsys, "look", trained, image, *extra, "--out", tmp_path / "b.png")
+    for extra, title in ((["--layer", 1], "layer 1 head 1"), ([], "rollout")):
+        code, _, _ = run(capsys, "look", trained, image, *extra, "--out", tmp_path / "b.svg")
         assert code == 0
-        assert (tmp_path / "b.png").stat().st_size > 1000
+        assert f"<!-- {title} -->" in (tmp_path / "b.svg").read_text()
 
 
-def test_a_stopped_run_goes_on(data, capsys, tmp_path):
+def test_an_ended_run_is_left_as_it_is_and_seeds_fix_it(data, capsys, tmp_path):
     base = ["train", "classify", "--data", data, "--image-size", 8, "--patch", 4, *QUICK, "--seed", 3]
     assert run(capsys, *base, "--out", tmp_path / "one")[0] == 0
     assert run(capsys, *base, "--out", tmp_path / "two")[0] == 0
     one, two = ((tmp_path / x / "model.safetensors").read_bytes() for x in ("one", "two"))
     assert one == two
     assert run(capsys, "train", "classify", "--out", tmp_path / "one", "--resume", "--data", data)[0] == 0
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() == one
     assert "is not empty" in refused(capsys, *base, "--out", tmp_path / "one")
 
 
 def test_the_digits_tell_where_the_ink_is(capsys, tmp_path):
     out = tmp_path / "digits"
-    args = ["train", "classify", "--data", "digits", "--fold", 1, "--steps", 2, "--out", out, *QUICK]
-    assert run(capsys, *args)[0] == 0
-    code, text, _ = run(capsys, "evaluate", out, "--json", "--most", 30)
+    args = ["train", "classify", "--data", "digits", "--fold", 1, "--steps", 2, "--out", out, *QUICK[-5:]]
+    assert run(capsys, *args, "--size", "micro", "--n-layers", 2)[0] == 0
+    code, text, err = run(capsys, "evaluate", out, "--json", "--most", 30)
     assert code == 0
+    assert "top-1 of 30 images" in err
     assert set(json.loads(text)) == {"accuracy", "top5", "ece", "ink", "ink_chance", "ink_ratio"}
-    assert json.loads((out / "config.json").read_text())["data"]["fold"] == 1
+    config = json.loads((out / "config.json").read_text())
+    assert config["data"]["fold"] == 1
+    assert config["model"]["d_model"] == 48  # of the size
+    assert config["model"]["n_layers"] == 2  # flags come before it
 
 
 @pytest.mark.bad_input
@@ -195,3 +213,79 @@ def test_broken_files_are_named_and_left_out(data, capsys, tmp_path):
     assert err.count("left out: ") == 6
     assert "2 more files" in err
     assert torch.get_num_threads() >= 1
+
+
+@pytest.mark.bad_input
+def test_a_run_goes_on_with_the_images_it_began_with(capsys, tmp_path):
+    root, out = pictures(tmp_path / "some"), tmp_path / "run"
+    args = ["train", "classify", "--out", out]
+    assert run(capsys, *args, "--data", root, "--image-size", 8, "--patch", 4, *QUICK)[0] == 0
+    before = (out / "config.json").read_text()
+    assert "split_seed was 0" in refused(capsys, *args, "--resume", "--split-seed", 5)
+    assert "mixup was 0.2" in refused(capsys, *args, "--resume", "--mixup", 0.7)
+    Image.new("RGB", (9, 9)).save(root / "red" / "more.png")
+    assert "counts was [8, 2, 2]" in refused(capsys, *args, "--resume")
+    assert (out / "config.json").read_text() == before
+    code, _, err = run(capsys, "evaluate", out)
+    assert code == 0
+    assert "had 8, 2, 2 images, now 9, 2, 2" in err
+
+
+def test_what_stands_for_a_split_is_told_and_counted_once(trained, capsys, tmp_path):
+    pictures(tmp_path / "train")
+    pictures(tmp_path / "val", n=3)
+    code, out, err = run(capsys, "evaluate", trained, "--data", tmp_path, "--split", "all")
+    assert code == 0
+    assert "18 images" in out
+    assert "'test' has no images of its own, those of 'val' stand for it" in err
+
+
+def test_evaluate_names_the_files_it_leaves_out(trained, capsys, tmp_path):
+    root = pictures(tmp_path / "some")
+    (root / "red" / "x.png").write_text("not an image")
+    code, _, err = run(capsys, "evaluate", trained, "--data", root)
+    assert code == 0
+    assert "left out: " in err
+
+
+def test_classes_in_another_order_are_told_apart_by_name(trained, data, capsys, tmp_path):
+    found = read_classes(data, image_size=8)
+    arrays = {f"x_{name}": part.images.numpy() for name, part in found.parts.items()}
+    arrays |= {f"y_{name}": 1 - part.labels.numpy() for name, part in found.parts.items()}
+    np.savez(tmp_path / "a.npz", classes=np.array(["red", "blue"]), **arrays)
+    one = run(capsys, "evaluate", trained, "--json", "--split", "all")
+    two = run(capsys, "evaluate", trained, "--json", "--split", "all", "--data", tmp_path / "a.npz")
+    assert (one[0], one[1]) == (two[0], two[1])
+
+
+@pytest.mark.bad_input
+def test_what_a_classifier_has_not_is_refused(trained, data, capsys):
+    image = data / "red" / "0.png"
+    assert "--beam 3" in refused(capsys, "look", trained, image, "--beam", 3)
+    assert "--beam 3" in refused(capsys, "evaluate", trained, "--beam", 3)
+    assert "--meteor" in refused(capsys, "evaluate", trained, "--meteor")
+
+
+def test_a_folder_may_have_a_dot_in_its_name(trained, data, capsys, tmp_path):
+    (tmp_path / "maps.2").mkdir()
+    images = [data / "red" / "0.png", data / "red" / "1.png"]
+    for n in (1, 2):
+        assert run(capsys, "classify", trained, *images[:n], "--out", tmp_path / "maps.2")[0] == 0
+        assert len(list((tmp_path / "maps.2").iterdir())) == n
+    (tmp_path / "file").write_text("x")
+    assert "is a file" in refused(capsys, "classify", trained, *images, "--out", tmp_path / "file")
+
+
+def test_look_and_classify_say_the_same_with_two_views(trained, data, capsys, tmp_path):
+    import shutil
+
+    shutil.copytree(trained, tmp_path / "two")
+    config = json.loads((trained / "config.json").read_text())
+    config["data"]["views"] = 2
+    (tmp_path / "two" / "config.json").write_text(json.dumps(config))
+    image = data / "red" / "0.png"
+    said = json.loads(run(capsys, "classify", tmp_path / "two", image, "--json", "--top", 2)[1])
+    looked = json.loads(run(capsys, "look", tmp_path / "two", image, "--json")[1])
+    once = json.loads(run(capsys, "look", trained, image, "--json")[1])
+    assert said["classes"][0]["guesses"] == looked["guesses"]
+    assert once["guesses"] != looked["guesses"]

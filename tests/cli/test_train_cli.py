@@ -159,6 +159,9 @@ def test_a_run_of_another_kind_or_with_other_settings(pictures, tmp_path, capsys
     capsys.readouterr()
     assert sightline("train", "caption", "--out", out, "--resume", "--lr", "0.5") == 2
     assert "lr was 0.005 in" in capsys.readouterr().err
+    for flag, name, before in (("--word-dropout", "word_dropout", "0.0"), ("--flip", "flip", "0.0")):
+        assert sightline("train", "caption", "--out", out, "--resume", flag, "0.3") == 2
+        assert f"{name} was {before} in" in capsys.readouterr().err
     config = out / "config.json"
     config.write_text(config.read_text().replace('"kind": "caption"', '"kind": "translate"'))
     assert sightline("train", "caption", "--out", out, "--resume") == 2

@@ -47,11 +47,26 @@ def test_a_split_that_is_there_is_kept(tmp_path):
     }
 
 
+def test_where_nothing_is_held_out_another_split_stands_for_it(tmp_path):
+    folder(tmp_path / "split" / "train", {"a": 4, "b": 4})
+    folder(tmp_path / "split" / "val", {"a": 1, "b": 1})
+    assert read_classes(tmp_path / "split", image_size=5).stand_ins == {"test": "val"}
+    found = read_classes(tmp_path / "split" / "train", image_size=5, val=0.0)
+    assert found.stand_ins == {"val": "test"}
+    assert {name: len(part) for name, part in found.parts.items()} == {"train": 6, "val": 2, "test": 2}
+    found = read_classes(tmp_path / "split" / "train", image_size=5, test=0.0)
+    assert found.stand_ins == {"test": "val"}
+    assert len(found.split("train")) == 6
+    assert digits(val=0.0).stand_ins == {"val": "test"}
+    assert len(digits(val=0.0).split("train")) == 1437
+    assert digits().stand_ins == {}
+
+
 def test_images_of_any_size_colour_and_depth_come_out_alike(tmp_path):
     root = folder(tmp_path, {"a": 4, "b": 4})
     Image.fromarray(pixels(1)[..., 0]).save(root / "a" / "grey.png")
     Image.fromarray(np.dstack([pixels(2), np.zeros((11, 13), np.uint8)])).save(root / "a" / "clear.png")
-    Image.fromarray(pixels(3, height=40, width=9)).save(root / "b" / "tall.jpg")
+    Image.fromarray(pixels(3, height=40, width=9)).save(root / "b" / "tall.JPG")
     (root / "b" / "notes.txt").write_text("not an image, nor called one")
     found = read_classes(root, image_size=7)
     everything = torch.cat([part.images for part in found.parts.values()])
@@ -69,14 +84,28 @@ def test_an_unreadable_file_is_named_and_left_out(tmp_path):
     (sentence,) = found.broken
     assert "broken.png" in sentence
     assert "it is text" in sentence
+    (root / "b" / "phone.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    assert "phone.HEIC' is not an image that can be read; save it as JPEG" in read_classes(root).broken[-1]
 
 
-def test_a_set_too_large_for_memory_lies_in_a_file(tmp_path, monkeypatch):
+def test_a_set_too_large_for_memory_lies_in_files_each_of_its_splits_too(tmp_path, monkeypatch):
     root = folder(tmp_path, {"a": 4, "b": 4})
+    (root / "b" / "broken.png").write_text("hello")
     expected = read_classes(root, image_size=7)
-    monkeypatch.setattr("sightline.data.classes._IN_MEMORY", 10)
+    mapped = []
+    memmap = np.memmap
+
+    def spied(*args, **options):
+        mapped.append(memmap(*args, **options))
+        return mapped[-1]
+
+    monkeypatch.setattr(np, "memmap", spied)
+    monkeypatch.setattr("sightline.data.labelled.IN_MEMORY", 10)
+    monkeypatch.setattr("sightline.data.labelled._AT_ONCE", 3)
     found = read_classes(root, image_size=7)
-    assert all(torch.equal(found.split(s).images, expected.split(s).images) for s in expected.parts)
+    for split, part in found.parts.items():
+        assert torch.equal(part.images, expected.split(split).images)
+        assert part.images.data_ptr() in {x.ctypes.data for x in mapped}
 
 
 @pytest.mark.parametrize("layout", ["NHW", "NHWC", "NCHW", "float"])
@@ -118,6 +147,30 @@ def test_an_npz_with_a_split_and_names(tmp_path):
     assert len(unheld.split("val")) == 2
 
 
+@pytest.mark.parametrize("kind", ["text", "bytes", "numbers", "floats"])
+def test_labels_mean_the_classes_by_name_or_by_number(tmp_path, kind):
+    classes, labels = np.array(["dog", "cat", "ape"]), np.array([0, 1, 1, 0, 0, 1, 2, 2, 2])
+    given = {
+        "text": classes[labels],
+        "bytes": classes[labels].astype("S"),
+        "numbers": labels,
+        "floats": labels.astype(float),
+    }[kind]
+    x = np.broadcast_to(labels.astype(np.uint8)[:, None, None], (9, 4, 4))
+    np.savez(tmp_path / "a.npz", images=x, labels=given, classes=classes)
+    found = read_classes(tmp_path / "a.npz")
+    assert found.names == ("dog", "cat", "ape")
+    for part in found.parts.values():
+        assert part.labels.tolist() == part.images[:, 0, 0, 0].tolist()
+
+
+def test_labels_without_classes_are_their_names(tmp_path):
+    x = np.zeros((6, 4, 4), np.uint8)
+    for labels in (np.array([b"b", b"a"] * 3), np.array([1.0, 0.0] * 3)):
+        np.savez(tmp_path / "a.npz", images=x, labels=labels)
+        assert read_classes(tmp_path / "a.npz").names in {("a", "b"), ("0", "1")}
+
+
 def test_an_alpha_channel_lies_on_white(tmp_path):
     images = np.zeros((6, 5, 5, 4), np.uint8)
     images[:3, ..., 3] = 255
@@ -138,6 +191,7 @@ def test_digits_are_folds_that_share_nothing_and_miss_nothing():
         assert parts[0].images.max() == 255
         tests.append(parts[2])
     assert sum(map(len, tests)) == 1797
+    assert not torch.equal(digits(seed=1).split("test").images, tests[0].images)
     assert all(x.labels.bincount().min() >= 34 for x in tests)
 
 
@@ -181,10 +235,38 @@ def test_folders_that_are_no_classes(tmp_path):
     with pytest.raises(ValueError, match="no train"):
         read_classes(tmp_path / "untrained")
     (tmp_path / "one" / "dog" / "x.png").write_text("not an image")
-    with pytest.raises(ValueError, match=r"'dog' has 1"):
+    with pytest.raises(ValueError, match=r"'dog' has 1; .*left out, the first: .*x\.png' is not an image"):
         read_classes(tmp_path / "one")
     with pytest.raises(ValueError, match="channels=4"):
         read_classes(tmp_path / "one", channels=4)
+    for size in (0, -5):
+        with pytest.raises(ValueError, match=f"image_size must be at least 1 pixel, got {size}"):
+            read_classes(tmp_path / "one", image_size=size)
+
+
+@pytest.mark.bad_input
+def test_a_class_with_one_image_in_train_of_which_some_are_to_be_held_out(tmp_path):
+    folder(tmp_path / "train", {"a": 4, "b": 1})
+    folder(tmp_path / "test", {"a": 2, "b": 2})
+    with pytest.raises(ValueError, match=r"at least 2 images in train, .*choose by, 'b' has 1"):
+        read_classes(tmp_path)
+    assert len(read_classes(tmp_path, val=0.0).split("train")) == 5
+    folder(tmp_path / "train", {"a": 4, "b": 4})
+    with pytest.raises(ValueError, match=r"'a' has none left, val=0\.99 .*hold out less"):
+        read_classes(tmp_path, val=0.99)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("strange", ["annotations", "valid"])
+def test_a_folder_beside_the_splits_is_no_class(tmp_path, strange):
+    for name in ("train", "val", strange):
+        folder(tmp_path / name, {"a": 3, "b": 3})
+    with pytest.raises(ValueError, match=r"train, val and test, each once, .* has '(annotations|val)' too"):
+        read_classes(tmp_path)
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    assert read_classes(folder(tmp_path, {"bus": 3, "train": 3}), image_size=4).names == ("bus", "train")
 
 
 @pytest.mark.bad_input
@@ -209,6 +291,28 @@ def test_npz_files_that_are_no_classes(tmp_path):
     np.savez(path, images=x, labels=np.arange(6), classes=np.array(["a", "b"]))
     with pytest.raises(ValueError, match=r"from 0 to 1.* has 0 to 5"):
         read_classes(path)
+    two = np.arange(6) % 2
+    np.savez(path, images=np.uint8(3), labels=two)
+    with pytest.raises(ValueError, match="got 1 images and 6 labels"):
+        read_classes(path)
+    np.savez(path, images=np.zeros((6, 0, 4), np.uint8), labels=two)
+    with pytest.raises(ValueError, match=r"\(6, 0, 4\) for images"):
+        read_classes(path, image_size=8)
+    np.savez(path, images=np.full((6, 4, 4), 255.0), labels=two)
+    with pytest.raises(ValueError, match=r"float64 from 255 to 255 for images; divide"):
+        read_classes(path)
+    np.savez(path, images=np.full((6, 4, 4), np.nan), labels=two)
+    with pytest.raises(ValueError, match="from nan to nan"):
+        read_classes(path)
+    np.savez(path, images=x, labels=two, classes=np.array(["a", "a"]))
+    with pytest.raises(ValueError, match="'a' twice"):
+        read_classes(path)
+    np.savez(path, images=x, labels=np.array(["a", "c"] * 3), classes=np.array(["a", "b"]))
+    with pytest.raises(ValueError, match=r"a, b, .* has 'c'"):
+        read_classes(path)
+    np.savez(path, images=x, labels=np.array([0, 0.5] * 3))
+    with pytest.raises(ValueError, match=r"whole numbers or names, .* has 0\.5"):
+        read_classes(path)
     np.savez(path, images=np.array([{}] * 6, dtype=object), labels=np.arange(6))
     with pytest.raises(ValueError, match="can't be read"):
         read_classes(path)
@@ -222,3 +326,5 @@ def test_splits_and_folds_that_are_not_there():
         digits(fold=5)
     with pytest.raises(ValueError, match="folds=1"):
         digits(folds=1)
+    with pytest.raises(ValueError, match=r"174 of the rarest, got folds=175"):
+        digits(folds=175)

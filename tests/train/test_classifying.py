@@ -1,5 +1,6 @@
 """The task of classification: what it learns, and that nothing depends on the batch."""
 
+import dataclasses
 import json
 
 import pytest
@@ -122,8 +123,10 @@ def test_what_does_not_fit_is_refused():
         ClassData(val=1.5)
 
 
-def test_a_mixed_image_is_judged_by_both_its_classes():
-    chosen, made = task(augment=Augment(mixup=1.0)), model()
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_a_mixed_image_is_judged_by_both_its_classes(smoothing):
+    config = dataclasses.replace(TRAIN, label_smoothing=smoothing)
+    chosen, made = task(config, augment=Augment(mixup=1.0)), model()
     torch.nn.init.normal_(made.head.weight)
     chosen.prepare(torch.device("cpu"))
     batch = chosen.load(list(range(30)), 0)
@@ -131,7 +134,63 @@ def test_a_mixed_image_is_judged_by_both_its_classes():
     with torch.no_grad():
         log_probs = made(images).log_softmax(-1)
         found = chosen.loss(made, batch).total
-    own, other = (log_probs.gather(1, y[:, None])[:, 0] for y in (batch.labels, batch.other_labels))
+    both = (F.one_hot(y, 2) for y in (batch.labels, batch.other_labels))
+    own, other = (one * (1 - smoothing) + smoothing / 2 for one in both)
+    wanted = share[:, None] * own + (1 - share[:, None]) * other
     assert 0.2 < float(share.mean()) < 0.8
     assert not torch.equal(batch.labels, batch.other_labels)
-    torch.testing.assert_close(found, -(share * own + (1 - share) * other).sum())
+    torch.testing.assert_close(found, -(wanted * log_probs).sum())
+
+
+def test_a_run_that_was_stopped_ends_the_same_with_all_that_is_random(tmp_path):
+    config = dataclasses.replace(TRAIN, epochs=3, save_steps=3, ema=0.9, label_smoothing=0.1)
+    augment = Augment(flip=0.5, shift=0.2, erase=0.5, mixup=0.5, cutmix=1.0)
+
+    class StopError(Exception):
+        pass
+
+    class Stopping(ClassTask):
+        def load(self, indices, epoch):
+            if (epoch, indices) == (1, self.plan(1)[5]):
+                raise StopError
+            return super().load(indices, epoch)
+
+    def train(out, kind, *, resume=False):
+        made = model(seed=5)
+        made.dropout.p, made.layers[0].drop_path = 0.2, 0.5
+        chosen = kind(a_set(), config, ClassData(), augment, score=score)
+        fit(made, chosen, config, out, resume=resume, shown=False)
+        return (out / "model.safetensors").read_bytes()
+
+    whole = train(tmp_path / "whole", ClassTask)
+    with pytest.raises(StopError):
+        train(tmp_path / "cut", Stopping)
+    assert (tmp_path / "cut" / "checkpoints" / "main").is_dir()
+    assert train(tmp_path / "cut", ClassTask, resume=True) == whole
+
+
+def test_a_partner_is_changed_in_its_own_way():
+    chosen = task(augment=Augment(shift=0.3, mixup=1.0))
+    chosen.prepare(torch.device("cpu"))
+    batch = chosen.load(list(range(30)), 0)
+    batch = dataclasses.replace(batch, others=batch.indices)
+    alone = dataclasses.replace(batch, others=None)
+    assert not torch.equal(chosen._augmented(batch)[0], chosen._augmented(alone)[0])
+
+
+def test_what_is_chosen_by_are_the_views_of_the_val_split():
+    seen = []
+    chosen = ClassTask(
+        a_set(), TRAIN, ClassData(views=2), Augment(), score=lambda *given: seen.append(given) or {"n": 1.0}
+    )
+    made = model().eval()
+    torch.nn.init.normal_(made.head.weight)
+    assert chosen.evaluate(made) == {"n": 1.0}
+    ((logits, labels),) = seen
+    val = a_set().split("val")
+    torch.testing.assert_close(logits, made.predict(val.images, views=2))
+    assert torch.equal(labels, val.labels)
+
+
+def test_a_run_says_how_many_images_each_split_had():
+    assert task().data()["counts"] == [60, 20, 20]
