@@ -165,10 +165,10 @@ class VisionTransformer(Saved):
         return cos.to(self.cos), sin.to(self.sin)
 
     def _turns(self, grid: tuple[int, int]) -> Turn:
-        """The turns of a grid, in the coordinates of the grid it was trained on."""
+        """The turns of a grid, each patch by where its middle lies in the grid it was trained on."""
         cpu = torch.device("cpu")  # where the rates are, whatever the device that models are made on
         sides = zip(grid, self.grid, strict=True)
-        rows, columns = (torch.arange(n, device=cpu) * (side / n) for n, side in sides)
+        rows, columns = ((torch.arange(n, device=cpu) + 0.5) * (side / n) - 0.5 for n, side in sides)
         places = torch.cartesian_prod(rows, columns)
         places = torch.cat([places.new_zeros(self.n_extra, 2), places])  # the class token stays unturned
         d_head = self.config.d_model // self.config.n_heads

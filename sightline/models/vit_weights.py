@@ -120,6 +120,10 @@ def read_vit(path: Path | str, *, n_heads: int | None = None) -> VisionTransform
                 f"only a ViT with gelu can be read, {str(path)!r} is {config.get('model_type')!r} with "
                 f"{config.get('hidden_act')!r}"
             )
+        sides = config.get("image_size")
+        if isinstance(sides, list) and len(set(sides)) > 1:
+            size = " x ".join(map(str, sides))
+            raise ValueError(f"only a ViT trained on squares can be read, {str(path)!r} is of {size} pixels")
         n_heads = n_heads or int(config["num_attention_heads"])
         norm_eps = float(config.get("layer_norm_eps", 1e-12))
         path = path / "model.safetensors"
@@ -130,6 +134,11 @@ def read_vit(path: Path | str, *, n_heads: int | None = None) -> VisionTransform
         if path.suffix == ".safetensors"
         else torch.load(path, map_location="cpu", weights_only=True)
     )
+    if not all(isinstance(tensor, Tensor) for tensor in theirs.values()):
+        listed = ", ".join(map(repr, list(theirs)[:3]))
+        raise ValueError(
+            f"weights are tensors by name, {str(path)!r} holds {listed}; save the state_dict alone"
+        )
     weights = weights_from(theirs)
     model = VisionTransformer(config_from(weights, n_heads=n_heads, norm_eps=norm_eps))
     missing, unexpected = model.load_state_dict(weights, strict=False)

@@ -116,6 +116,15 @@ def test_a_class_token_is_not_turned():
     assert torch.equal(sin[0], torch.zeros(8))
 
 
+def test_turns_of_a_finer_grid_lie_around_those_of_the_coarse_one():
+    model = VisionTransformer(config(positions="rotary"))  # 2 x 2 patches
+    cos, sin = model._turn((4, 2))
+    coarse = torch.tensor([-0.25, 0.25, 0.75, 1.25])  # each in the middle of its half of a patch
+    rows, columns = (x.flatten() for x in torch.meshgrid(coarse, torch.arange(2.0), indexing="ij"))
+    expected = turn_of(rows, columns, 8, 100.0)
+    torch.testing.assert_close((cos[1:], sin[1:]), expected)
+
+
 def test_positions_of_another_grid_are_interpolated_and_of_the_own_kept():
     table = torch.randn(3, 3, 5)
     assert resized_table(table, (3, 3)) is table
@@ -155,8 +164,11 @@ def test_in_bfloat16_the_stream_stays_bfloat16_and_the_result_near(positions):
     torch.testing.assert_close(rounded.float(), model(images), rtol=0.1, atol=0.1)
 
 
-def test_a_fresh_model_says_that_all_classes_are_alike():
-    assert torch.equal(VisionTransformer(SMALL)(torch.randn(2, 3, 10, 10)), torch.zeros(2, 7))
+def test_a_fresh_model_says_that_all_classes_are_alike_and_places_are_not():
+    model = VisionTransformer(SMALL)
+    assert torch.equal(model(torch.randn(2, 3, 10, 10)), torch.zeros(2, 7))
+    for drawn_at_random in (model.token, model.positions):
+        assert 0.01 < float(drawn_at_random.detach().std()) < 0.03
 
 
 def test_predict_takes_bytes_in_batches_and_averages_the_mirror_image():

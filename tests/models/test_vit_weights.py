@@ -98,6 +98,7 @@ def test_hugging_face_weights_give_its_logits(tmp_path, saved):
         image_size=SIDE * PATCH,
         patch_size=PATCH,
         num_labels=CLASSES,
+        layer_norm_eps=0.03,  # large, to be seen
     )
     theirs = ViTForImageClassification(config).eval()
     with torch.no_grad():
@@ -110,11 +111,34 @@ def test_hugging_face_weights_give_its_logits(tmp_path, saved):
         from sightline.models.vit import VisionTransformer
 
         weights = weights_from(theirs.state_dict())
-        model = VisionTransformer(config_from(weights, n_heads=H, norm_eps=1e-12)).eval()
+        model = VisionTransformer(config_from(weights, n_heads=H, norm_eps=0.03)).eval()
         model.load_state_dict(weights)
     images = torch.randn(2, 3, SIDE * PATCH, SIDE * PATCH)
     with torch.no_grad():
         torch.testing.assert_close(model(images), theirs(images).logits, rtol=1e-4, atol=1e-5)
+
+
+def test_at_another_size_the_logits_are_hugging_faces_too():
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        hidden_size=E,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=H,
+        intermediate_size=FF,
+        image_size=SIDE * PATCH,
+        patch_size=PATCH,
+        num_labels=CLASSES,
+        layer_norm_eps=1e-6,
+    )
+    theirs = ViTForImageClassification(config).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+        images = torch.randn(2, 3, 5 * PATCH, 4 * PATCH)
+        expected = theirs(images, interpolate_pos_encoding=True).logits
+        found = read_vit_from(theirs.state_dict())(images)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_names_before_transformers_5_mean_the_same():
@@ -173,6 +197,13 @@ def test_what_has_no_place_is_named(tmp_path):
         read_vit(tmp_path / "a.pth")
     with pytest.raises(ValueError, match="n_heads=5 for d_model=12"):
         read_vit(tmp_path / "a.pth", n_heads=5)
+    torch.save({"model": timm_weights(), "epoch": 3}, tmp_path / "b.pth")
+    with pytest.raises(ValueError, match=r"'model', 'epoch'.*save the state_dict alone"):
+        read_vit(tmp_path / "b.pth", n_heads=H)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(ValueError, match="is 'bert'"):
+        read_vit(tmp_path)
+    # 2 x 8 patches, which would pass for 4 x 4
+    (tmp_path / "config.json").write_text('{"model_type": "vit", "image_size": [10, 40]}')
+    with pytest.raises(ValueError, match=r"trained on squares.* is of 10 x 40 pixels"):
         read_vit(tmp_path)
