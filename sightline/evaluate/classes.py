@@ -68,16 +68,15 @@ def confusion(logits: Float[Tensor, "N V"], labels: Int[Tensor, " N"]) -> Int[Te
     return torch.bincount(pairs, minlength=n * n).view(n, n)
 
 
-def signature(*, n: int, views: int) -> str:
-    """How the scores came about, to be quoted with them.
+def signature(name: str, *, n: int, views: int) -> str:
+    """How a score came about, to be quoted with it.
 
     Example:
-        >>> signature(n=360, views=1)
-        'top-1 of 360 images, ece of 15 bins of equal width, 1 view an image'
+        >>> signature("accuracy", n=360, views=1)
+        'top-1 of 360 images, 1 view an image'
     """
-    return (
-        f"top-1 of {n} images, ece of {_BINS} bins of equal width, {views} view{'s' * (views > 1)} an image"
-    )
+    how = {"accuracy": "top-1", "top5": "top-5", "ece": f"{_BINS} bins of equal width"}[name]
+    return f"{how} of {n} images, {views} view{'s' * (views > 1)} an image"
 
 
 def _check(logits: Tensor, labels: Tensor) -> None:

@@ -124,8 +124,67 @@ def test_zoom_and_crop_change_the_size_of_what_is_seen():
     dot[:, :, 5:10, 5:10] = 255
     area = (change(dot, Augment(zoom=0.5), indices=torch.arange(50)) + 1).sum((1, 2, 3)) / 2
     assert area.min() < 18 < 35 < area.max()
-    seen = (change(dot + 100, Augment(crop=0.3), indices=torch.arange(50)) + 1).sum((1, 2, 3))
-    assert (seen > 0).all()
+    ((across, down_across), (across_down, down)), found = moved(Augment(crop=0.3))
+    assert 0.29 < (across * down).min() < 0.4 < 0.9 < (across * down).max() < 1.001
+    assert (across / down).log().abs().max() < math.log(4 / 3) + 1e-3
+    assert torch.stack([down_across, across_down]).abs().max() < 1e-3
+    assert found[..., 1:-1, 1:-1].min() > -0.5  # nothing black from beyond the edge
+
+
+def moved(augment, n=300):
+    """How places in the image (column, row) change along a row and down a column, in the middle of each."""
+    side, step = 41, 2  # of brightness, from one pixel to the next
+    rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    x = (torch.stack([columns, rows, rows]) * step + 90).to(torch.uint8).expand(n, 3, side, side)
+    found = change(x, augment, indices=torch.arange(n))
+    places = (found[:, :2] + 1) * (127.5 / step)
+    along = (places[..., 20, 23] - places[..., 20, 17]) / 6
+    down = (places[..., 23, 20] - places[..., 17, 20]) / 6
+    return (along.unbind(1), down.unbind(1)), found
+
+
+def test_rotation_and_shear_go_as_far_as_asked():
+    ((across, up), (left, down)), _ = moved(Augment(rotate=30.0))
+    angles = torch.rad2deg(torch.atan2(up, across))
+    assert -30.1 < angles.min() < -25 < 25 < angles.max() < 30.1
+    torch.testing.assert_close((across, up), (down, -left), atol=1e-3, rtol=0)
+    ((across, up), (lean, down)), _ = moved(Augment(shear=0.2))
+    assert -0.201 < lean.min() < -0.15 < 0.15 < lean.max() < 0.201
+    assert max((across - 1).abs().max(), (down - 1).abs().max(), up.abs().max()) < 1e-3
+
+
+def test_shifts_are_by_parts_of_pixels_where_asked():
+    for subpixel in (False, True):
+        _, found = moved(Augment(shift=0.1, subpixel=subpixel))
+        places = (found[:, :2, 20, 20] + 1) * (127.5 / 2)
+        assert bool(((places - places.round()).abs() < 0.01).all()) == (not subpixel)
+
+
+def test_each_operation_of_rand_augment_has_its_turn():
+    n = 1300
+    ((_, up), (lean, _)), _ = moved(Augment(rand=1, rand_strength=1.0), n)
+    leant, leant_down = (lean.abs() > 0.01), (up.abs() > 0.01)
+    for chosen in (up * lean < -1e-4, leant & ~leant_down, leant_down & ~leant):  # the first are turned
+        assert 60 < chosen.sum() < 140  # a hundred of each of 13
+    x = images(b=1).expand(n, -1, -1, -1)
+    found = change(x, Augment(rand=1, rand_strength=1.0), indices=torch.arange(n))
+    same = (found - as_floats(x)).abs().amax((1, 2, 3)) < 1e-3
+    assert 60 < same.sum() < 400
+
+
+def test_colours_are_changed_one_after_the_other_each_by_a_factor_of_its_own():
+    x = torch.tensor([200, 90, 40], dtype=torch.uint8).view(1, 3, 1, 1).expand(50, 3, 7, 7)
+    found = (change(x, Augment(colour=0.5), indices=torch.arange(50)) + 1) / 2
+    draws = uniform(0, 0, torch.arange(50), 3, stream=2)
+    luma = torch.tensor([0.299, 0.587, 0.114])
+    for image, u in zip(found, draws, strict=True):
+        colour = torch.tensor([200, 90, 40]) / 255
+        bright, contrasted, saturated = (0.5 + u).tolist()
+        colour = (colour * bright).clamp(0, 1)
+        for factor in (contrasted, saturated):  # of one colour alone, both are about how grey it is
+            light = (colour * luma).sum()
+            colour = (light + (colour - light) * factor).clamp(0, 1)
+        torch.testing.assert_close(image, colour.view(3, 1, 1).expand(3, 7, 7))
 
 
 @pytest.mark.parametrize("which", range(len(TONES)))

@@ -60,8 +60,8 @@ def test_confusion_is_scikit_learns():
 def test_score_has_all_names_and_says_how():
     found = score(*example())
     assert set(found) == {"accuracy", "top5", "ece", "loss"}
-    assert "31 images" in signature(n=31, views=2)
-    assert "2 views" in signature(n=31, views=2)
+    assert signature("top5", n=31, views=2) == "top-5 of 31 images, 2 views an image"
+    assert signature("ece", n=31, views=1) == "15 bins of equal width of 31 images, 1 view an image"
 
 
 @pytest.mark.bad_input

@@ -6,11 +6,12 @@ import torch
 from sightline.data.augment import as_floats
 from sightline.evaluate.glance import glance, ink
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
+from sightline.models.vit_parts import turned
 
 B, LAYERS, H, PATCH, ROWS, COLUMNS = 3, 2, 2, 2, 3, 3
 
 
-def model(pool="token"):
+def model(pool="token", positions="learned"):
     torch.manual_seed(1)
     config = VisionTransformerConfig(
         n_classes=5,
@@ -22,6 +23,7 @@ def model(pool="token"):
         n_layers=LAYERS,
         d_ff=11,
         pool=pool,
+        positions=positions,
     )
     made = VisionTransformer(config).eval()
     with torch.no_grad():
@@ -37,8 +39,9 @@ def images(b=B):
 def by_hand(made, x):
     """The weights of every layer, (B, H, T, T), step by step."""
     found = []
-    x = made.stem(as_floats(x)) + made.positions
-    x = x.flatten(1, 2)
+    x = made.stem(as_floats(x))
+    x = (x if made.positions is None else x + made.positions).flatten(1, 2)
+    turn = None if made.cos is None else (made.cos, made.sin)
     if made.token is not None:
         x = torch.cat([made.token.expand(len(x), 1, -1), x], 1)
     for layer in made.layers:
@@ -46,15 +49,19 @@ def by_hand(made, x):
         q, k, _ = torch.nn.functional.linear(
             h, layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias
         ).chunk(3, -1)
-        q, k = (y.unflatten(-1, (H, -1)).transpose(1, 2) for y in (q, k))
+        q, k = (y.unflatten(-1, (H, -1)) for y in (q, k))  # (B, T, H, D) each
+        if turn is not None:
+            q, k = turned(torch.stack([q, k], 2), turn).unbind(2)
+        q, k = q.transpose(1, 2), k.transpose(1, 2)
         found.append((q @ k.mT * q.size(-1) ** -0.5).softmax(-1))
-        x = layer(x)
+        x = layer(x, turn)
     return found
 
 
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
 @pytest.mark.parametrize("pool", ["token", "mean"])
-def test_a_glance_is_what_the_weights_say(pool):
-    made, x = model(pool), images()
+def test_a_glance_is_what_the_weights_say(pool, positions):
+    made, x = model(pool, positions), images()
     found = glance(made, x)
     n = made.n_extra
     with torch.no_grad():
@@ -81,6 +88,7 @@ def test_a_glance_is_what_the_weights_say(pool):
 def test_ink_is_the_mass_on_inked_patches_over_their_area():
     made, x = model(), images(7)
     x[0] = 0  # no ink, no vote
+    x[1] = torch.tensor([255, 0]).repeat(3)  # half of full ink, which is just enough
     found = ink(made, x, threshold=0.5, batch_size=3)
     mass, area = [], []
     for image in x[1:]:

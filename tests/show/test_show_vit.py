@@ -1,5 +1,7 @@
 """Figures of a Vision Transformer: what they show, where, and on one scale."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -37,6 +39,7 @@ def test_rollout_lies_over_the_image(channels):
     assert titles(figure) == ["image", "rollout"]
     shown = figure.axes[1].images[-1].get_array()
     torch.testing.assert_close(torch.tensor(shown), glance.rollout[1].view(ROWS, COLUMNS).double())
+    assert figure.axes[1].images[-1].get_interpolation() == "nearest"  # few pixels: patches as they are
     figure.draw_without_rendering()
 
 
@@ -51,6 +54,16 @@ def test_heads_are_rows_of_layers_on_one_scale():
         titles(class_heads(torch.zeros(1, 8, 20, dtype=torch.uint8), glance, layers=[5]))[0]
         == "layer 5 head 0"
     )
+
+
+def test_of_too_many_heads_the_last_layers_are_shown():
+    many = dataclasses.replace(
+        a_glance(), heads=torch.rand(2, L, 50, ROWS * COLUMNS), distance=torch.rand(L, 50)
+    )
+    assert titles(class_heads(torch.zeros(1, 8, 20, dtype=torch.uint8), many))[::50] == [
+        "layer 5 head 0",
+        "layer 6 head 0",
+    ]
 
 
 def test_mass_has_a_panel_for_each_layer():
@@ -73,6 +86,8 @@ def test_confusion_writes_counts_and_colours_shares():
     assert sorted(text.get_text() for text in ax.texts) == ["2", "5", "8"]
     assert ax.images[0].get_array().tolist() == [[0.8, 0.2], [0, 1]]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["cat", "dog"]
+    many = confused(torch.eye(41, dtype=torch.long), [str(i) for i in range(41)])
+    assert not many.axes[0].texts
 
 
 @pytest.mark.bad_input
