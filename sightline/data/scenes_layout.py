@@ -15,6 +15,7 @@ SIDE = 64
 # Cosine and sine to ten bits: what is left of a machine's rounding after that is nothing.
 ANGLES = tuple((round(math.cos(a) * 1024) / 1024, round(math.sin(a) * 1024) / 1024)
                for a in (2 * math.pi * k / 64 for k in range(64)))  # fmt: skip
+_LEVEL = 4  # of two things that overlap, one is nearer and so lower: by this angle at least
 
 
 class Layout(NamedTuple):
@@ -26,7 +27,7 @@ class Layout(NamedTuple):
         angle: How far it is turned, in 64ths of a turn.
         x, y, radius: Where its middle is and how far it reaches, in pixels.
         large: Whether each of the pair is large, (n, 2).
-        front: Which of slot 0 and 1 is drawn last, (n,).
+        front: Which of slot 0 and 1 is drawn last, (n,): the lower one, as where one looks down at a table.
     """
 
     there: npt.NDArray[np.bool_]
@@ -75,7 +76,7 @@ def thrown(dice: Dice) -> Layout:
         y=y,
         radius=np.stack(radii, axis=1).astype(np.float32),
         large=np.stack(large, axis=1),
-        front=dice.below(2),
+        front=(y[:, 1] > y[:, 0]).astype(np.int64),
     )
 
 
@@ -85,7 +86,7 @@ def _places(dice: Dice, hidden: npt.NDArray[np.bool_], radii: list[Floats]) -> t
     apart = a + b + dice.between(2.0, 6.0)
     aside = apart * dice.between(-0.45, 0.45)
     upright = dice.chance(50)
-    cos, sin = np.array(ANGLES, dtype=np.float32)[dice.below(len(ANGLES))].T
+    cos, sin = np.array(ANGLES, dtype=np.float32)[_LEVEL + dice.below(33 - 2 * _LEVEL)].T
     close = np.maximum(a, b)  # about half of the smaller one lies under or over the larger
     dx = np.where(hidden, close * cos, np.where(upright, aside, apart))
     dy = np.where(hidden, close * sin, np.where(upright, apart, aside))

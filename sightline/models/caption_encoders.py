@@ -52,6 +52,9 @@ class PatchEncoder(nn.Module):
             that a straight cut would part, and learn faster from few pictures.
         n_convs: How many residual 3 x 3 convolutions follow on the grid: shapes are seen before they are told
             where they are.
+        local_keys: Whether a cell is found by its own pixels alone. Convolutions carry what is in one cell
+            to those around it, and attention that finds things by them may look beside a thing. What
+            comes out is then twice as wide: what keys are made of, beside what values are made of.
         d_model, n_heads, n_layers, d_ff, dropout: Of the Transformer encoder, pre-norm.
 
     Example:
@@ -69,6 +72,7 @@ class PatchEncoder(nn.Module):
         patch: int,
         stem: int,
         n_convs: int = 0,
+        local_keys: bool = False,
         d_model: int,
         n_heads: int,
         n_layers: int,
@@ -108,16 +112,25 @@ class PatchEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
         self.layers = nn.LayerNorm(d_model) if n_layers == 0 else layers
+        self.keys = nn.Conv2d(3, d_model, patch, stride=patch) if local_keys else None
+        self.key_norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2)) if local_keys else None
 
-    def forward(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P E"]:
-        """See pictures, -1 to 1."""
+    def forward(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P C"]:
+        """See pictures, -1 to 1; C is E, or with local keys 2 E."""
         if images.dim() != 4 or images.shape[1:] != (3, self.image_size, self.image_size):
             raise ValueError(
                 f"images must be (B, 3, {self.image_size}, {self.image_size}) for this model, got "
                 f"{tuple(images.shape)}; resize_crop(image, {self.image_size}) cuts one to size"
             )
-        x = self.cut(images).flatten(2).transpose(1, 2)  # (B, P, E)
-        return self.layers(self.dropout(self.positions(self.norm(x), grid=self.grid)))
+        values = self.layers(self.dropout(self._placed(self.cut(images), self.norm)))
+        if self.keys is None or self.key_norms is None:
+            return values
+        first, last = self.key_norms
+        return torch.cat([last(self._placed(self.keys(images), first)), values], dim=-1)  # (B, P, 2 E)
+
+    def _placed(self, grid: Float[Tensor, "B E r c"], norm: nn.Module) -> Float[Tensor, "B P E"]:
+        """The cells row by row, each with its place."""
+        return self.positions(norm(grid.flatten(2).transpose(1, 2)), grid=self.grid)
 
 
 class _Residual(nn.Module):

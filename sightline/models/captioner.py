@@ -22,7 +22,7 @@ from sightline.layers import TransformerDecoder, TransformerDecoderLayer
 from sightline.models.caption_encoders import NETWORKS, GridEncoder, PatchEncoder
 from sightline.models.recurrent_decoder import RecurrentDecoder, RecurrentState
 from sightline.models.saved import Saved
-from sightline.models.steps import DecoderState, advance, begin
+from sightline.models.steps import DecoderState, advance, begin, keys_and_values
 from sightline.positions import SinusoidalPositions
 from sightline.settings import setting
 from sightline.shapes import Float, Int, did_you_mean
@@ -44,6 +44,7 @@ class CaptionerConfig:
     patch: int = setting(16, "Side of a patch in pixels, for encoder patches; it divides image_size.")
     stem: int = setting(0, "Convolutions of stride two before the cut into patches.")
     n_convs: int = setting(0, "Residual convolutions over the grid of patches.")
+    local_keys: bool = setting(False, "Find a patch by its own pixels, without what convolutions add.")
     finetune: bool = setting(False, "Train the pretrained encoder along instead of keeping it frozen.")
     d_model: int = setting(512, "Width of the model.")
     n_heads: int = setting(8, "Attention heads; they divide d_model.")
@@ -86,9 +87,17 @@ class CaptionerConfig:
                 f"volume must be above 0 and order at least 0, got {self.volume} and {self.order}; "
                 "1 and 1 are the paper's"
             )
+        self._check_looking()
+
+    def _check_looking(self) -> None:
         if not -self.n_layers <= self.look_layer < self.n_layers:
             raise ValueError(
                 f"look_layer must be one of the {self.n_layers} layers, got {self.look_layer}; -1 is the last"
+            )
+        if self.local_keys and (self.encoder, self.decoder) != ("patches", "transformer"):
+            raise ValueError(
+                "local_keys are for the encoder 'patches' with the decoder 'transformer', "
+                f"got {self.encoder!r} with {self.decoder!r}"
             )
 
 
@@ -150,8 +159,8 @@ class Captioner(Saved):
         """Whether training asks for what each cell received and adds :meth:`regulariser` to its loss."""
         return self.config.decoder == "recurrent" and self.config.doubly_stochastic > 0
 
-    def encode(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P E"]:
-        """What the decoder will look at."""
+    def encode(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P C"]:
+        """What the decoder will look at; C is E, or with local keys 2 E."""
         return self.encoder(images)
 
     @overload
@@ -260,7 +269,7 @@ class TransformerWords(nn.Module):
         self.output = None if tied else nn.Linear(d_model, vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
-    def forward(self, memory: Float[Tensor, "B P E"], ids: Int[Tensor, "N T"]) -> Float[Tensor, "N T V"]:
+    def forward(self, memory: Float[Tensor, "B P C"], ids: Int[Tensor, "N T"]) -> Float[Tensor, "N T V"]:
         """The logits after each of the ids; N is a multiple of B, the captions of a picture side by side."""
         x = self._embedded(ids)
         x = self.dropout(x + self.order * self.positions.rows(0, ids.size(1), x))
@@ -270,7 +279,7 @@ class TransformerWords(nn.Module):
         return self._logits(self.layers(x, memory, tgt_mask=mask, tgt_is_causal=True))
 
     @torch.no_grad()
-    def start(self, memory: Float[Tensor, "B P E"], *, look: Sequence[int] = ()) -> DecoderState:
+    def start(self, memory: Float[Tensor, "B P C"], *, look: Sequence[int] = ()) -> DecoderState:
         """The state before the first word."""
         return begin(self.layers, memory, look=look)
 
@@ -304,7 +313,11 @@ class _SharedMemory(TransformerDecoderLayer):
     ) -> Tensor:
         """Look across; the queries of a picture's captions follow one another."""
         together = x.reshape(mem.size(0), -1, x.size(-1))  # (B, N / B * T, E)
-        context = super()._mha_block(together, mem, attn_mask, key_padding_mask, is_causal)
+        key, value = keys_and_values(mem, x.size(-1))
+        if key is value:
+            context = super()._mha_block(together, mem, attn_mask, key_padding_mask, is_causal)
+        else:
+            context = self.dropout2(self.multihead_attn(together, key, value, need_weights=False)[0])
         return context.reshape(x.shape)
 
 
@@ -315,6 +328,7 @@ def _encoder(config: CaptionerConfig) -> PatchEncoder | GridEncoder:
             patch=config.patch,
             stem=config.stem,
             n_convs=config.n_convs,
+            local_keys=config.local_keys,
             d_model=config.d_model,
             n_heads=config.n_heads,
             n_layers=config.n_encoder_layers,

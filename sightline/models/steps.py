@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from sightline.shapes import Bool, Float, Int
 
-__all__ = ["DecoderState", "advance", "begin"]
+__all__ = ["DecoderState", "advance", "begin", "keys_and_values"]
 
 Turn = Callable[[Tensor, int], Tensor]
 
@@ -115,7 +115,7 @@ class DecoderState:
 
 def begin(
     decoder: nn.TransformerDecoder,
-    memory: Float[Tensor, "B S E"],
+    memory: Float[Tensor, "B S C"],
     mask: Bool[Tensor, "B S"] | None = None,
     *,
     look: Sequence[int] = (),
@@ -124,18 +124,23 @@ def begin(
 
     Args:
         decoder: A stack of torch's layers or of ours.
-        memory: What was encoded.
+        memory: What was encoded, as :func:`keys_and_values` takes it.
         mask: True where a decoder may look; None for everywhere.
         look: The layers whose weights over the memory are wanted.
     """
     layers = list(decoder.layers)
-    b, s, e = memory.shape
-    h = layers[0].multihead_attn.num_heads
+    b, s, _ = memory.shape
+    e, h = layers[0].multihead_attn.embed_dim, layers[0].multihead_attn.num_heads
+    key, value = keys_and_values(memory, e)
     kept = []
     for layer in layers:
-        weight, bias = _projection(layer.multihead_attn, slice(e, None))
-        kv = F.linear(memory, weight, bias).view(b, s, 2, h, e // h)
-        k, v = kv.permute(2, 0, 3, 1, 4).contiguous()  # once, so that no step has to
+        if key is value:
+            kv = F.linear(memory, *_projection(layer.multihead_attn, slice(e, None)))
+        else:
+            k = F.linear(key, *_projection(layer.multihead_attn, slice(e, 2 * e)))
+            v = F.linear(value, *_projection(layer.multihead_attn, slice(2 * e, None)))
+            kv = torch.cat([k, v], dim=-1)
+        k, v = kv.view(b, s, 2, h, e // h).permute(2, 0, 3, 1, 4).contiguous()  # once, so that no step has to
         kept.append((k, v))
     hidden = None
     if mask is not None:
@@ -151,6 +156,21 @@ def begin(
         _tried=0,
         _paths=None,
     )
+
+
+def keys_and_values(
+    memory: Float[Tensor, "B S C"], d_model: int
+) -> tuple[Float[Tensor, "B S E"], Float[Tensor, "B S E"]]:
+    """What keys and values are made of: both of all of a memory, or each of its half of a double one.
+
+    Example:
+        >>> key, value = keys_and_values(torch.zeros(1, 7, 5), 5)
+        >>> key is value, [half.shape[-1] for half in keys_and_values(torch.zeros(1, 7, 10), 5)]
+        (True, [5, 5])
+    """
+    if memory.size(-1) != 2 * d_model:
+        return memory, memory
+    return memory[..., :d_model], memory[..., d_model:]
 
 
 def advance(

@@ -39,7 +39,7 @@ def test_the_same_to_the_bit_on_every_machine():
     drawn = Scenes(70, seed=7, split="test")
     pixels = hashlib.sha256(b"".join(drawn.open(i).numpy().tobytes() for i in range(70))).hexdigest()
     words = hashlib.sha256("\n".join(c for i in range(70) for c in drawn.captions(i)).encode()).hexdigest()
-    assert (pixels[:16], words[:16]) == ("f6b672b76c63e8e1", "40c2032fb98aa1b4")
+    assert (pixels[:16], words[:16]) == ("57dd73836471e910", "e5e05dc84bfd09f6")
 
 
 def test_a_scene_depends_on_its_number_alone(scenes):
@@ -134,6 +134,12 @@ def test_what_is_behind_is_partly_hidden_and_still_seen():
     assert share[layout.overlap].min() > 0.3
     assert (share[layout.overlap] < 1).mean() > 0.95
     assert (share[~layout.overlap] == 1).all()
+
+
+def test_what_is_in_front_is_lower():
+    layout = thrown(Dice(0, "train layout", range(640)))
+    y = layout.y[np.arange(640)[:, None], np.stack([layout.front, 1 - layout.front], axis=1)]
+    assert (y[:, 0] - y[:, 1])[layout.overlap].min() > 3
 
 
 def test_everything_occurs(scenes):

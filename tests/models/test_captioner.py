@@ -47,6 +47,23 @@ def test_steps_give_what_teacher_forcing_gives(decoder, tied):
         torch.testing.assert_close(state.attended.sum(-1), torch.ones_like(state.attended[..., 0]))
 
 
+def test_keys_and_values_made_of_different_things():
+    model, images = captioner(local_keys=True), pictures(5)
+    ids = torch.randint(4, 23, (5, 7))
+    expected = model(images, ids).log_softmax(-1)
+    state = model.start(images, look=True)
+    for t in range(7):
+        log_probs, state = model.step(state, ids[:, t])
+        torch.testing.assert_close(log_probs.double(), expected[:, t], atol=1e-5, rtol=1e-5)
+    keys, values = model.encode(images).chunk(2, dim=-1)
+    across = model.decoder.layers.layers[0].multihead_attn
+    k, v = (x.unflatten(-1, (3, 4)).transpose(1, 2) for x in (
+        keys @ across.in_proj_weight[12:24].T + across.in_proj_bias[12:24],
+        values @ across.in_proj_weight[24:].T + across.in_proj_bias[24:],
+    ))  # fmt: skip
+    torch.testing.assert_close(state.memory[0], (k, v))
+
+
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_branched_and_reordered_rows_go_on_as_if_alone(decoder):
     model, images = captioner(decoder=decoder), pictures(3)
@@ -204,6 +221,7 @@ def test_the_grid_is_that_of_the_patches():
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"n_layers": 0}, "n_layers must be at least 1, got 0"),
         ({"look_layer": 2}, "one of the 2 layers, got 2"),
+        ({"local_keys": True, "decoder": "recurrent"}, "local_keys.*got 'patches' with 'recurrent'"),
         ({"patch": 7}, "patch=7 for image_size=30"),
         ({"stem": 2}, "stem=2 for patch=10"),
     ],

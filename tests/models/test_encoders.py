@@ -38,6 +38,18 @@ def test_every_part_of_the_picture_reaches_the_memory(stem, n_convs, n_layers):
     assert all(weight.grad is not None for weight in encoder.parameters())
 
 
+def test_a_local_key_knows_its_own_pixels_alone():
+    encoder = PatchEncoder(image_size=24, patch=8, stem=3, n_convs=1, local_keys=True, **SHAPE)
+    images = torch.randn(2, 3, 24, 24)
+    others = images.clone()
+    others[:, :, 8:16, 16:] += 1  # cell 5
+    before, after = encoder(images), encoder(others)
+    assert before.shape == (2, 9, 24)
+    keys, values = (before != after).any(0).split(12, dim=-1)
+    assert keys.any(1).nonzero().flatten().tolist() == [5]
+    assert values.any(1).all()
+
+
 @pytest.fixture(scope="module")
 def frozen():
     torch.manual_seed(0)
