@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +33,7 @@ _KINDS = {
     "broken": "images that can't be read; they are skipped",
     "missing": "images that are named and not there",
     "no caption": "images without a caption",
+    "no word": "captions that are left out",
     "no name": "entries that name no image",
     "too long": "captions of more words than --longest",
     "duplicate": "images that are in more than one split",
@@ -48,7 +48,7 @@ def options() -> None:
 @app.command("check")
 def check_command(
     path: Annotated[
-        Path, typer.Argument(metavar="DIR|ZIP", help="Images with captions, sentence pairs, or scenes.")
+        Path, typer.Argument(metavar="DIR|ZIP", help="Images with captions, sentence pairs, scenes or dates.")
     ],
     out: Annotated[Path | None, typer.Option(help="A contact sheet to draw (.png, .svg, ...).")] = None,
     longest: Annotated[int, typer.Option(help="Report captions of more words.")] = 50,
@@ -69,8 +69,6 @@ def check_command(
         return
     if out is not None:
         _check_outside(checked_picture(out), path)
-    # An image between the library's limit and twice that is refused by a sentence of ours, said once.
-    warnings.filterwarnings("ignore", message="Image size .* could be decompression bomb")
     is_scenes = str(path) == "scenes" and not path.exists()
     captions = scenes_set(*_SCENES, seed) if is_scenes else read_captions(path, seed=seed)
     with _progress(len(captions)) as tell:

@@ -54,7 +54,7 @@ def _print(report: PairReport) -> None:
             f"{split.words[1]:,}",
             f"{split.longest[0]} / {split.longest[1]}",
             f"{split.ratio:.2f}",
-            f"{split.unknown:.1%}",
+            "-" if split.unknown is None else f"{split.unknown:.1%}",
         )
     console.print(Text(f"{report.source}: sentence pairs, {source} to {target}"))
     console.print(table)

@@ -23,7 +23,8 @@ def evaluate(asked: Asked) -> Evaluated:
         if asked.split == "all"
         else list(pairs.split(asked.split))
     )[: asked.most]
-    is_dates = pairs.name == DATES
+    run.check([pair.source for pair in chosen], unknown=True)
+    is_dates = (run.data.place if asked.data is None else asked.data) == DATES
     written = run.translate(
         [pair.source for pair in chosen], width=asked.beam, look=is_dates, batch_size=asked.batch_size
     )
@@ -47,7 +48,7 @@ def evaluate(asked: Asked) -> Evaluated:
 def _dates(data: TranslateData, split: str) -> list[DatePair]:
     """The dates of a split with the places of their parts, in the order of their pairs."""
     sizes = dict(zip(SPLITS, (data.n_train, data.n_val, data.n_test), strict=True))
-    wanted = SPLITS if split == "all" else (split,)
+    wanted = SPLITS if split == "all" else [name for name in SPLITS if name.startswith(split)]
     return [date for name in wanted for date in Dates(sizes[name], seed=data.data_seed, split=name)]
 
 

@@ -25,7 +25,7 @@ from sightline.shapes import Float
 from sightline.show.alignment import alignment, arcs, head_grid, heads_mean
 from sightline.show.document import document, drawn, escaped, figure_tag
 
-__all__ = ["look", "page"]
+__all__ = ["check_written", "look", "page"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ def look(run: Path, given: str, wanted: Look) -> None:
         _print(one, weights if wanted.layer is None else one.weights.mean(0))
     if wanted.out is None:
         return
+    check_written(one)
     if wanted.out.suffix.lower() in {".html", ".htm"}:
         with replacing(wanted.out) as beside:
             beside.write_text(page(opened, one), encoding="utf-8")
@@ -69,10 +70,10 @@ def layers_of(run: TranslateRun, one: Translation) -> list[Layer]:
         return [Layer("attention", one.weights, one.written, one.read)]
     tokens, device = run.tokens, next(model.parameters()).device
     source = torch.tensor([tokens.read(one.source)], device=device)
-    ids = [BOS, *(tokens.target.inner.token_to_id(word) for word in one.written)]
+    begun = ["<bos>", *one.written][: model.config.max_length]  # one that never ended has no step after it
+    ids = [BOS, *(tokens.target.inner.token_to_id(word) for word in begun[1:])]
     with torch.no_grad(), watch(model, keep=True) as seen:
         model(source, torch.tensor([ids], device=device))
-    begun = ["<bos>", *one.written]
     found = []
     for name in seen.names():
         sight = seen.calls(name)[0]
@@ -80,10 +81,16 @@ def layers_of(run: TranslateRun, one: Translation) -> list[Layer]:
         if name.startswith("encoder"):
             found.append(Layer(name, weights, one.read, one.read))
         elif name.endswith("multihead_attn"):  # step t has read word t - 1 and writes word t
-            found.append(Layer(name, weights, [*one.written, "<eos>"], one.read))
+            found.append(Layer(name, weights, [*one.written, "<eos>"][: len(begun)], one.read))
         else:
             found.append(Layer(name, weights, begun, begun))
     return found
+
+
+def check_written(one: Translation) -> None:
+    """Refuse to draw where no word was written, so nothing was looked at."""
+    if not one.written:
+        raise ValueError(f"{one.source!r} was translated to no word, there is nothing to draw; train longer")
 
 
 def page(run: TranslateRun, one: Translation) -> str:

@@ -48,6 +48,9 @@ def translate(
     if "place" not in {**base.get("data", {}), **given["data"]}:
         raise ValueError("a training needs data; add --data with a folder, a zip or 'dates'")
     settings = _settled(base, given, model)
+    metric, known = settings["train"].metric, ["loss", "perplexity", *score(["a"], ["a"])]
+    if metric not in known:
+        raise ValueError(f"unknown metric {metric!r}, {did_you_mean(metric, known)}")
     say_done(
         train_translator(
             settings["data"], settings["model"], settings["train"], out, score=score, resume=resume

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from sightline.cli.files import PICTURES, replacing, save
-from sightline.cli.look_translate import page
+from sightline.cli.look_translate import check_written, page
 from sightline.cli.runs import chosen_device
 from sightline.cli.translate_run import TranslateRun, open_run
+from sightline.data.pair_files import lines
 from sightline.decode.translations import Translation
 from sightline.show.alignment import alignment, heads_mean
 
@@ -40,13 +41,13 @@ def translate(
     """Translate some sentences, and draw what the model looked at for every word."""
     if beam < 1:
         raise ValueError(f"--beam must be at least 1, got {beam}")
-    given = [line for text in texts for line in (_lines() if text == "-" else [text])]
+    given = [line for text in texts for line in (lines(sys.stdin.read().rstrip()) if text == "-" else [text])]
     if not given:
         raise ValueError("there must be something to translate, standard input was empty")
     if out is not None:
         _check_out(out, len(given))
     opened = open_run(run, chosen_device(device))
-    opened.check(given, unknown=unknown)
+    opened.check(given, unknown=unknown, remedy="leave it out, or read it as unknown with --unknown")
     found = opened.translate(given, width=beam, look=out is not None)
     if as_json:
         typer.echo(json.dumps(_as_object(found), indent=1, ensure_ascii=False))
@@ -54,12 +55,10 @@ def translate(
         for one in found:
             typer.echo(one.text)
     if out is not None:
+        for one in found:
+            check_written(one)
         for path in _write(opened, out, found, head):
             typer.echo(path, err=True)
-
-
-def _lines() -> list[str]:
-    return [line for line in sys.stdin.read().splitlines() if line.strip()]
 
 
 def _as_object(found: Sequence[Translation]) -> dict[str, Any]:

@@ -58,22 +58,30 @@ class TranslateRun:
             batch_size=batch_size,
         )
 
-    def check(self, texts: Sequence[str], *, unknown: bool) -> None:
+    def check(self, texts: Sequence[str], *, unknown: bool, remedy: str = "leave it out") -> None:
         """Refuse texts that are empty, too long, or hold letters that no token stands for.
 
         Args:
             texts: What a user wants translated.
             unknown: Whether such letters may stand; the model then reads them as unknown.
+            remedy: What to do about one, if not.
         """
         most = self.model.config.max_length
-        for text in texts:
+        for number, text in enumerate(texts, 1):
+            where = f" on line {number}" if len(texts) > 1 else ""
             if not text.strip():
-                raise ValueError(f"there must be something to translate, got {text!r}")
-            letter = self.tokens.unknown(text)
-            if letter is not None and not unknown:
+                raise ValueError(f"there must be something to translate, got {text!r}{where}")
+            for letter in text:
+                if "\udc80" <= letter <= "\udcff":  # how Python keeps a byte that it could not read
+                    raise ValueError(
+                        f"a text must be UTF-8, got the byte 0x{ord(letter) - 0xDC00:02x}{where}; if it is "
+                        "Latin-1, convert it: iconv -f latin1 -t utf-8"
+                    )
+            strange = None if unknown else self.tokens.unknown(text)
+            if strange is not None:
                 raise ValueError(
-                    f"the tokenizer of {str(self.folder)!r} never saw the character {letter!r} in training, "
-                    f"got it in {text[:60]!r}; leave it out, or read it as unknown with --unknown"
+                    f"the tokenizer of {str(self.folder)!r} never saw the character {strange!r} in training, "
+                    f"got it in {text[:60]!r}; {remedy}"
                 )
             length = len(self.tokens.read(text))
             if length > most:

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sightline.data.pair_files import TABLES, texts_in
+from sightline.data.dates import dates_set
+from sightline.data.pair_files import TABLES, names_in
 from sightline.data.pairs import Pair, PairSet, read_columns
 
 __all__ = ["PairReport", "SplitPairs", "check_pairs", "has_pairs"]
 
+_DATES = "dates"  # the embedded set
+_OTHERS = {".json", ".csv", ".txt", ".npz", ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 _RATIO = 3.0  # one side so many times as long as the other
 _SHORT = 20  # letters; shorter ones may well differ that much
 
@@ -27,14 +30,14 @@ class SplitPairs:
         words: Different words of the source and of the target, cut at spaces.
         longest: Words of the longest source and target.
         ratio: Letters of all targets over letters of all sources.
-        unknown: Share of the source's words that the train split has not.
+        unknown: Share of the source's words that the train split has not; None where there is no such split.
     """
 
     pairs: int
     words: tuple[int, int]
     longest: tuple[int, int]
     ratio: float
-    unknown: float
+    unknown: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,24 +78,27 @@ class PairReport:
 
 
 def has_pairs(path: Path) -> bool:
-    """Whether a place looks like sentence pairs rather than pictures with captions."""
-    if path.suffix in TABLES:
+    """Whether a place looks like sentence pairs rather than pictures with captions; ``dates`` is some."""
+    if path.suffix in TABLES or _is_embedded(path):
         return True
     if not path.is_dir() and path.suffix != ".zip":
         return False
     try:
-        return any(not name.endswith((".json", ".csv", ".txt")) for name, _ in texts_in(path))
+        endings = {Path(name).suffix.lower() for name in names_in(path)}
     except (OSError, ValueError):
         return False
+    return bool(endings - _OTHERS)
 
 
 def check_pairs(path: Path | str, *, source: str | None = None, target: str | None = None) -> PairReport:
     """Look at every pair of a set.
 
     Args:
-        path: As :func:`~sightline.data.pairs.read_pairs` takes it.
+        path: As :func:`~sightline.data.pairs.read_pairs` takes it, or ``dates``, the embedded set.
         source, target: Which two languages, where there are more.
     """
+    if _is_embedded(Path(path)):
+        return check_set(dates_set())
     columns = read_columns(path, source=source, target=target)
     problems: dict[str, list[str]] = {}
     splits: dict[str, list[Pair]] = {}
@@ -118,16 +124,17 @@ def check_set(pairs: PairSet) -> PairReport:
     Example:
         >>> same = PairSet(name="x", source="a", target="b", splits={"train": [Pair("one", "one")]})
         >>> dict(check_set(same).problems)
-        {'identical': ["train, line 1: both sides are 'one'"]}
+        {'identical': ["train, pair 1: both sides are 'one'"]}
     """
-    known = set(_words(pair.source for pair in pairs.splits.get("train", ())))
+    trained = _train(pairs.splits)
+    known = None if trained is None else set(_words(pair.source for pair in pairs.splits[trained]))
     splits = {name: _numbers(split, known) for name, split in pairs.splits.items() if split}
     problems: dict[str, list[str]] = {}
     for name, split in pairs.splits.items():
         for number, pair in enumerate(split, 1):
             for kind, sentence in _wrong(pair):
-                problems.setdefault(kind, []).append(f"{name}, line {number}: {sentence}")
-    problems |= _repeated(pairs.splits)
+                problems.setdefault(kind, []).append(f"{name}, pair {number}: {sentence}")
+    problems |= _repeated(pairs.splits, trained)
     return PairReport(
         source=pairs.name, languages=(pairs.source, pairs.target), splits=splits, problems=problems
     )
@@ -147,23 +154,34 @@ def _wrong(pair: Pair) -> list[tuple[str, str]]:
     return []
 
 
-def _repeated(splits: Mapping[str, Sequence[Pair]]) -> dict[str, list[str]]:
+def _is_embedded(path: Path) -> bool:
+    return str(path) == _DATES and not path.exists()
+
+
+def _train(splits: Mapping[str, Sequence[Pair]]) -> str | None:
+    """The name of the train split, found as :meth:`~sightline.data.pairs.PairSet.split` finds it."""
+    alike = [name for name in splits if name.startswith("train")]
+    return "train" if "train" in splits else alike[0] if len(alike) == 1 else None
+
+
+def _repeated(splits: Mapping[str, Sequence[Pair]], train: str | None) -> dict[str, list[str]]:
     """Pairs that are there twice, and sources of one split in another."""
     found: dict[str, list[str]] = {}
     for name, split in splits.items():
         for pair, count in Counter(split).items():
             if count > 1:
                 found.setdefault("double", []).append(f"{name} has {pair.source[:60]!r} {count} times")
-    trained = {pair.source for pair in splits.get("train", ())}
+    trained = set() if train is None else {pair.source for pair in splits[train]}
     for name, split in splits.items():
-        if name != "train":
+        if name != train:
             for pair in split:
                 if pair.source in trained:
-                    found.setdefault("overlap", []).append(f"{pair.source[:60]!r} is in train and in {name}")
+                    sentence = f"{pair.source[:60]!r} is in {train} and in {name}"
+                    found.setdefault("overlap", []).append(sentence)
     return found
 
 
-def _numbers(split: Sequence[Pair], known: set[str]) -> SplitPairs:
+def _numbers(split: Sequence[Pair], known: set[str] | None) -> SplitPairs:
     sources, targets = [pair.source for pair in split], [pair.target for pair in split]
     read = [word for text in sources for word in text.split()]
     return SplitPairs(
@@ -171,7 +189,7 @@ def _numbers(split: Sequence[Pair], known: set[str]) -> SplitPairs:
         words=(len(set(read)), len(set(_words(targets)))),
         longest=(max(len(x.split()) for x in sources), max(len(x.split()) for x in targets)),
         ratio=sum(map(len, targets)) / max(1, sum(map(len, sources))),
-        unknown=sum(word not in known for word in read) / max(1, len(read)),
+        unknown=None if known is None else sum(word not in known for word in read) / max(1, len(read)),
     )
 
 

@@ -66,7 +66,11 @@ class Cuts:
         self._dropped = self._plain
         if dropout:
             self._dropped = _Table(
-                [merges.encode([word], dropout, seed + i) for word in words for i in range(variants)],
+                [
+                    merges.encode([word], dropout, seed_of(seed, word, i))
+                    for word in words
+                    for i in range(variants)
+                ],
                 variants,
             )
 

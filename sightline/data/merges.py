@@ -1,7 +1,8 @@
 """Byte-pair merges with dropout, seeded: what the library draws from a generator that nobody can set."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from math import log
 
@@ -9,6 +10,7 @@ __all__ = ["Merges"]
 
 _Pieces = tuple[str, ...]
 _MOST_KEPT = 1 << 18  # cuts whose next merges are remembered; words repeat, so nearly all lookups hit
+_SHORT = 24  # letters of a word whose cuts are remembered; one without spaces would fill the memory
 
 
 class Merges:
@@ -38,15 +40,24 @@ class Merges:
         # The first merge that is not dropped is the n-th with probability (1 - p) pⁿ: one draw finds it.
         scale = 1 / log(p) if p > 0 else 0.0
         ids: list[int] = []
+
+        def draw() -> int:
+            return int(log(1 - chance.random()) * scale)
+
         for word in words:
-            pieces: _Pieces = tuple(word)
-            while options := self._options(pieces):
-                n = int(log(1 - chance.random()) * scale)
-                if n >= len(options):
-                    break
-                pieces = options[n]
+            pieces = self._short(word, draw) if len(word) <= _SHORT else self._long(word, draw)
             ids += [self._vocab.get(piece, self._unk) for piece in pieces]
         return ids
+
+    def _short(self, word: str, draw: Callable[[], int]) -> Sequence[str]:
+        """Merge by what is remembered of the same cut of other words."""
+        pieces: _Pieces = tuple(word)
+        while options := self._options(pieces):
+            n = draw()
+            if n >= len(options):
+                break
+            pieces = options[n]
+        return pieces
 
     def _options(self, pieces: _Pieces) -> list[_Pieces]:
         """What one merge can make of the pieces, in the order of the merges' ranks, left before right."""
@@ -60,3 +71,40 @@ class Merges:
                 self._next.clear()
             self._next[pieces] = options
         return options
+
+    def _long(self, word: str, draw: Callable[[], int]) -> Sequence[str]:
+        """The same for any length: the possible merges wait in a heap, and pieces know their neighbours.
+
+        A merge leaves its left piece longer and its right one empty. What it made impossible stays in the
+        heap until it comes up, and is known by its pieces, which are there no more.
+        """
+        pieces, n = list(word), len(word)
+        before, after = list(range(-1, n - 1)), list(range(1, n + 1))
+        pairs = enumerate(pairwise(word))
+        waiting = [(self._rank[pair], i, pair) for i, pair in pairs if pair in self._rank]
+        heapify(waiting)
+        possible = len(waiting)
+        while possible and (skipped := draw()) < possible:
+            dropped: list[tuple[int, int, tuple[str, str]]] = []
+            while True:
+                first = heappop(waiting)
+                _, i, pair = first
+                j = after[i]
+                if j == n or (pieces[i], pieces[j]) != pair:
+                    continue
+                if len(dropped) == skipped:
+                    break
+                dropped.append(first)
+            for one in dropped:  # they have another chance in the next round
+                heappush(waiting, one)
+            around = [(a, b) for a, b in ((before[i], i), (j, after[j])) if a >= 0 and b < n]
+            possible -= 1 + sum((pieces[a], pieces[b]) in self._rank for a, b in around)
+            pieces[i], pieces[j], after[i] = pieces[i] + pieces[j], "", after[j]
+            if after[i] < n:
+                before[after[i]] = i
+            for a, b in ((before[i], i), (i, after[i])):
+                pair = (pieces[a], pieces[b]) if a >= 0 and b < n else ("", "")
+                if pair in self._rank:
+                    heappush(waiting, (self._rank[pair], a, pair))
+                    possible += 1
+        return [piece for piece in pieces if piece]

@@ -2,11 +2,12 @@
 
 import json
 import re
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-__all__ = ["TABLES", "lines", "split_name", "table", "texts_in"]
+from sightline.data.sources import Zip, files_of, text_of
+
+__all__ = ["TABLES", "lines", "names_in", "split_name", "table", "texts_in"]
 
 TABLES = (".tsv", ".jsonl")
 _SPLIT = re.compile(r"(training|train|validation|valid|val|dev|test)([._-].*)?")
@@ -26,42 +27,35 @@ def split_name(stem: str) -> str:
     return stem
 
 
+def names_in(path: Path) -> list[str]:
+    """The files of a folder, or anywhere in a zip, that may hold pairs by their name."""
+    names = sorted(x.name for x in path.iterdir() if x.is_file()) if path.is_dir() else Zip(path).names()
+    return [name for name in names if _is_text(PurePosixPath(name).name)]
+
+
 def texts_in(path: Path) -> Iterator[tuple[str, str]]:
     """The names and texts of the files that may hold pairs."""
-    if path.is_dir():
-        for file in sorted(path.iterdir()):
-            if file.is_file() and _is_text(file.name):
-                yield file.name, _decoded(file.read_bytes(), file.name)
-    elif path.suffix == ".zip":
-        try:
-            with zipfile.ZipFile(path) as archive:
-                for name in sorted(archive.namelist()):
-                    last = PurePosixPath(name).name
-                    if last and _is_text(last):
-                        yield last, _decoded(archive.read(name), last)
-        except zipfile.BadZipFile:
-            raise ValueError(f"{str(path)!r} is called a zip but is none, or is cut short") from None
-    elif path.suffix in TABLES:
-        yield path.name, _decoded(path.read_bytes(), path.name)
-    elif path.exists():
-        raise ValueError(f"pairs are read from a folder, a .zip, a .tsv or a .jsonl, got {str(path)!r}")
-    else:
+    if not path.exists():
         raise FileNotFoundError(f"there is nothing at {str(path)!r}; --data takes a folder, a zip or 'dates'")
+    if path.suffix in TABLES and path.is_file():
+        yield path.name, text_of(path.read_bytes(), path.name)
+        return
+    if not path.is_dir() and path.suffix != ".zip":
+        raise ValueError(f"pairs are read from a folder, a .zip, a .tsv or a .jsonl, got {str(path)!r}")
+    files, found = files_of(path), dict[str, str]()
+    for name in names_in(path):
+        last = PurePosixPath(name).name
+        if found.setdefault(last, name) != name:
+            raise ValueError(
+                f"each text must be in {str(path)!r} once, got {found[last]!r} and {name!r}; make a zip of "
+                "one of the folders"
+            )
+        yield last, text_of(files.read(name), last)
 
 
 def _is_text(name: str) -> bool:
     stem, _, ending = name.rpartition(".")
     return bool(_SPLIT.fullmatch(stem)) and not stem.startswith(".") and 0 < len(ending) <= 10
-
-
-def _decoded(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise ValueError(
-            f"{name} must be UTF-8, got the byte 0x{data[problem.start]:02x} at {problem.start}; "
-            "convert it, for instance with iconv -f latin1 -t utf-8"
-        ) from None
 
 
 def lines(text: str) -> list[str]:
@@ -81,17 +75,27 @@ def table(name: str, text: str) -> dict[str, list[str]]:
 
 
 def _tab_separated(name: str, text: str) -> dict[str, list[str]]:
-    rows = [line.split("\t") for line in text.split("\n") if line.strip()]
-    for number, row in enumerate(rows, 1):
+    numbered = [(i, line.split("\t")) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+    rows = [row for _, row in numbered]
+    for number, row in numbered:
         if len(row) != len(rows[0]) or len(row) < 2:
             raise ValueError(
                 f"each line of {name} must have as many tabs as the first, got {len(row)} columns on line "
-                f"{number} and {len(rows[0])} on line 1; two columns or more make pairs"
+                f"{number} and {len(rows[0])} on line {numbered[0][0]}; two columns or more make pairs"
             )
     if not rows:
         raise ValueError(f"{name} is empty; it must hold a pair a line, source, tab, target")
-    is_header = all(re.fullmatch(r"[A-Za-z_-]{2,10}", cell.strip()) for cell in rows[0])
-    names = [cell.strip() for cell in rows[0]] if is_header else ["source", "target"]
+    names = [cell.strip() for cell in rows[0]]
+    is_header = all(re.fullmatch(r"[A-Za-z_-]{2,10}", cell) for cell in names)
+    if is_header and len(set(names)) < len(names):
+        raise ValueError(f"the columns of {name} must differ, got {', '.join(names)} on its first line")
+    if not is_header:
+        if len(names) > 2:
+            raise ValueError(
+                f"without a first line of names a table has two columns, got {len(names)} in {name}; write "
+                "names above them, such as en, tab, de, tab, notes, and choose with --source and --target"
+            )
+        names = ["source", "target"]
     body = rows[1:] if is_header else rows
     return {column: [row[i].strip() for row in body] for i, column in enumerate(names)}
 
@@ -119,4 +123,6 @@ def _json_lines(name: str, text: str) -> dict[str, list[str]]:
         for key, value in row.items():
             columns.setdefault(key, []).append(" ".join(value.split()))
         count += 1
+    if not count:
+        raise ValueError(f'{name} is empty; it must hold a pair a line, {{"en": "...", "de": "..."}}')
     return columns

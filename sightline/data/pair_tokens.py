@@ -74,9 +74,16 @@ class PairTokens:
         return self.source.words(self.read(text))
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """For each id of a source text the letters ``[start, end)`` it stands for; none for its end."""
-        found = self.source.inner.encode(text, add_special_tokens=False).offsets
-        return [*((int(a), int(b)) for a, b in found), (len(text), len(text))]
+        """For each id of a source text the letters ``[start, end)`` it stands for; none for its end.
+
+        Nor does the mark before the first word stand for any, where it is a token by itself: the library
+        says that it stands for the first letter.
+        """
+        found = self.source.inner.encode(text, add_special_tokens=False)
+        places = [(int(a), int(b)) for a, b in found.offsets]
+        if found.tokens[:1] == ["▁"]:
+            places[0] = (places[0][0], places[0][0])
+        return [*places, (len(text), len(text))]
 
     def unknown(self, text: str) -> str | None:
         """The first letter of a source text that no token stands for, or None."""
@@ -106,4 +113,6 @@ class PairTokens:
 def _letters(lines: Iterable[str], lowercase: bool) -> set[str]:
     """All that a tokenizer sees of some texts; a space is the mark before the next word."""
     seen = {letter for line in lines for letter in unicodedata.normalize("NFC", line)}
-    return {letter.lower() if lowercase else letter for letter in seen if not letter.isspace()} | {"▁"}
+    if lowercase:  # one by one, as the library does: a small İ is two letters
+        seen = {small for letter in seen for small in letter.lower()}
+    return {letter for letter in seen if not letter.isspace()} | {"▁"}

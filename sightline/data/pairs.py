@@ -120,10 +120,18 @@ def read_columns(path: Path | str, *, source: str | None = None, target: str | N
 def _by_split(files: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
     """For each split the lines of each language."""
     found: dict[str, dict[str, list[str]]] = {}
+    files_of: dict[tuple[str, str], str] = {}
     for name, text in files.items():
         stem, _, ending = name.rpartition(".")
+        split = split_name(stem)
         texts = table(name, text) if f".{ending}" in TABLES else {ending: lines(text)}
-        found.setdefault(split_name(stem), {}).update(texts)
+        for language in texts:
+            before = files_of.setdefault((split, language), name)
+            if before != name:
+                raise ValueError(
+                    f"there must be {split} in {language} once, got {before} and {name}; remove one of them"
+                )
+        found.setdefault(split, {}).update(texts)
     return found
 
 
@@ -162,10 +170,10 @@ def _paired(name: str, texts: tuple[list[str], list[str]], source: str, target: 
     for number, (a, b) in enumerate(zip(left, right, strict=True), 1):
         if not a or not b:
             language, full = (source, b) if not a else (target, a)
-            beside = f"beside {full[:40]!r}" if full else "on both sides"
+            beside = f"beside {full[:40]!r}" if full else f"and no {target}"
             raise ValueError(
-                f"no side of a pair may be empty, line {number} of {name} has no {language} {beside}; "
-                "remove the line from both texts"
+                f"no side of a pair may be empty, pair {number} of {name} has no {language} {beside}; "
+                "remove it from both sides"
             )
     return [Pair(a, b) for a, b in zip(left, right, strict=True)]
 

@@ -153,7 +153,7 @@ class Index:
 
 
 def _is_hidden(part: str) -> bool:
-    return part.startswith(".") or part == "__MACOSX"
+    return (part.startswith(".") and part not in {".", ".."}) or part == "__MACOSX"
 
 
 def _check_bytes(count: int, name: str) -> None:

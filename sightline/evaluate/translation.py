@@ -4,6 +4,7 @@ Scores are those of detokenised, cased text as sacreBLEU computes them by defaul
 signature says how, so that a score can be compared with another one's.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from sightline.decode.translations import Translation
 __all__ = ["alignment_accuracy", "exact_match", "score", "signatures"]
 
 _DIGITS = {"year": range(4), "month": range(5, 7), "day": range(8, 10)}  # of YYYY-MM-DD
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def score(candidates: Sequence[str], references: Sequence[str]) -> dict[str, float]:
@@ -62,7 +64,7 @@ def alignment_accuracy(
     The digits of the ISO date are looked at one by one, those of the year, the month and the day; each was
     written in one step, and the weights of that step, its heads averaged, have their peak on a token of the
     source. Right is a token that has a letter in common with the year, the month or the day as the generator
-    wrote it. A translation that is no date of ten letters has all its digits wrong.
+    wrote it. A translation that is not written as a date, YYYY-MM-DD, has all its digits wrong.
 
     Args:
         translations: With weights.
@@ -74,7 +76,7 @@ def alignment_accuracy(
         digits += sum(map(len, _DIGITS.values()))
         if one.weights is None:
             raise ValueError(f"the alignment of {one.source!r} is not known; translate with look=True")
-        if len(one.text) != len(date.target):
+        if not _ISO.fullmatch(one.text):
             continue
         steps = _steps(one.written)
         peaks = one.weights.mean(0).argmax(-1).tolist()  # (T,)

@@ -78,6 +78,7 @@ class CaptionTask(Task):
     """
 
     kind = "caption"
+    may_change = frozenset({"source", "cache"})  # data may move
 
     def __init__(
         self,
@@ -94,6 +95,7 @@ class CaptionTask(Task):
         self.device = torch.device("cpu")
         self._splits: dict[str, Split] = {}  # filled once, and shared with the stages that follow
         self._n = len(captions.split("train"))
+        captions.split("val")  # says so now if there is none, before a folder is made
 
     # What the loop asks
 
@@ -113,20 +115,25 @@ class CaptionTask(Task):
     def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
         """Captions of some images, all or as many as wanted; their pixels, if not on the device."""
         split = self.trained
+        pictures = split.pictures.load(indices, epoch)
         chosen = torch.tensor(indices)
         ids = split.ids[chosen]  # (B, C, L)
+        if isinstance(split.pictures, Streamed) and (broken := split.pictures.broken.intersection(indices)):
+            ids[[i in broken for i in indices]] = PAD  # where no other is left, it teaches nothing
+            rows = [row for row, i in enumerate(indices) if i not in broken] or [0]
+            chosen, ids, pictures = chosen[rows], ids[rows], pictures[rows] if pictures is not None else None
         most = self.settings.captions
         if most is not None and most < ids.size(1):
             draws = uniform(self.train.seed, epoch, chosen, ids.size(1), stream=_CHOICE)
             draws = draws.masked_fill(ids[:, :, 1] == PAD, 2.0)  # real captions first
             order = draws.argsort(1)[:, :most, None]
             ids = ids.gather(1, order.expand(-1, -1, ids.size(2)))
-        longest = int((ids != PAD).sum(-1).max())
+        longest = max(2, int((ids != PAD).sum(-1).max()))
         return CaptionBatch(
             indices=chosen,
             epoch=torch.tensor(epoch),
             ids=ids[:, :, :longest],
-            pictures=split.pictures.load(indices, epoch),
+            pictures=pictures,
         )
 
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:

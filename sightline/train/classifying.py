@@ -107,6 +107,7 @@ class ClassTask(Task):
     """
 
     kind = "classify"
+    may_change = frozenset({"source"})  # data may move
     one_shape = True
 
     def __init__(

@@ -79,8 +79,8 @@ PRESETS: dict[str, Preset] = {
             "tensorboard": False,
         },
     },
-    # Fashion-MNIST, 28 x 28 in 7 x 7 tokens, for one GPU: 0.9468 of the test, in 7 minutes of an H200 that three
-    # other trainings shared.
+    # Fashion-MNIST, 28 x 28 in 7 x 7 tokens, for one GPU: 0.9468 of the test, in 7 minutes of an H200 that
+    # three other trainings shared.
     "fashion": {
         "model": {
             "patch": 4,

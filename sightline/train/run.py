@@ -13,7 +13,6 @@ from sightline.train.task import Task
 __all__ = ["check_free", "open_run"]
 
 _WRITTEN = ("config", "metrics", "model", "tokenizer")
-_MAY_CHANGE = frozenset({"source", "place", "cache", "length_penalty"})  # data moves; the last is found out
 
 
 def check_free(out: Path, *, resume: bool) -> None:
@@ -70,7 +69,9 @@ def open_run(
             )
         _check_same(out, there["model"], of_model)
         _check_same(out, there.get("train", {}), of_training)
-        _check_same(out, there.get("data", {}), of_data)
+        _check_same(
+            out, there.get("data", {}), {k: v for k, v in of_data.items() if k not in task.may_change}
+        )
         before = there.get("train", {}).get("stages", {})
         for name in before.keys() & of_stages.keys():
             _check_same(out, before[name], of_stages[name])
@@ -87,7 +88,7 @@ def open_run(
 def _check_same(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, value in now.items():
         # A setting that is not there came with a later version, whose default is what was done before.
-        if name not in before or name in _MAY_CHANGE:
+        if name not in before:
             continue
         if isinstance(value, Mapping) and isinstance(before[name], Mapping):
             _check_same(out, before[name], value)

@@ -35,6 +35,7 @@ class Task(Protocol):
     """One kind of thing to learn. Derive from it: what it needn't say has a default here."""
 
     one_shape: ClassVar[bool] = False  # whether all batches are alike, but perhaps the last of an epoch
+    may_change: ClassVar[frozenset[str]] = frozenset()  # of its data's settings, when a run goes on
 
     @property
     def kind(self) -> str:

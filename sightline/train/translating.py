@@ -51,9 +51,13 @@ class TranslateTask(Task):
         data: Settings of the data; they go into the run's config.
         max_length: The longest source and target the model takes; longer ones are cut in training.
         score: Scores translations against references; None to evaluate by the loss alone.
+
+    Raises:
+        ValueError: If a source of the validation split is longer: it could not be translated.
     """
 
     kind = "translate"
+    may_change = frozenset({"place", "length_penalty"})  # data may move
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class TranslateTask(Task):
         self._most = max_length
         trained = pairs.split("train")
         self._val: Sequence[Pair] = pairs.split("val")[: data.val_most]
+        self._check_lengths(pairs.split("val"))
 
         def cut(tokenizer: Tokenizer, texts: Sequence[str]) -> Cuts:
             p, variants = data.bpe_dropout, data.variants
@@ -78,6 +83,16 @@ class TranslateTask(Task):
         self._target = cut(tokens.target, [pair.target for pair in trained])
         both = zip(self._source.lengths(), self._target.lengths(), strict=True)
         self._lengths = [max(s, t) + 1 for s, t in both]
+
+    def _check_lengths(self, val: Sequence[Pair]) -> None:
+        """Refuse now what the first evaluation would refuse, an epoch's work later."""
+        for number, pair in enumerate(val, 1):
+            length = len(self.tokens.read(pair.source))
+            if length > self._most:
+                raise ValueError(
+                    f"a source to be translated has at most max_length={self._most} tokens, pair {number} of "
+                    f"val has {length}: {pair.source[:40]!r}...; raise --max-length, or leave the pair out"
+                )
 
     def prepare(self, device: torch.device) -> None:
         """Nothing to do: batches are small, and are made in threads."""
@@ -110,8 +125,9 @@ class TranslateTask(Task):
         total = terms = 0.0
         for top in range(0, len(self._val), _AT_ONCE):
             some = self._val[top : top + _AT_ONCE]
-            source = pad([self.tokens.read(pair.source)[: self._most] for pair in some])
-            target = pad([[BOS, *self.tokens.target.encode(pair.target), EOS][: self._most] for pair in some])
+            source = pad([self.tokens.read(pair.source) for pair in some])
+            rows = [[BOS, *self.tokens.target.encode(pair.target), EOS] for pair in some]
+            target = pad([row[: self._most + 1] for row in rows])
             loss = loss_of(model, PairBatch(source.to(device), target.to(device)))
             total, terms = total + loss.total.item(), terms + loss.terms.item()
         mean = total / max(1.0, terms)

@@ -21,9 +21,9 @@ def test_all_that_can_be_wrong_is_told(tmp_path):
     report = check_pairs(tmp_path, source="en", target="de")
     problems = {kind: list(found) for kind, found in report.problems.items()}
     assert problems["unequal"] == ["test.en has 2 lines and test.de has 1"]
-    assert problems["empty"] == ["train, line 3: the target is empty"]
-    assert problems["identical"] == ["train, line 2: both sides are 'same'"]
-    assert problems["ratio"][0].startswith("train, line 5: 42 letters beside 4")
+    assert problems["empty"] == ["train, pair 3: the target is empty"]
+    assert problems["identical"] == ["train, pair 2: both sides are 'same'"]
+    assert problems["ratio"][0].startswith("train, pair 5: 42 letters beside 4")
     assert problems["double"] == ["train has 'a dog runs' 2 times"]
     assert problems["overlap"] == ["'a dog runs' is in train and in val"]
     assert report.splits["train"].pairs == 5
@@ -31,10 +31,47 @@ def test_all_that_can_be_wrong_is_told(tmp_path):
     assert report.as_json()["splits"]["val"]["longest"] == [3, 2]
 
 
+def test_lengths_that_fit_are_no_problem(tmp_path):
+    write(
+        tmp_path,
+        train__en="a\na sentence of a common length\n",
+        train__de="vielleicht\nein Satz von ueblicher Laenge\n",
+    )
+    assert not check_pairs(tmp_path, source="en").problems, "short ones differ, long ones are alike"
+
+
 def test_pairs_are_told_from_captions(tmp_path):
     write(tmp_path, captions__txt="x.jpg,hello", train__json="{}")
+    (tmp_path / "test_001.jpg").write_bytes(b"\xff\xd8")
     assert not has_pairs(tmp_path)
     write(tmp_path, train__en="a\n", train__de="b\n")
     assert has_pairs(tmp_path)
+    (tmp_path / "train.de").write_bytes("Märchen".encode("latin-1"))
+    assert has_pairs(tmp_path), "those that can't be read are to be told as pairs"
     assert has_pairs(Path("any.tsv"))
     assert not has_pairs(Path("picture.png"))
+
+
+def test_a_train_split_of_a_longer_name_is_the_train_split(tmp_path):
+    write(
+        tmp_path,
+        train_tok__en="a dog\n",
+        train_tok__de="ein Hund\n",
+        test__en="a dog\na cat\n",
+        test__de="ein Hund\neine Katze\n",
+    )
+    report = check_pairs(tmp_path, source="en")
+    assert report.problems["overlap"] == ["'a dog' is in train_tok and in test"]
+    assert report.splits["test"].unknown == 1 / 4
+
+
+def test_without_a_train_split_nothing_is_said_of_it(tmp_path):
+    write(tmp_path, test__en="a dog\n", test__de="ein Hund\n")
+    assert check_pairs(tmp_path, source="en").splits["test"].unknown is None
+
+
+def test_the_embedded_set_is_checked_by_name():
+    assert has_pairs(Path("dates"))
+    report = check_pairs("dates")
+    assert report.splits["test"].pairs == 1000
+    assert not {"empty", "overlap"} & report.problems.keys()

@@ -34,6 +34,17 @@ def test_with_dropout_every_epoch_cuts_anew_and_says_the_same(tokenizer):
     assert len(seen) > 3
 
 
+def test_a_word_is_cut_by_its_place_and_plainly_without_dropout(tokenizer):
+    text = " ".join(["lowest"] * 23)
+    cuts = Cuts(tokenizer, [text], dropout=0.4, variants=7, seed=3)
+    (row,) = cuts.batch([0], 0).tolist()
+    words = " ".join(tokenizer.words(row)).split("▁")[1:]
+    assert len(words) == 23
+    assert len(set(words)) > 2, "one word of a text is cut in several ways"
+    assert cuts[0] == tokenizer.encode(text)
+    assert cuts.lengths() == [len(tokenizer.encode(text))]
+
+
 def test_a_text_is_cut_the_same_in_whichever_batch(tokenizer):
     cuts = Cuts(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
     alone, together = cuts.batch([1], 5), cuts.batch([3, 1], 5)
@@ -42,6 +53,27 @@ def test_a_text_is_cut_the_same_in_whichever_batch(tokenizer):
     assert not together[1, n:].any()
     again = Cuts(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
     assert torch.equal(again.batch([3, 1], 5), together)
+
+
+def test_each_word_is_cut_by_chances_of_its_own():
+    texts = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"]
+    pairs = Tokenizer.train(texts, kind="bpe", vocab_size=500)
+    shares = []
+    for seed in range(7):
+        cuts = Cuts(pairs, texts, dropout=0.1, variants=16, seed=seed)
+        merged = torch.stack([cuts.batch(range(64), epoch)[:, 1].eq(PAD) for epoch in range(40)])  # (40, 64)
+        shares.append(1 - merged.float().mean().item())
+    # A word of three letters has two merges: left whole with probability 0.9 for each, or cut.
+    assert all(0.14 < share < 0.24 for share in shares), shares
+
+
+def test_seeds_next_to_each_other_share_no_cuts(tokenizer):
+    first, second = (Cuts(tokenizer, TEXTS * 20, dropout=0.5, variants=2, seed=seed) for seed in (0, 1))
+    assert first.batch(range(80), 0).tolist() != second.batch(range(80), 0).tolist()
+    ways = [
+        {tuple(map(tuple, cuts.batch([0, 1, 2], e).tolist())) for e in range(40)} for cuts in (first, second)
+    ]
+    assert not ways[0] & ways[1]
 
 
 @pytest.mark.parametrize("joint", [True, False])
@@ -63,6 +95,24 @@ def test_single_letters_have_single_tokens_and_their_places():
     for word, (start, end) in zip(words[:-1], tokens.offsets(text), strict=False):
         if word != "▁":
             assert text[start:end] == word
+
+
+def test_the_mark_before_a_text_stands_for_none_of_its_letters():
+    tokens = PairTokens.train([Pair("3 mai", "5-3")], kind="char")
+    assert list(zip(tokens.source_words("3 m"), tokens.offsets("3 m"), strict=True)) == [
+        ("▁", (0, 0)),
+        ("3", (0, 1)),
+        ("▁", (1, 2)),
+        ("m", (2, 3)),
+        ("<eos>", (3, 3)),
+    ]
+    pieces = PairTokens.train([Pair("ab ab", "x")] * 3, vocab_size=30)
+    assert pieces.offsets("ab")[0] == (0, 2), "a piece with letters stands for them"
+
+
+def test_small_letters_all_have_tokens():
+    tokens = PairTokens.train([Pair("İ", "x")], kind="char", lowercase=True)
+    assert UNK not in tokens.read("İ")
 
 
 def test_a_letter_that_was_never_seen_is_found():

@@ -35,6 +35,15 @@ def test_parallel_texts_are_paired_line_by_line(folder):
     assert found.split("test") == [Pair("a cow", "eine Kuh")]
 
 
+def test_marks_of_other_systems_are_no_part_of_a_text(folder):
+    (folder / "train.en").write_bytes(b"\xef\xbb\xbfa dog\r\na cat\r\nodd line\r\n")
+    assert [pair.source for pair in read_pairs(folder, source="en").splits["train"]] == [
+        "a dog",
+        "a cat",
+        "odd line",
+    ]
+
+
 def test_languages_can_be_turned_around(folder):
     assert read_pairs(folder, source="de", target="en").split("test") == [Pair("eine Kuh", "a cow")]
 
@@ -85,7 +94,7 @@ def test_what_can_not_be_paired_is_refused_with_both_counts(folder):
 @pytest.mark.bad_input
 def test_an_empty_side_is_refused_with_its_line(folder):
     (folder / "train.de").write_text("ein Hund\n\nx\n")
-    with pytest.raises(ValueError, match=r"line 2 of train has no de beside 'a cat'"):
+    with pytest.raises(ValueError, match=r"pair 2 of train has no de beside 'a cat'"):
         read_pairs(folder, source="en")
     for name in ("train.de", "train.en"):
         (folder / name).write_text("")
@@ -121,10 +130,10 @@ def test_files_that_are_no_pairs_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing at 'nowhere'"):
         read_pairs("nowhere")
     (tmp_path / "train.en").write_bytes("Märchen".encode("latin-1"))
-    with pytest.raises(ValueError, match="0xe4 at 1"):
+    with pytest.raises(ValueError, match="0xe4 on line 1"):
         read_pairs(tmp_path)
     (tmp_path / "broken.zip").write_bytes(b"PK no")
-    with pytest.raises(ValueError, match=r"broken\.zip' is called a zip"):
+    with pytest.raises(ValueError, match=r"broken\.zip' is not a zip"):
         read_pairs(tmp_path / "broken.zip")
 
 
@@ -142,6 +151,45 @@ def test_a_table_that_is_none_is_refused(tmp_path, name, text, sentence):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=sentence):
         read_pairs(tmp_path)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("train.tsv", "en\tde\n\na\tb\n\nc\n", "got 1 columns on line 5 and 2 on line 1"),
+        ("train.tsv", "a b\tc\td e\n", r"two columns, got 3 in train\.tsv"),
+        ("train.tsv", "en\ten\na\tb\n", r"columns of train\.tsv must differ, got en, en"),
+        ("train.jsonl", "\n", r"train\.jsonl is empty"),
+    ],
+)
+def test_a_table_that_could_be_misread_is_refused(tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        read_pairs(tmp_path)
+
+
+@pytest.mark.bad_input
+def test_a_split_that_is_there_twice_is_refused(folder):
+    written(folder, val__en="a cow\n", val__de="eine Kuh\n")
+    with pytest.raises(ValueError, match=r"val in de once, got dev\.de and val\.de"):
+        read_pairs(folder, source="en")
+
+
+@pytest.mark.bad_input
+def test_two_files_of_one_name_in_a_zip_are_refused(folder, tmp_path):
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for place in ("new", "old"):
+            archive.write(folder / "train.en", f"{place}/train.en")
+    with pytest.raises(ValueError, match=r"'new/train\.en' and 'old/train\.en'"):
+        read_pairs(tmp_path / "all.zip")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["nowhere.tsv", "nowhere.jsonl", "nowhere.zip"])
+def test_a_file_that_is_not_there_is_told_in_our_words(tmp_path, name):
+    with pytest.raises(FileNotFoundError, match=r"there is nothing at .*nowhere"):
+        read_pairs(tmp_path / name)
 
 
 @pytest.mark.bad_input

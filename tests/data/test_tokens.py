@@ -1,5 +1,6 @@
 import json
 import sys
+import time
 from collections import Counter
 from itertools import pairwise, product
 
@@ -175,6 +176,37 @@ def test_dropout_falls_as_often_as_the_paper_says():
     drawn = Counter(tuple(names[i] for i in ours.encode(["abcabc"], 0.3, seed)) for seed in range(n))
     assert set(drawn) <= set(exact)
     assert sum(abs(drawn[cut] / n - exact[cut]) for cut in exact) / 2 < 0.02
+
+
+@given(st.text("abc", min_size=1, max_size=31), st.sampled_from([0.0, 0.1, 0.5]), st.integers(0, 99))
+def test_a_long_word_is_merged_as_a_short_one(word, p, seed):
+    merges = [
+        ("a", "b"),
+        ("ab", "c"),
+        ("b", "c"),
+        ("a", "bc"),
+        ("abc", "abc"),
+        ("c", "c"),
+        ("a", "a"),
+        ("aa", "aa"),
+    ]
+    vocab = {piece: i for i, piece in enumerate(["a", "b", "c", *(a + b for a, b in merges)])}
+    short, long = (Merges(vocab, merges, unk=99) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sightline.data.merges._SHORT", 100)
+        expected = short.encode([word, word], p, seed)
+        patch.setattr("sightline.data.merges._SHORT", 0)
+        assert long.encode([word, word], p, seed) == expected
+    assert not long._next
+
+
+def test_a_text_without_spaces_is_cut_in_no_time():
+    tokenizer = Tokenizer.train(["abab baab abba"] * 3, kind="bpe", vocab_size=30, dropout=0.1)
+    text = "abbaab" * 3000
+    start = time.process_time()
+    assert tokenizer.decode(tokenizer.encode(text, dropout=True, seed=0)) == text
+    assert tokenizer._merges.encode(tokenizer._cut(text), 0.0, 0) == tokenizer.encode(text)
+    assert time.process_time() - start < 5
 
 
 def test_merges_forget_when_there_are_too_many(monkeypatch):

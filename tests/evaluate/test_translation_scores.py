@@ -49,6 +49,19 @@ def test_every_digit_on_its_word_is_right():
     assert alignment_accuracy([looked(wrong)], [DATE], [OFFSETS]) == 6 / 8
 
 
+def test_a_letter_beside_the_word_is_wrong():
+    for beside in (2, 4):
+        places = [9, 10, 11, 12, 0, 5, 7, 0, 3, beside]
+        assert alignment_accuracy([looked(places)], [DATE], [OFFSETS]) == 7 / 8
+
+
+def test_the_peak_is_that_of_the_mean_of_the_heads():
+    one = looked([9, 10, 11, 12, 0, 5, 7, 0, 3, 3])
+    one.weights[0] = 0.0
+    one.weights[0, :, 0] = 0.6  # a weaker head that looks at the beginning
+    assert alignment_accuracy([one], [DATE], [OFFSETS]) == 1.0
+
+
 def test_signs_between_the_digits_do_not_count_and_a_mark_shifts_nothing():
     places = [0, 9, 10, 11, 12, 0, 5, 7, 0, 3, 3]
     one = looked(places, written=["▁", *ISO])
@@ -62,6 +75,19 @@ def test_a_text_of_another_length_has_all_digits_wrong():
     assert (
         alignment_accuracy([one, looked([9, 10, 11, 12, 0, 5, 7, 0, 3, 3])], [DATE] * 2, [OFFSETS] * 2) == 0.5
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("1979-05 03", ["▁", *"1979-05", "▁", *"03"]),
+        (" 979-05-03", ["▁", "▁", *"979-05-03"]),
+        ("1979-05--3", ["▁", *"1979-05--3"]),
+    ],
+)
+def test_ten_letters_that_are_no_date_have_all_digits_wrong(text, written):
+    one = looked([0, 9, 10, 11, 12, 0, 5, 7, 0, 3, 3], text=text, written=written)
+    assert alignment_accuracy([one], [DATE], [OFFSETS]) == 0
 
 
 def test_chance_is_the_share_of_letters_that_would_be_right():

@@ -99,6 +99,46 @@ def test_a_beam_shares_the_source_and_equals_rows_of_its_own():
     assert len(after) == 2 * B
 
 
+def test_what_is_fed_is_what_the_setting_says():
+    source, target = some()
+    for feed in ("context", "readout"):
+        model = recurrent(feed=feed).eval()
+        seen = {}
+        model.readout.register_forward_hook(
+            lambda _, given, got, seen=seen: seen.update(given=given[0], got=got)
+        )
+        with torch.no_grad():
+            _, state = model.step(model.start(source), target[:, 0])
+        expected = seen["given"][:, 6:12] if feed == "context" else seen["got"].tanh()
+        torch.testing.assert_close(state.fed, expected)
+
+
+def test_a_cosine_is_stretched_and_no_other_score_is():
+    scales = {score: recurrent(score=score, d_attn=9).scale for score in SCORES}
+    assert scales.pop("cosine") == 3
+    assert set(scales.values()) == {1.0}
+
+
+def test_norms_and_dropout_stand_where_the_settings_say():
+    model = transformer(norm="post", dropout=0.3, attention_dropout=0.1)
+    assert not any(layer.norm_first for layer in (*model.encoder.layers, *model.decoder.layers))
+    assert model.encoder.norm is model.decoder.norm is None
+    for positions in POSITIONS:
+        model = transformer(norm="pre", dropout=0.3, attention_dropout=0.1, positions=positions)
+        assert all(layer.norm_first for layer in (*model.encoder.layers, *model.decoder.layers))
+        found = [part.dropout for part in model.modules() if isinstance(part, torch.nn.MultiheadAttention)]
+        assert found == [0.1] * 6
+        assert {part.p for part in model.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
+
+
+@pytest.mark.parametrize("make", [recurrent, transformer])
+def test_a_source_at_the_limit_is_read(make):
+    source = torch.full((1, 23), 4)
+    with torch.no_grad():
+        found = greedy(make().eval(), make().eval().start(source), max_length=23)
+    assert found.lengths.max() <= 23
+
+
 @pytest.mark.parametrize("make", [recurrent, transformer])
 def test_a_beam_of_one_is_greedy(make):
     model, (source, _) = make().eval(), some()

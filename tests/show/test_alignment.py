@@ -33,6 +33,12 @@ def test_arcs_join_the_words_that_look():
     assert widths[0] < widths[-1]
 
 
+def test_looks_ahead_go_above_the_words_and_looks_back_below():
+    for weights, half in (([[0.0, 1.0], [0.0, 0.0]], (0, 180)), ([[0.0, 0.0], [1.0, 0.0]], (180, 360))):
+        (arc,) = arcs(torch.tensor(weights), ["one", "two"]).axes[0].patches
+        assert (arc.theta1, arc.theta2) == half
+
+
 def test_heads_are_averaged_or_chosen():
     weights = torch.rand(3, 5, 7)
     assert torch.equal(heads_mean(weights), weights.mean(0))

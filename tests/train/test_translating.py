@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from sightline.models.translator import Translator, TranslatorConfig
 from sightline.train.config import TrainConfig
 from sightline.train.presets import preset, presets
 from sightline.train.translate_data import TranslateData, learned_pair_tokens, open_pairs
-from sightline.train.translate_run import train_translator
+from sightline.train.translate_run import ALPHAS, train_translator, tuned_length
 from sightline.train.translating import PairBatch, TranslateTask, loss_of
 
 WORDS = ["eins", "zwei", "drei", "vier"]
@@ -38,6 +39,15 @@ def toy_model(tokens, dropout=0.0):
     return RecurrentTranslator(RecurrentConfig(d_model=7, d_attn=5, dropout=dropout, **size))
 
 
+def uneven(task):
+    """Three pairs, the second with a target of a single word, so that there is padding."""
+    source, target = task.load([0, 5, 7], 0)
+    target[1, 2:] = PAD
+    target[1, 2] = EOS
+    assert target.size(1) > 3
+    return PairBatch(source, target)
+
+
 def test_batches_are_pairs_between_their_marks(pairs):
     task = task_of(pairs)
     source, target = task.load([3, 1], epoch=0)
@@ -57,6 +67,47 @@ def test_batches_by_tokens_hold_no_more_and_every_pair_once(pairs):
         assert task.load(batch, 4).source.numel() <= 20 or len(batch) == 1
 
 
+def test_pairs_at_the_limit_are_whole_and_longer_ones_are_cut(pairs):
+    task = task_of(pairs)
+    whole = task.load(range(16), 0)
+    assert whole.target.size(1) == whole.source.size(1) + 1, "the longest of both sides are equally long here"
+    task._most = whole.source.size(1)
+    assert torch.equal(task.load(range(16), 0).source, whole.source)
+    assert torch.equal(task.load(range(16), 0).target, whole.target)
+    task._most -= 1
+    assert task.load(range(16), 0).source.size(1) == task._most
+    assert task.load(range(16), 0).target.size(1) == task._most + 1
+
+
+def test_the_settings_reach_the_loss(pairs):
+    made = {"bpe_dropout": 0.3, "consistency": 2.0, "word_dropout": 0.4}
+    task = task_of(pairs, TrainConfig(batch_size=5, seed=3, label_smoothing=0.2), **made)
+    model, batch = toy_model(task.tokens, dropout=0.3), task.load([0, 5, 7], 0)
+    torch.manual_seed(1)
+    expected = loss_of(model, batch, smoothing=0.2, consistency=2.0, hidden=0.4)
+    torch.manual_seed(1)
+    torch.testing.assert_close(task.loss(model, batch).total, expected.total)
+    other = task_of(pairs, TrainConfig(batch_size=5, seed=4), **made)
+    seen = [[one.load([i], e).source.tolist() for i in range(16) for e in range(3)] for one in (task, other)]
+    assert seen[0] != seen[1], "the run's seed chooses the cuts"
+
+
+def test_an_evaluation_searches_as_the_settings_say(pairs, monkeypatch):
+    asked = {}
+
+    def said(model, tokens, texts, **wishes):
+        asked.update(wishes)
+        return [SimpleNamespace(text=text) for text in texts]
+
+    monkeypatch.setattr("sightline.train.translating.translate", said)
+    task = task_of(pairs, val_beam=3, length_penalty=0.7, val_most=4)
+    task.score = lambda texts, references: {"right": float(len(texts) == len(references) == 4)}
+    found = task.evaluate(toy_model(task.tokens))
+    assert asked == {"width": 3, "alpha": 0.7}
+    assert found["right"] == 1
+    assert found["perplexity"] == pytest.approx(torch.tensor(found["loss"]).exp().item())
+
+
 def test_dropout_cuts_words_anew_each_epoch(pairs):
     task = task_of(pairs, bpe_dropout=0.5)
     seen = {tuple(task.load([0], epoch).source[0].tolist()) for epoch in range(9)}
@@ -65,7 +116,7 @@ def test_dropout_cuts_words_anew_each_epoch(pairs):
 
 def test_the_loss_is_torchs_cross_entropy_over_real_tokens(pairs):
     task = task_of(pairs)
-    model, batch = toy_model(task.tokens), task.load([0, 5, 7], 0)
+    model, batch = toy_model(task.tokens), uneven(task)
     found = loss_of(model, batch, smoothing=0.1)
     logits, written = model(batch.source, batch.target[:, :-1]), batch.target[:, 1:]
     rows = [
@@ -80,7 +131,7 @@ def test_the_loss_is_torchs_cross_entropy_over_real_tokens(pairs):
 
 def test_two_passes_that_agree_cost_what_one_does(pairs):
     task = task_of(pairs)
-    model, batch = toy_model(task.tokens), task.load([0, 5, 7], 0)
+    model, batch = toy_model(task.tokens), uneven(task)
     one = loss_of(model, batch, smoothing=0.1)
     two = loss_of(model, batch, smoothing=0.1, consistency=2.5)
     torch.testing.assert_close(two.total, one.total)
@@ -89,8 +140,7 @@ def test_two_passes_that_agree_cost_what_one_does(pairs):
 
 def test_two_passes_that_differ_cost_their_divergence(pairs):
     task = task_of(pairs)
-    model, batch = toy_model(task.tokens, dropout=0.5), task.load([0, 5, 7], 0)
-    found = loss_of(model, batch, consistency=3.0)
+    model, batch = toy_model(task.tokens, dropout=0.5), uneven(task)
     torch.manual_seed(9)
     found = loss_of(model, batch, consistency=3.0)
     torch.manual_seed(9)
@@ -162,6 +212,22 @@ def test_a_small_task_is_learned_and_the_run_is_whole(model, tmp_path):
     assert json.loads((out / "tokenizer.json").read_text())
 
 
+def test_the_length_that_is_tuned_is_the_best_of_the_validation_split(pairs, monkeypatch):
+    asked = []
+
+    def said(model, tokens, texts, *, width, alpha):
+        asked.append((width, alpha))
+        return [SimpleNamespace(text=f"{alpha} {text}") for text in texts]
+
+    def score(texts, references):
+        assert len(texts) == len(references) == 5
+        return {"bleu": -abs(float(texts[0].split()[0]) - 1.2)}
+
+    monkeypatch.setattr("sightline.train.translate_run.translate", said)
+    assert tuned_length(None, task_of(pairs).tokens, pairs.split("val"), score) == 1.2
+    assert asked == [(5, alpha) for alpha in ALPHAS]
+
+
 def test_every_preset_makes_settings():
     from sightline.settings import from_json
 
@@ -181,6 +247,36 @@ def test_the_embedded_set_opens_by_name():
     tokens = learned_pair_tokens(pairs, data)
     assert not tokens.joint
     assert tokens.target.decode(tokens.target.encode("1979-05-03")).startswith("1979")
+
+
+def test_a_target_of_the_greatest_length_counts_to_its_end(pairs):
+    task = task_of(pairs)
+    spent = []
+
+    class Spy(torch.nn.Linear):
+        def forward(self, source, target):
+            spent.append(target.shape)
+            return torch.zeros(*target.shape, 40)
+
+    longest = max(len(task.tokens.target.encode(pair.target)) for pair in pairs.split("val"))
+    for most in (longest + 1, longest + 2):
+        task._most = most
+        task.evaluate(Spy(1, 1))
+    assert spent[0] == spent[1] == (5, longest + 1)
+
+
+@pytest.mark.bad_input
+def test_a_validation_source_beyond_the_limit_is_refused_before_the_training(pairs):
+    tokens = PairTokens.train(pairs.split("train"), vocab_size=40, joint=True)
+    length = len(tokens.read("eins zwei"))
+    long = Pair("eins zwei eins zwei", "x")
+    more = PairSet(
+        name="toy", source="a", target="b", splits={**pairs.splits, "val": [pairs.splits["val"][0], long]}
+    )
+    with pytest.raises(
+        ValueError, match=rf"at most max_length={length + 1} tokens, pair 2 of val has {2 * length - 1}"
+    ):
+        TranslateTask(more, tokens, TrainConfig(), TranslateData(), max_length=length + 1)
 
 
 @pytest.mark.bad_input

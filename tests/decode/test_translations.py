@@ -1,0 +1,84 @@
+import pytest
+import torch
+
+from sightline.data.pair_tokens import PairTokens
+from sightline.data.pairs import Pair
+from sightline.data.tokens import EOS
+from sightline.decode.search import beam, greedy
+from sightline.decode.translations import translate
+from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
+from sightline.models.translator import Translator, TranslatorConfig
+
+TEXTS = ["ab", "abc abc abc", "c", "ba ab cab"]  # in no order of their lengths
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return PairTokens.train([Pair(text, text.upper()) for text in TEXTS], kind="char")
+
+
+@pytest.fixture(params=["recurrent", "transformer"])
+def model(request, tokens):
+    torch.manual_seed(3)
+    sizes = {"source_vocab_size": len(tokens.source), "vocab_size": len(tokens.target), "max_length": 19}
+    if request.param == "recurrent":
+        return RecurrentTranslator(RecurrentConfig(d_model=11, d_attn=7, **sizes))
+    return Translator(TranslatorConfig(d_model=12, n_heads=3, n_layers=2, d_ff=17, **sizes))
+
+
+def test_translations_come_in_the_order_of_their_texts_whatever_their_neighbours(model, tokens):
+    together = translate(model, tokens, TEXTS, width=3, look=True, batch_size=4)
+    in_pairs = translate(model, tokens, TEXTS, width=3, look=True, batch_size=2)
+    assert [one.source for one in together] == TEXTS
+    for one, same in zip(together, in_pairs, strict=True):
+        assert one.read == same.read == tokens.source_words(one.source)
+        n = min(len(one.written), len(same.written))  # what never ends may end with its neighbours
+        assert one.written[:n] == same.written[:n]
+        torch.testing.assert_close(one.weights[:, :n], same.weights[:, :n])
+
+
+def test_every_written_token_has_its_weights_over_its_own_source(model, tokens):
+    for one in translate(model, tokens, TEXTS, width=2, look=True):
+        heads = 1 if isinstance(model, RecurrentTranslator) else 6
+        assert one.weights.shape == (heads, len(one.written), len(one.read))
+        assert one.weights.sum(-1).allclose(torch.ones(()))
+        assert one.text == tokens.target.decode(
+            [tokens.target.inner.token_to_id(word) for word in one.written]
+        )
+    assert translate(model, tokens, TEXTS[:1])[0].weights is None
+
+
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_the_search_is_the_one_that_was_asked_for(model, tokens, alpha):
+    source = torch.tensor([tokens.read("ab")])
+    model.eval()
+    with torch.no_grad():
+        plain = greedy(model, model.start(source), max_length=18).lists()[0][0]
+        wide = beam(model, model.start(source), width=4, alpha=alpha, max_length=18)
+    (one,) = translate(model, tokens, ["ab"], width=1)
+    assert one.written == tokens.target.words(plain)
+    (one,) = translate(model, tokens, ["ab"], width=4, alpha=alpha)
+    assert one.written == tokens.target.words(wide.lists()[0][0])
+    assert one.score == pytest.approx(wide.scores[0, 0].item())
+
+
+def test_a_translation_is_no_longer_than_the_model_takes(tokens):
+    torch.manual_seed(0)
+    sizes = {"source_vocab_size": len(tokens.source), "vocab_size": len(tokens.target), "max_length": 13}
+    model = RecurrentTranslator(RecurrentConfig(d_model=5, d_attn=3, **sizes))
+    with torch.no_grad():
+        model.bias[EOS] = -90.0  # it never ends
+    assert [len(one.written) for one in translate(model, tokens, ["ab", "abc abc"], width=2)] == [13, 13]
+
+
+def test_a_model_in_training_goes_on_training(model, tokens):
+    for mode in (True, False):
+        model.train(mode)
+        translate(model, tokens, ["ab"], width=1)
+        assert model.training == mode
+
+
+@pytest.mark.bad_input
+def test_a_text_without_a_letter_is_refused(model, tokens):
+    with pytest.raises(ValueError, match="text 2 of 2 is ' '"):
+        translate(model, tokens, ["ab", " "])
