@@ -22,7 +22,7 @@ from sightline.evaluate.scenes import glances, scene_scores
 from sightline.show.curves import curves, read_metrics
 from sightline.show.gallery import gallery
 from sightline.show.told import Box, Told
-from sightline.train.pictures import read_all
+from sightline.train.pictures import none_read, read_sound
 
 __all__ = ["Answers", "evaluate", "tell"]
 
@@ -86,6 +86,8 @@ def tell(run: CaptionRun, captions: CaptionSet, records: Sequence[Captioned], as
             ):
                 said.append(ranks[0])
                 progress.update(bar, completed=len(said))
+    if not good:
+        raise none_read(captions, len(records))
     scenes = None if drawn is None else [drawn.scene(record.name) for record in good]
     return Answers(good, said, torch.cat(seen) if seen else None, scenes)
 
@@ -104,7 +106,9 @@ def _pieces(
     captions: CaptionSet, records: Sequence[Captioned], size: int
 ) -> Iterator[tuple[Tensor, list[Captioned]]]:
     for first in range(0, len(records), _READ):
-        yield read_all(captions, records[first : first + _READ], size)
+        images, good = read_sound(captions, records[first : first + _READ], size)
+        if good:
+            yield images, good
 
 
 def tellings(run: CaptionRun, tested: Answers, found: Scored, which: Sequence[int]) -> list[Told]:

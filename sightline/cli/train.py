@@ -12,6 +12,7 @@ from sightline.cli.fields import Given, Group, settled, with_fields
 from sightline.data.augment import Augment
 from sightline.models.captioner import CaptionerConfig
 from sightline.models.saved import CONFIG, read_config
+from sightline.shapes import did_you_mean
 from sightline.train.caption_data import CaptionData
 from sightline.train.caption_run import train_captioner
 from sightline.train.captioning import Score
@@ -76,7 +77,7 @@ def caption(
         settings["model"],
         settings["train"],
         out,
-        score=_score(settings["train"].metric),
+        score=_score({settings["train"].metric, *([] if second is None else [second.metric])}),
         resume=resume,
         self_critical=second,
     )
@@ -117,17 +118,22 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _score(metric: str) -> Score | None:
-    """The scorer of captions; without its package only the loss can choose."""
+def _score(metrics: set[str]) -> Score | None:
+    """The scorer of captions, if it knows these metrics; without its package only the loss can choose."""
+    further = sorted(metrics - {"loss", "perplexity"})
     if importlib.util.find_spec("pycocoevalcap") is None:
-        if metric not in {"loss", "perplexity"}:
+        if further:
             raise ValueError(
-                f"the metric {metric!r} needs pycocoevalcap, which is not installed; "
+                f"the metric {further[0]!r} needs pycocoevalcap, which is not installed; "
                 "pip install 'sightline[train]', or choose --metric loss"
             )
         return None
     from sightline.evaluate.captions import score  # noqa: PLC0415
 
+    known = ["loss", "perplexity", *score(["a"], [["a"]])]
+    for metric in further:
+        if metric not in known:
+            raise ValueError(f"unknown metric {metric!r}, {did_you_mean(metric, known)}")
     return score
 
 

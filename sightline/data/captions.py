@@ -191,8 +191,10 @@ def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
     names = files.names()
     form, chosen, found = read_found(files, names, only)
     usable, problems = _usable(found)
+    if not usable:
+        raise ValueError(f"not one image that {chosen[0]!r} names can be used: {problems[0].sentence}")
     index, near = Index(names), chosen[0].rpartition("/")[0]
-    paths = {one.image: index.find(one.image, near=near) for one in usable}
+    paths = _apart({one.image: index.find(one.image, near=near) for one in usable})
     there = [one for one in usable if paths[one.image]]
     if not there:
         raise ValueError(
@@ -221,11 +223,28 @@ def _usable(found: Iterable[Found]) -> tuple[list[Found], list[Problem]]:
         captions = [" ".join(caption.split()) for caption in one.captions if clean(caption)]
         if one.image and captions:
             usable.append(Found(one.image, captions, one.split))
+            if less := len(one.captions) - len(captions):
+                sentence = f"{less} of {len(one.captions)} captions of {one.image!r} hold no word"
+                problems.append(Problem("no word", one.image, sentence))
         elif one.image:
-            problems.append(Problem("no caption", one.image, f"the image {one.image!r} has no caption"))
+            sentence = f"the image {one.image!r} has no caption with a word in it"
+            problems.append(Problem("no caption", one.image, sentence))
         else:
             problems.append(Problem("no name", f"entry {i}", f"entry {i} of the captions names no image"))
     return usable, problems
+
+
+def _apart(paths: dict[str, str | None]) -> dict[str, str | None]:
+    """Where two names have found one file, it is that of the name that tells its folders.
+
+    A set whose ``train/1.jpg`` is missing must not take ``val/1.jpg`` for it.
+    """
+    claims = Counter(paths.values())
+
+    def is_meant(name: str, at: str | None) -> bool:
+        return claims[at] == 1 or f"/{at}".endswith("/" + name.replace("\\", "/").removeprefix("./"))
+
+    return {name: at if is_meant(name, at) else None for name, at in paths.items()}
 
 
 def _drawn_splits(names: list[str], seed: int) -> dict[str, str]:

@@ -148,11 +148,12 @@ def _coco(images: list[dict[str, Any]], notes: list[dict[str, Any]], name: str) 
 
 def _lines(text: str, name: str) -> tuple[str, list[Found]]:
     """Flickr's ``image#0<tab>caption`` lines, or a table."""
-    lines = text.splitlines()
-    first = next((line for line in lines if line.strip()), "")
+    lines = [line for line in re.split(r"\r\n?|\n", text) if line.strip()]
+    first = lines[0] if lines else ""
     if _TOKEN_LINE.fullmatch(first):
-        rows = [match.group(1, 3) for line in lines if (match := _TOKEN_LINE.fullmatch(line))]
-        return "Flickr", _grouped((image, caption, None) for image, caption in rows)
+        matches = [(line, _TOKEN_LINE.fullmatch(line)) for line in lines]
+        # A line of another form names no image, which is said.
+        return "Flickr", _grouped((m[1], m[3], None) if m else ("", line, None) for line, m in matches)
     kind = "table" if name.lower().endswith(("captions.csv", ".tsv")) else "Flickr"
     return kind, _grouped(_table(text, first, name))
 
@@ -160,12 +161,7 @@ def _lines(text: str, name: str) -> tuple[str, list[Found]]:
 def _table(text: str, first: str, name: str) -> Iterable[tuple[str, str, str | None]]:
     """Rows of image, caption and perhaps split, from comma, tab, semicolon or bar separated lines."""
     delimiter = max(_DELIMITERS, key=first.count)
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if delimiter in ",;" else csv.QUOTE_NONE
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting))
-    except csv.Error as problem:
-        raise ValueError(f"{name!r} can't be read as a table: {problem}") from problem
-    rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
+    rows = _rows(text, delimiter, name)
     header = [cell.lower() for cell in rows[0]] if rows else []
     image = next((i for i, cell in enumerate(header) if cell in _IMAGE), None)
     captions = [i for i, cell in enumerate(header) if _CAPTION.fullmatch(cell)]
@@ -176,13 +172,46 @@ def _table(text: str, first: str, name: str) -> Iterable[tuple[str, str, str | N
                 f"a table of captions starts with a line that names its columns, such as image,caption; "
                 f"{name!r} starts with {first[:80]!r}"
             )
-        rows, header, image, captions, split = [[], *rows], header[:2], 0, [1], None
+        split = 2 if all(len(row) > 2 and row[-1].lower() in _SPLITS for row in rows) else None
+        rows, header, image, captions = [[], *rows], header[: 2 if split is None else 3], 0, [1]
     for row in rows[1:]:
-        if len(row) > len(header) and captions[-1] == len(header) - 1:  # a comma in a caption without quotes
-            row = [*row[: len(header) - 1], delimiter.join(row[len(header) - 1 :])]  # noqa: PLW2901
-        padded = row + [""] * (len(header) - len(row))
+        cells = _fitted(row, len(header), captions, delimiter, name)
         for column in captions:
-            yield padded[image], padded[column], padded[split] if split is not None else None
+            yield cells[image], cells[column], cells[split] if split is not None else None
+
+
+def _rows(text: str, delimiter: str, name: str) -> list[list[str]]:
+    """The cells of a table, without blank lines."""
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if delimiter in ",;" else csv.QUOTE_NONE
+
+    def read(*, strict: bool) -> Any:
+        return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=strict)
+
+    strictly = read(strict=True)
+    try:
+        rows = list(read(strict=False))
+        if any("\n" in cell for row in rows for cell in row):  # meant so, or a quote that was never closed
+            rows = list(strictly)
+    except csv.Error as problem:
+        line = f" on line {strictly.line_num}; are its quotes closed?" if strictly.line_num else ""
+        raise ValueError(f"{name!r} can't be read as a table: {problem}{line}") from problem
+    return [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
+
+
+def _fitted(row: list[str], n: int, captions: list[int], delimiter: str, name: str) -> list[str]:
+    """A row with a cell for each of n columns: what is too much was cut off a caption without quotes."""
+    while len(row) > n and not row[-1]:
+        row = row[:-1]
+    more = len(row) - n
+    if more <= 0:
+        return row + [""] * -more
+    if len(captions) > 1 and captions[-1] < n - 1:
+        raise ValueError(
+            f"a row must have as many cells as its header, {name!r} has {n} columns and a row of {len(row)}: "
+            f"{delimiter.join(row)[:80]!r}; put captions with {delimiter!r} in them in quotes"
+        )
+    at = captions[-1]
+    return [*row[:at], delimiter.join(row[at : at + more + 1]), *row[at + more + 1 :]]
 
 
 def _grouped(rows: Iterable[tuple[str, str, str | None]]) -> list[Found]:

@@ -191,9 +191,11 @@ def _from_bytes(data: bytes, where: str) -> dict[str, Tensor]:
 
 def _read(folder: Path) -> Checkpoint:
     try:
-        state: dict[str, Any] = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        state: Any = json.loads((folder / _STATE).read_text(encoding="utf-8"))
     except ValueError as problem:
         raise ValueError(f"{_STATE} is cut off ({problem})") from problem
+    if not isinstance(state, dict) or not {"bytes", "crc32"} <= state.keys():
+        raise ValueError(f"{_STATE} must tell the length and the checksum of {_TENSORS}, and does not")
     data = (folder / _TENSORS).read_bytes()
     if len(data) != state["bytes"]:
         raise ValueError(f"{_TENSORS} has {len(data)} bytes where {state['bytes']} were written")

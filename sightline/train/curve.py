@@ -4,15 +4,18 @@ import csv
 import importlib.util
 import io
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sightline.data.files import replacing
+from sightline.data.files import because, replacing
 
 __all__ = ["Curve"]
 
 _FIRST = ("step", "epoch", "loss", "lr")
+_HANDS_ON = ("tensorboard.summary.writer.event_file_writer",)
 
 
 class Curve:
@@ -22,21 +25,21 @@ class Curve:
         self.rows = rows
         self._path = folder / "metrics.csv"
         self._writer: Any = None
+        self._told = threading.excepthook
         if tensorboard:
-            self._writer = _writer(folder / "logs", rows[-1]["step"] + 1 if rows else 0)
+            threading.excepthook = _but_tensorboards(self._told)
+            with self._without_tensorboard_if_full():
+                self._writer = _writer(folder / "logs", rows[-1]["step"] + 1 if rows else 0)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row and write it."""
         self.rows.append(dict(row))
         self.write()
         if self._writer is not None:
-            try:
+            with self._without_tensorboard_if_full():
                 for name, value in row.items():
                     if name != "step":
                         self._writer.add_scalar(name.replace("val_", "val/", 1), value, int(row["step"]))
-            except OSError as problem:  # its thread hands its trouble on here
-                sys.stderr.write(f"no more curves for TensorBoard: {problem}; metrics.csv goes on\n")
-                self._writer = None
 
     def write(self) -> None:
         """Write ``metrics.csv`` as a whole: step, epoch, loss, lr, then scores in the order they came up."""
@@ -53,7 +56,29 @@ class Curve:
     def close(self) -> None:
         """Let TensorBoard's file go."""
         if self._writer is not None:
-            self._writer.close()
+            with self._without_tensorboard_if_full():
+                self._writer.close()
+        threading.excepthook = self._told
+
+    @contextmanager
+    def _without_tensorboard_if_full(self) -> Iterator[None]:
+        """Go on without it when its file can't be written: its thread hands the trouble on to its callers."""
+        try:
+            yield
+        except OSError as problem:
+            reason = because(problem)
+            sys.stderr.write(f"no more curves for TensorBoard: {reason}; metrics.csv goes on\n")
+            self._writer = None
+
+
+def _but_tensorboards(told: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same words about trouble in threads, but none about the one that TensorBoard hands on."""
+
+    def tell(trouble: Any) -> None:
+        if not (isinstance(trouble.exc_value, OSError) and type(trouble.thread).__module__ in _HANDS_ON):
+            told(trouble)
+
+    return tell
 
 
 def _writer(folder: Path, purge_step: int) -> Any:

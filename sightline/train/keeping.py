@@ -35,10 +35,11 @@ class Keeper:
             write_tensors(self._out / WEIGHTS, weights_of(model))
 
     def load_best(self, model: nn.Module) -> None:
-        """Give a model the best weights of the stage, if it has found any."""
-        path = self._folder / WEIGHTS
-        if path.exists():
-            load_weights(model, read_tensors(path), str(path))
+        """Give a model the best weights of the stage, or the run's where the stage found none better."""
+        for path in (self._folder / WEIGHTS, self._out / WEIGHTS):
+            if path.exists():
+                load_weights(model, read_tensors(path), str(path))
+                return
 
     def keep_epoch(self, model: nn.Module, epoch: int, *, reach: int) -> None:
         """Keep the weights after an epoch, and drop those ``reach`` epochs before."""

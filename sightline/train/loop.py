@@ -112,7 +112,10 @@ def fit(
         open_run(out, model, task, config, stages, resume=resume)
     accelerator.wait_for_everyone()
     place: Place | None = None
+    metric = config.metric
     for stage in (Stage(name=MAIN, task=task, config=config), *then):
+        if place is not None and stage.config.metric != metric:
+            place.best, metric = None, stage.config.metric  # scores of two kinds can't be compared
         with nullcontext() if stage.task.one_shape else any_shape():
             place = _Trainer(model, stage, out, accelerator, place, shown=shown).train()
     return out
@@ -140,6 +143,7 @@ class _Trainer:
         self.checkpoints = Checkpoints(self.folder)
         self.place = Place() if before is None else Place(best=before.best, rows=list(before.rows))
         self.first = self.place.rows[-1] if self.place.rows else {"step": 0, "epoch": 0}
+        self.begins_anew = before is not None and before.best is None
         self.sums: dict[str, Tensor] = {}
 
     def train(self) -> Place:
@@ -150,6 +154,8 @@ class _Trainer:
             self.place = Place(**{name: found.state[name] for name in names})
         if not self.place.done:
             self._go_on(found)
+        if self.main:
+            self.keeper.drop_epochs()
         self.keeper.load_best(self.model)
         return self.place
 
@@ -166,6 +172,8 @@ class _Trainer:
         self.sums = {k: torch.tensor(v, dtype=torch.float64, device=device) for k, v in place.sums.items()}
         self.curve = Curve(self.out, place.rows, tensorboard=self.config.tensorboard) if self.main else None
         self.accelerator.wait_for_everyone()  # none may write while another still reads
+        if found is None and self.begins_anew:
+            self._evaluate(self.model)  # what the stage starts from is what it has to beat
         try:
             with Progress(self.total, place.step, self.name, shown=self.shown) as self.progress:
                 if found is not None:
@@ -226,8 +234,6 @@ class _Trainer:
             self._row({}, say=True)
         if place.done or place.epoch % config.save_every == 0:
             self._save()
-        if place.done and self.main:
-            self.keeper.drop_epochs()
 
     def _evaluate(self, model: nn.Module) -> tuple[dict[str, float], bool]:
         """Scores of a model, and whether they are the best so far: then its weights are kept."""

@@ -17,7 +17,7 @@ from sightline.data.images import BrokenImage
 from sightline.models.caption_encoders import network, pretrained_grid
 from sightline.shapes import Float, Int, Shaped
 
-__all__ = ["Grids", "Pictures", "Pixels", "Streamed", "kept_grids", "read_all"]
+__all__ = ["Grids", "Pictures", "Pixels", "Streamed", "kept_grids", "none_read", "read_all", "read_sound"]
 
 _VIEW = 7  # the stream of draws that picks a view
 
@@ -74,15 +74,18 @@ class Streamed(Pixels):
     ) -> None:
         super().__init__(torch.empty(0, 3, size, size, dtype=torch.uint8), augment, seed)
         self._captions, self._records, self._size = captions, records, size
+        self.broken: set[int] = set()  # those met so far
 
     def load(self, indices: Sequence[int], epoch: int) -> Tensor:  # type: ignore[override]  # noqa: ARG002
-        """Read them; a broken one is named, and black."""
+        """Read them; a broken one is named the first time, and black: who loads it leaves it out."""
         images = torch.zeros(len(indices), 3, self._size, self._size, dtype=torch.uint8)
         for row, i in enumerate(indices):
             try:
                 images[row] = self._captions.open(self._records[i], size=self._size)
             except BrokenImage as problem:
-                sys.stderr.write(f"{problem}; it is black in this epoch\n")
+                if i not in self.broken:
+                    sys.stderr.write(f"{problem}; it is left out\n")
+                self.broken.add(i)
         return images
 
     def to(self, device: torch.device) -> None:
@@ -167,7 +170,7 @@ def kept_grids(
         sys.stderr.write(f"{problem}; it is left out\n")
     rows = [i for i in range(len(records)) if i not in features.broken]
     if not rows:
-        raise ValueError(f"not one of {len(records)} images of {captions.source!r} could be read")
+        raise none_read(captions, len(records))
     n_bytes = len(rows) * views * features.shape[0] * features.shape[1] * 2
     grids = Grids(features, rows, seed, resident=n_bytes <= resident_bytes)
     return grids, [records[i] for i in rows]
@@ -181,6 +184,21 @@ def read_all(
     Raises:
         ValueError: If not one could be read.
     """
+    images, good = read_sound(captions, records, size, threads=threads)
+    if not good:
+        raise none_read(captions, len(records))
+    return images, good
+
+
+def none_read(captions: CaptionSet, n: int) -> ValueError:
+    """The sentence for a split without a picture that can be read."""
+    return ValueError(f"not one of {n} images of {captions.source!r} could be read")
+
+
+def read_sound(
+    captions: CaptionSet, records: Sequence[Captioned], size: int, *, threads: int = 2
+) -> tuple[Shaped[Tensor, "n 3 size size"], list[Captioned]]:
+    """The pictures that can be read, perhaps none; the others are named on standard error."""
 
     def opened(record: Captioned) -> Tensor | None:
         try:
@@ -196,6 +214,4 @@ def read_all(
             if image is not None:
                 images[len(good)] = image
                 good.append(record)
-    if not good:
-        raise ValueError(f"not one of {len(records)} images of {captions.source!r} could be read")
     return images[: len(good)], good

@@ -37,7 +37,7 @@ class Progress:
         )
         self._task: Any = self._bar.add_task(title, total=total, completed=done, rate="", loss="")
         self._total = total
-        self._first = done
+        self._first = self._done = done
         self._began = self._since = time.perf_counter()
         self._examples = 0
 
@@ -53,6 +53,7 @@ class Progress:
     def step(self, step: int, examples: int) -> None:
         """A step has been given to the device."""
         self._examples += examples
+        self._done = step
         now = time.perf_counter()
         if now - self._since > 0.5:
             self._bar.update(self._task, rate=f"{self._examples / (now - self._began):,.0f} examples/s")
@@ -63,14 +64,13 @@ class Progress:
         """An epoch has ended, perhaps with an evaluation."""
         if row.get("loss") is not None:
             self._bar.update(self._task, loss=f"loss {row['loss']:.3f}")
-        step = int(row["step"])
         spent = time.perf_counter() - self._began
         words = [f"epoch {int(row['epoch'])}/{total_epochs}"]
         words += [
             f"{k} {v:.4g}" for k, v in row.items() if k not in {"step", "epoch", "lr"} and v is not None
         ]
-        if step > self._first and self._examples:
-            left = spent / (step - self._first) * max(0, self._total - step)
+        if self._done > self._first:
+            left = spent / (self._done - self._first) * max(0, self._total - self._done)
             words += [f"{self._examples / spent:,.0f} examples/s", f"{_clock(left)} left"]
         self.say("  ".join(words) + ("  best" if best else ""))
 

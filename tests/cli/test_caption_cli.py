@@ -3,20 +3,25 @@
 import json
 import re
 import shutil
+import warnings
 
 import matplotlib.image
 import pytest
 import torch
 from caption_runs import LINES, make_data, make_run
+from PIL import Image
 
 from sightline.cli import main
+from sightline.cli.caption_run import open_run
+from sightline.cli.evaluate_caption import Answers, _boxes
 from sightline.cli.runs import chosen_device
 from sightline.data.captions import read_captions
 from sightline.data.images import read_image
+from sightline.data.scenes import Scenes
 from sightline.data.tokens import BOS, PAD, UNK, Tokenizer
 from sightline.decode.search import Decoded, beam, greedy
 from sightline.evaluate.captions import score
-from sightline.evaluate.said import _whole, say
+from sightline.evaluate.said import Said, _whole, say
 from sightline.models.captioner import Captioner
 
 pytest.importorskip("pycocoevalcap")
@@ -152,6 +157,35 @@ def test_broken_images_are_named_and_left_out(place, tmp_path, capsys):
     assert code == 0
     assert "1.png' is not an image that can be read; it is text; it is left out" in err
     assert "2 images of split 'test'" in err
+
+
+def test_a_piece_of_nothing_but_broken_images_is_left_out(place, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sightline.cli.evaluate_caption._READ", 2)
+    shutil.copytree(place / "data", tmp_path / "data")
+    (tmp_path / "data" / "4.png").write_text("this is a text")  # the last piece has no other
+    args = ("--data", tmp_path / "data", "--json")
+    code, out, err = run(capsys, "evaluate", place / "run", *args)
+    assert code == 0
+    assert "'4.png' is not an image" in err
+    assert "images:4|" in err
+    assert list(json.loads(out)) == SCORES
+    for i in range(4):
+        (tmp_path / "data" / f"{i}.png").write_text("this is a text")
+    code, out, err = run(capsys, "evaluate", place / "run", *args)
+    assert (code, out) == (2, "")
+    assert "not one of 5 images" in err
+
+
+def test_boxes_are_in_pixels_of_what_the_model_saw(place):
+    scenes = Scenes(1, seed=0, split="test")
+    words = scenes.captions(0)[0].lower().strip(".").split()
+    said = Said(" ".join(words), tuple(words), torch.full((len(words), 1, 9), 1 / 9), 0.0)
+    tested = Answers([], [said], None, [scenes.scene(0)])
+    boxes = _boxes(open_run(place / "run", torch.device("cpu")), tested, 0)
+    assert boxes
+    assert set(boxes.values()) <= {
+        tuple(side * 24 / 64 for side in thing.box) for thing in scenes.scene(0).objects
+    }
 
 
 def test_caption_prints_a_line_for_each_picture(place, capsys):
@@ -300,6 +334,17 @@ def test_damaged_runs(place, tmp_path, capsys, command, name, content, words):
     assert (code, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.bad_input
+def test_an_image_that_is_too_large_is_refused_in_one_sentence(place, tmp_path, capsys):
+    """Between the library's limit and twice that, it would warn as well."""
+    Image.new("1", (11_000, 11_000)).save(tmp_path / "bomb.png")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        code, out, err = run(capsys, "caption", place / "run", tmp_path / "bomb.png")
+    assert (code, out, warned) == (2, "", [])
+    assert "bomb.png' has 121000000; make it smaller" in err
 
 
 @pytest.mark.bad_input

@@ -48,6 +48,18 @@ def test_without_an_extra_a_sentence(missing):
     )
 
 
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [("tokenizers", "vocabularies need tokenizers"), ("accelerate", "training needs accelerate")],
+)
+def test_without_what_trains_a_sentence(tmp_path, missing, words):
+    train = ["train", "caption", "--data", "scenes", "--out", str(tmp_path / "run"), "--n-train", "3"]
+    script = f"import sys; sys.modules[{missing!r}] = None; from sightline.cli import main; main({train})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 2
+    assert done.stderr == f"{words}, which is not installed; pip install 'sightline[train]'\n"
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     "args", [["dmeo"], ["positions", "--length", "many"], ["positions", "--lenght", "3"]]

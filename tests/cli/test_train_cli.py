@@ -126,6 +126,7 @@ def test_the_seed_fixes_the_run(pictures, tmp_path):
         (["--preset", "phots"], "unknown preset 'phots' for caption"),
         (["--model", "transfomer"], "unknown decoder 'transfomer'"),
         (["--metric", "bleu5"], "unknown metric 'bleu5'"),
+        (["--self-critical", "--sc-metric", "cidr"], "unknown metric 'cidr'"),
         (["--patch", "7"], "patch must divide image_size, got patch=7"),
         (["--val-beam", "0"], "val_beam must be at least 1, got 0"),
         (["--epochs", "none"], "'none' must be a whole number"),
@@ -136,6 +137,7 @@ def test_what_makes_no_sense(pictures, tmp_path, capsys, words, sentence):
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert sentence in said
     assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.bad_input
@@ -147,6 +149,12 @@ def test_places_that_make_no_sense(pictures, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert train(tmp_path / "empty", tmp_path / "run") == 2
     assert "empty" in capsys.readouterr().err
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "0.png").write_bytes((pictures / "0.png").read_bytes())
+    (alone / "captions.csv").write_text("image,caption,split\n0.png,a red picture,train\n")
+    assert train(alone, tmp_path / "run") == 2
+    assert "there is no image in the split 'val'" in capsys.readouterr().err
     assert train(pictures, pictures) == 2
     assert "is not empty" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -202,7 +210,7 @@ def test_flags_show_their_help_and_default(capsys):
 @pytest.mark.parametrize("name", sorted(presets("caption")))
 def test_every_preset_is_made_of_settings(name):
     settings = settled(CAPTION, presets("caption")[name])
-    assert settings["train"].metric in {"bleu4", "cider"}
+    assert settings["train"].metric in {"bleu4", "cider", "loss"}
 
 
 def test_settings_are_layered():

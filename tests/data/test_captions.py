@@ -92,6 +92,65 @@ def test_tables_people_write(tmp_path):
     assert record.captions == ("one", "two")
 
 
+def test_a_comma_without_quotes_stays_in_its_caption(tmp_path):
+    rows = "image,caption,split\na.png,a dog, red, runs,val\nb.png,a cat,test,,\n"
+    first, second = read_captions(table_of(tmp_path, rows)).records
+    assert (first.captions, first.split) == (("a dog,red,runs",), "val")
+    assert (second.captions, second.split) == (("a cat",), "test")
+
+
+def test_a_table_without_a_header_may_state_splits(tmp_path):
+    first, second = read_captions(table_of(tmp_path, "a.png,a dog,train\nb.png,a cat, asleep,dev\n")).records
+    assert (first.captions, first.split) == (("a dog",), "train")
+    assert (second.captions, second.split) == (("a cat,asleep",), "val")
+    (record,) = read_captions(table_of(tmp_path, "a.png,a dog,on a train\n")).records
+    assert record.captions == ("a dog,on a train",)
+
+
+def test_a_caption_may_have_lines_and_quotes_of_its_own(tmp_path):
+    rows = 'image,caption\na.png,"a dog\nthat runs"\nb.png,"a ""big"" cat"\n'
+    assert [x.captions for x in read_captions(table_of(tmp_path, rows)).records] == [
+        ("a dog that runs",),
+        ('a "big" cat',),
+    ]
+    (record,) = read_captions(table_of(tmp_path, 'image,caption\na.png,"a "big" cat"\n')).records
+    assert clean(record.captions[0]) == "a big cat"
+
+
+def test_no_line_of_flickrs_is_lost_without_a_word(tmp_path):
+    lines = "a.png#0\ta dog\u2028that runs\r\nb.png a cat\r\nc.png#0\ta cow\r\n"
+    captions = read_captions(as_folder({"x.token.txt": lines.encode(), **images(".")}, tmp_path))
+    assert [record.captions for record in captions.records] == [("a dog that runs",), ("a cow",)]
+    assert [problem.kind for problem in captions.problems] == ["no name"]
+
+
+def test_what_a_row_states_stands_above_the_lists(tmp_path):
+    rows = b"image,caption,split\na.png,a dog,test\nb.png,a cat,\n"
+    lists = {"trainImages.txt": b"a.png\n", "devImages.txt": b"b.png\n"}
+    captions = read_captions(as_folder({"captions.txt": rows, **lists, **images(".")}, tmp_path))
+    assert [record.split for record in captions.records] == ["test", "val"]
+
+
+def test_one_file_is_not_taken_for_two_images(tmp_path):
+    rows = "image,caption,split\ntrain/1.png,a dog,train\nval/1.png,a cat,val\nold/2.png,a cow,test\n"
+    files = {"captions.csv": rows.encode(), "val/1.png": png(1), "new/2.png": png(2)}
+    captions = read_captions(as_folder(files, tmp_path))
+    assert [record.name for record in captions.records] == ["val/1.png", "old/2.png"]
+    assert [(problem.kind, problem.name) for problem in captions.problems] == [("missing", "train/1.png")]
+
+
+def test_a_caption_without_a_word_is_told(tmp_path):
+    captions = read_captions(table_of(tmp_path, "image,caption\na.png,a dog\na.png,?!\na.png,\n"))
+    assert captions.records[0].captions == ("a dog",)
+    assert [problem.sentence for problem in captions.problems] == ["2 of 3 captions of 'a.png' hold no word"]
+
+
+def test_zips_whose_names_begin_with_dots(tmp_path):
+    for before in ("./", "../", "/abs/"):
+        files = {before + name: content for name, content in karpathy().items()}
+        assert len(read_captions(as_zip(files, tmp_path / "set.zip"))) == 3
+
+
 def test_utf16_with_its_mark(tmp_path):
     as_folder({"captions.csv": "image,caption\na.png,café\n".encode("utf-16"), **images(".")}, tmp_path)
     assert read_captions(tmp_path).records[0].captions == ("café",)
@@ -263,6 +322,22 @@ BAD = {
     "huge cell": (
         {"captions.csv": b"image,caption\na.png," + b"x" * 200_000},
         "'captions.csv' can't be read as a table: field larger",
+    ),
+    "open quote": (
+        {"captions.csv": b'image,caption\na.png,"a dog\nb.png,a cat\n'},
+        "'captions.csv' can't be read as a table: unexpected end of data on line 3; are its quotes closed?",
+    ),
+    "quote that swallows": (
+        {"captions.csv": b'image,caption\na.png,"a dog\nb.png,"a cat, red"\n'},
+        "'captions.csv' can't be read as a table: ',' expected after '\"' on line 3; are its quotes closed?",
+    ),
+    "too many cells": (
+        {"captions.csv": b"image,caption_1,caption_2,split\na.png,a,b,c,d,train\n"},
+        "'captions.csv' has 4 columns and a row of 6: 'a.png,a,b,c,d,train'; put captions with ',' in them",
+    ),
+    "punctuation": (
+        {"captions.csv": b"image,caption\na.png,...\n"},
+        "'captions.csv' names can be used: the image 'a.png' has no caption with a word in it",
     ),
     "no images": (
         {"captions.csv": b"image,caption\na.png,a dog\nb.png,a cat\n"},

@@ -3,7 +3,7 @@ import statistics
 
 import pytest
 import torch
-from caption_sets import as_folder, as_zip, karpathy
+from caption_sets import as_folder, as_zip, images, karpathy
 from picture_files import bomb, encoded, pixels, png
 
 from sightline.data.captions import Captioned, CaptionSet, read_captions
@@ -81,6 +81,16 @@ def test_a_clean_set_has_no_problem(tmp_path):
     report = check(read_captions(as_folder(karpathy(), tmp_path)), tell=told.append)
     assert report.problems == ()
     assert told == [1, 2, 3]
+
+
+def test_the_share_of_unknown_words_counts_each_as_often_as_it_stands(tmp_path):
+    rows = "image,caption,split\na.png,a dog,train\nb.png,a cat cat,val\nc.png,a dog,test\n"
+    report = check(read_captions(as_folder({"captions.csv": rows.encode(), **images(".")}, tmp_path)))
+    assert {name: split.unknown for name, split in report.splits.items()} == {
+        "train": 0.0,
+        "val": pytest.approx(2 / 3),
+        "test": 0.0,
+    }
 
 
 def test_without_broken_names_them_and_keeps_the_rest(tmp_path):

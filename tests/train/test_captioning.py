@@ -16,7 +16,7 @@ from sightline.train.caption_loss import caption_loss
 from sightline.train.captioning import CaptionTask
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from sightline.train.pictures import Grids
+from sightline.train.pictures import Grids, Pixels, kept_grids
 
 CPU = torch.device("cpu")
 TRAIN = TrainConfig(device="cpu", epochs=2, batch_size=16, lr=5e-3, tensorboard=False, threads=0)
@@ -211,6 +211,20 @@ def test_streamed_is_the_same_as_kept(monkeypatch):
     assert torch.equal(streamed.seen(model, batch), kept.seen(model, kept.load([2, 9], 1)))
 
 
+def test_a_broken_image_in_a_stream_is_named_once_and_teaches_nothing(monkeypatch, capsys):
+    monkeypatch.setattr("sightline.train.captioning._KEPT", 0)
+    model, task = prepared(captions=small_set(broken=(4,)))
+    at = [record.name for record in task.trained.records].index("4")
+    for epoch in range(2):
+        batch = task.load([at, 9, 2], epoch)
+        assert batch.indices.tolist() == [9, 2]
+        assert torch.equal(task.seen(model, batch), task.seen(model, task.load([9, 2], epoch)))
+        assert torch.equal(batch.ids, task.load([9, 2], epoch).ids)
+    alone = task.loss(model, task.load([at], 0))
+    assert (alone.total.item(), alone.terms.item()) == (0.0, 0)
+    assert capsys.readouterr().err == "the image '4' can't be read: it is text; it is left out\n"
+
+
 def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
     class Kept(Features):
         views, shape = 3, (2, 5)
@@ -233,6 +247,38 @@ def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
         views = [grids.take(grids.load(indices, e), numbers, torch.tensor(e))[:, 0, 0] for e in range(9)]
         assert set(torch.stack(views).flatten().tolist()) == {0.0, 1.0, 2.0}
         assert torch.equal(views[4], grids.take(grids.load(indices, 4), numbers, torch.tensor(4))[:, 0, 0])
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, capsys, tmp_path, resident):
+    monkeypatch.setattr("sightline.train.pictures.network", lambda name, size: torch.nn.Identity())
+    monkeypatch.setattr(
+        "sightline.train.pictures.pretrained_grid", lambda net, images, size: images.flatten(2).mT
+    )
+    captions = small_set(n=23, broken=(3, 8))
+    wishes = {"encoder": "none", "size": 16, "views": 2, "seed": 0, "device": CPU, "folder": str(tmp_path)}
+    room = 1 << 30 if resident else 0
+    grids, records = kept_grids(captions, captions.records, **wishes, resident_bytes=room)
+    assert [int(record.name) for record in records] == [i for i in range(23) if i not in (3, 8)]
+    assert capsys.readouterr().err.count("it is left out") == 2
+    chosen = [0, 5, 20]
+    expected = torch.stack([captions.open(records[i]).flatten(1).mT / 127.5 - 1 for i in chosen])
+    taken = grids.take(grids.load(chosen, 0), torch.tensor(chosen), None)
+    torch.testing.assert_close(taken.float(), expected, atol=1e-3, rtol=0)
+
+
+def test_views_are_kept_of_the_train_split_alone(monkeypatch):
+    views = {}
+
+    def kept(captions, records, **wishes):
+        views[records[0].split] = wishes["views"]
+        return Pixels(torch.zeros(len(records), 3, 16, 16, dtype=torch.uint8), Augment(), 0), list(records)
+
+    monkeypatch.setattr("sightline.train.captioning.kept_grids", kept)
+    _, task = made(data=CaptionData(source="small", views=5))
+    task.model = dataclasses.replace(task.model, encoder="efficientnet_lite0", image_size=224)
+    task.prepare(CPU)
+    assert views == {"train": 5, "val": 1}
 
 
 def test_without_a_scorer_there_is_the_loss():

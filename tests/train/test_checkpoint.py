@@ -53,6 +53,16 @@ def test_a_damaged_one_is_named_and_the_one_before_taken(tmp_path, capsys, file,
     assert "going on from 000001" in said
 
 
+@pytest.mark.parametrize("content", ["{}", "[]", "7"])
+def test_a_state_that_says_nothing_is_damage(tmp_path, capsys, content):
+    checkpoints = Checkpoints(tmp_path)
+    for step in (1, 2):
+        checkpoints.save({"x": torch.ones(3)}, {"step": step})
+    (tmp_path / "000002" / "state.json").write_text(content)
+    assert Checkpoints(tmp_path).latest().state["step"] == 1
+    assert "000002' is damaged: state.json must tell the length" in capsys.readouterr().err
+
+
 def test_a_flipped_bit_is_damage(tmp_path, capsys):
     saved(tmp_path, 1, 2)
     path = tmp_path / "000002" / "tensors.safetensors"

@@ -108,7 +108,43 @@ def test_the_loss_is_minus_advantage_times_log_probability(decoder, baseline):
     assert loss.terms.item() == 6
     torch.testing.assert_close(loss.also["reward"], reward.sum())
     if baseline == "others":
-        torch.testing.assert_close(advantage.sum(1), torch.zeros(2, dtype=torch.float64))
+        others = torch.stack([reward[:, [j for j in range(3) if j != k]].mean(1) for k in range(3)], dim=1)
+        torch.testing.assert_close(advantage, reward - others)
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_activations_are_dropped_only_if_asked_and_never_while_drawing(drop):
+    model, task = made(dropout=0.5)
+    config = SelfCriticalConfig(samples=3, baseline="others", drop=drop, temperature=1.5)
+    critical = SelfCriticalTask(task, config, config.training(TRAIN))
+    critical.prepare(torch.device("cpu"))
+    batch = critical.load(list(range(11)), 0)
+    model.train()
+    torch.manual_seed(3)
+    loss = critical.loss(model, batch)
+    assert model.training
+    torch.manual_seed(3)
+    drawn, _, advantage = critical._drawn(model.eval(), critical._task.seen(model, batch), batch.indices)
+    plain = -(advantage * drawn.scores).sum().float()
+    assert torch.isclose(loss.total, plain, rtol=1e-4, atol=1e-4).item() is not drop
+
+
+def test_draws_are_as_wild_as_the_temperature():
+    different = []
+    for temperature in (1.0, 1e-3):
+        model, critical = stage(temperature=temperature)
+        seen = critical._task.seen(model, critical.load([5], 0))
+        torch.manual_seed(3)
+        found, _, _ = critical._drawn(model, seen, torch.tensor([5]))
+        different.append(len({tuple(ids) for ids in found.lists()[0]}))
+    assert different == [3, 1]
+
+
+def test_the_second_stage_neither_stops_early_nor_takes_means():
+    before = dataclasses.replace(TRAIN, average_last=3, patience=2, seed=7, clip=0.5)
+    training = SelfCriticalConfig(lr=1e-3).training(before)
+    assert (training.average_last, training.patience) == (0, None)
+    assert (training.lr, training.seed, training.clip, training.batch_size) == (1e-3, 7, 0.5, 16)
 
 
 def test_rewards_are_those_of_the_train_split():

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from torch import nn
 from toy import Toy, ToyConfig, ToyTask
 
-from sightline.train.checkpoint import weights_of
+from sightline.train.average import Ema
+from sightline.train.checkpoint import Checkpoints, weights_of
 from sightline.train.config import TrainConfig
 from sightline.train.loop import Stage, fit
 from sightline.train.task import Loss
@@ -35,6 +36,18 @@ def rows(out):
     lines = (out / "metrics.csv").read_text().splitlines()
     names = lines[0].split(",")
     return [dict(zip(names, line.split(","), strict=True)) for line in lines[1:]]
+
+
+class Scored(ToyTask):
+    """Scores as they come from a list; keeps the weights that each was given to."""
+
+    def __init__(self, name, values):
+        super().__init__()
+        self.name, self.values, self.seen = name, iter(values), []
+
+    def evaluate(self, model):
+        self.seen.append(weights_of(model)["last.weight"].clone())
+        return {self.name: next(self.values)}
 
 
 def test_a_run_holds_what_later_commands_need(tmp_path):
@@ -122,6 +135,13 @@ def test_the_moving_mean_is_evaluated_and_kept(tmp_path):
     assert torch.equal(load_file(out / "model.safetensors")["last.weight"], seen[0].last.weight)
 
 
+def test_the_moving_mean_warms_up_from_the_first_step(tmp_path, monkeypatch):
+    steps = []
+    monkeypatch.setattr(Ema, "update", lambda self, step: steps.append(step))
+    train(tmp_path / "run", changed(ema=0.5))
+    assert steps == list(range(1, 11))
+
+
 def test_the_mean_of_the_last_epochs(tmp_path):
     class Means(ToyTask):
         seen: ClassVar[list] = []
@@ -136,6 +156,13 @@ def test_the_mean_of_the_last_epochs(tmp_path):
     torch.testing.assert_close(mean, (a + b + c) / 3)
     assert torch.equal(load_file(out / "model.safetensors")["last.weight"], mean)
     assert not list(out.glob("checkpoints/main/epoch-*"))
+
+
+def test_the_mean_is_tried_after_an_early_end_too(tmp_path):
+    task = Scored("accuracy", [0.5, 0.4, 0.9])
+    train(tmp_path / "run", changed(epochs=9, average_last=2, patience=1, metric="accuracy"), task=task)
+    torch.testing.assert_close(task.seen[2], (task.seen[0] + task.seen[1]) / 2)
+    assert torch.equal(load_file(tmp_path / "run" / "model.safetensors")["last.weight"], task.seen[2])
 
 
 def test_a_second_stage_starts_from_the_best_of_the_first(tmp_path):
@@ -157,6 +184,37 @@ def test_a_second_stage_starts_from_the_best_of_the_first(tmp_path):
     assert "second" in json.loads((out / "config.json").read_text())["train"]["stages"]
 
 
+@pytest.mark.parametrize(("after", "kept"), [([0.3, 0.5, 0.4], 1), ([0.3, 0.2, 0.1], 0)])
+def test_a_stage_with_another_metric_has_to_beat_what_it_starts_from(tmp_path, after, kept):
+    out = tmp_path / "run"
+    main, second = Scored("loss", [2.0, 1.0]), Scored("accuracy", after)
+    stage = Stage(name="second", task=second, config=changed(metric="accuracy"))
+    model = train(out, task=main, then=[stage])
+    first = load_file(out / "checkpoints" / "main" / "model.safetensors")["last.weight"]
+    assert torch.equal(first, main.seen[1])
+    assert torch.equal(second.seen[0], first)
+    assert torch.equal(load_file(out / "model.safetensors")["last.weight"], second.seen[kept])
+    assert torch.equal(model.last.weight, second.seen[kept])
+    assert len(rows(out)) == 4
+
+
+def test_a_stage_that_finds_nothing_better_leaves_the_best_weights(tmp_path):
+    out = tmp_path / "run"
+    stage = Stage(name="second", task=Scored("accuracy", [0.2, 0.1]), config=changed(metric="accuracy"))
+    model = train(out, changed(metric="accuracy"), task=Scored("accuracy", [0.5, 0.9]), then=[stage])
+    assert torch.equal(model.last.weight, load_file(out / "model.safetensors")["last.weight"])
+
+
+def test_the_time_left_is_that_of_the_stage(tmp_path, capsys, monkeypatch):
+    clock = iter(range(10_000))
+    monkeypatch.setattr("sightline.train.progress.time.perf_counter", lambda: float(next(clock)))
+    torch.manual_seed(7)
+    stage = Stage(name="second", task=ToyTask(), config=changed(epochs=4))
+    fit(Toy(), ToyTask(), QUICK, tmp_path / "run", then=[stage])
+    left = [line.split()[-2 - line.endswith("best")] for line in capsys.readouterr().err.splitlines()]
+    assert left == ["0:06", "0:00", "0:18", "0:12", "0:06", "0:00"]
+
+
 def test_a_stage_may_be_added_to_a_finished_run(tmp_path):
     out = tmp_path / "run"
     train(out)
@@ -171,6 +229,7 @@ def test_the_leavings_of_a_killed_run_are_swept(tmp_path):
     out = tmp_path / "run"
     train(out)
     left = [out / ".model-77.safetensors", out / ".metrics-77.csv", out / ".model.safetensors-77"]
+    left += [out / "checkpoints" / "main" / "epoch-00002.safetensors"]
     mine = out / ".my-notes"
     for path in (*left, mine):
         path.write_text("half")
@@ -179,9 +238,55 @@ def test_the_leavings_of_a_killed_run_are_swept(tmp_path):
     assert mine.exists()
 
 
+def test_of_losses_the_lowest_is_kept(tmp_path):
+    task = Scored("loss", [2.0, 1.0, 3.0])
+    train(tmp_path / "run", changed(epochs=3), task=task)
+    assert torch.equal(load_file(tmp_path / "run" / "model.safetensors")["last.weight"], task.seen[1])
+
+
+def test_checkpoints_are_written_when_they_are_due(tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr(Checkpoints, "save", lambda self, tensors, state: saved.append(state["step"]))
+    train(tmp_path / "epochs", changed(epochs=5, save_every=2))
+    assert saved == [10, 20, 25]
+    saved.clear()
+    train(tmp_path / "steps", changed(save_steps=3))
+    assert saved == [3, 5, 6, 9, 10]
+
+
 def test_steps_end_a_run_within_an_epoch(tmp_path):
     train(tmp_path / "run", changed(steps=7))
     assert [row["step"] for row in rows(tmp_path / "run")] == ["5", "7"]
+
+
+@pytest.mark.parametrize("n", [1, 4, 11, 17])
+def test_a_run_that_stops_at_a_known_step_ends_the_same(tmp_path, n):
+    """In either stage, on a checkpoint in the middle of a row of the curve or at its end."""
+
+    class Stopping(ToyTask):
+        left = math.inf
+
+        def loss(self, model, batch):
+            Stopping.left -= 1
+            if Stopping.left < 0:
+                raise KeyboardInterrupt
+            return super().loss(model, batch)
+
+    config = changed(epochs=2, ema=0.9, average_last=2, log_every=3, save_steps=1, metric="accuracy")
+
+    def go_on(out, **options):
+        stage = Stage(name="second", task=Stopping(), config=dataclasses.replace(config, average_last=0))
+        train(out, config, task=Stopping(), then=[stage], **options)
+
+    go_on(tmp_path / "whole")
+    Stopping.left = n
+    with pytest.raises(KeyboardInterrupt):
+        go_on(tmp_path / "parts")
+    Stopping.left = math.inf
+    go_on(tmp_path / "parts", resume=True)
+    (last,) = sorted((tmp_path / "whole" / "checkpoints" / "second").glob("[0-9]*"))[-1:]
+    for name in ("model.safetensors", "metrics.csv", f"checkpoints/second/{last.name}/tensors.safetensors"):
+        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_killed_runs_end_with_the_same_weights(tmp_path):

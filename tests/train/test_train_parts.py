@@ -1,8 +1,11 @@
 """The small parts of the loop, each against torch's own or a loop."""
 
 import csv
+import gc
 import math
 import sys
+import threading
+import time
 
 import pytest
 import torch
@@ -162,6 +165,45 @@ def test_without_tensorboard_there_is_a_sentence(tmp_path, monkeypatch, capsys):
     assert "tensorboard is not installed" in capsys.readouterr().err
     curve.add({"step": 1, "epoch": 1, "loss": 1.0, "lr": 0.1})
     curve.close()
+
+
+def test_what_tensorboard_saw_after_the_checkpoint_is_purged(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    rows = []
+    for losses in ([1.0, 2.0, 3.0], [7.0]):  # killed after step 3, gone on after step 1
+        curve = Curve(tmp_path, rows, tensorboard=True)
+        for step, loss in enumerate(losses, len(rows) + 1):
+            curve.add({"step": step, "epoch": 1, "loss": loss, "lr": 0.1})
+        curve.close()
+        rows = rows[:1]
+    seen = EventAccumulator(str(tmp_path / "logs")).Reload().Scalars("loss")
+    assert [(event.step, event.value) for event in seen] == [(1, 1.0), (2, 7.0)]
+
+
+@pytest.mark.parametrize("good", [0, 3])
+def test_a_full_disk_costs_the_curves_of_tensorboard_alone(tmp_path, monkeypatch, capsys, good):
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    written = []
+
+    def full(self, data):
+        written.append(data)
+        if len(written) > good:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RecordWriter, "write", full)
+    before = threading.excepthook
+    curve = Curve(tmp_path, [], tensorboard=True)
+    for step in range(9):
+        curve.add({"step": step, "epoch": 1, "loss": 1.0, "lr": 0.1})
+        time.sleep(0.01)  # its thread writes
+    curve.close()
+    gc.collect()
+    assert threading.excepthook is before
+    said = capsys.readouterr().err
+    assert said == "no more curves for TensorBoard: no space left on device; metrics.csv goes on\n"
+    assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 10
 
 
 @pytest.mark.bad_input
