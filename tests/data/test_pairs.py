@@ -145,25 +145,13 @@ def test_files_that_are_no_pairs_are_refused(tmp_path):
         ("train.jsonl", '{"a": "x", "b": "y"}\n{"a": "x"}\n', r"got \['a'\] on line 2 and \['a', 'b'\]"),
         ("train.jsonl", "[1]\n", r"got '\[1\]' on line 1"),
         ("train.jsonl", "{\n", "line 1 of train.jsonl is no JSON"),
-    ],
-)
-def test_a_table_that_is_none_is_refused(tmp_path, name, text, sentence):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=sentence):
-        read_pairs(tmp_path)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("name", "text", "sentence"),
-    [
         ("train.tsv", "en\tde\n\na\tb\n\nc\n", "got 1 columns on line 5 and 2 on line 1"),
         ("train.tsv", "a b\tc\td e\n", r"two columns, got 3 in train\.tsv"),
         ("train.tsv", "en\ten\na\tb\n", r"columns of train\.tsv must differ, got en, en"),
         ("train.jsonl", "\n", r"train\.jsonl is empty"),
     ],
 )
-def test_a_table_that_could_be_misread_is_refused(tmp_path, name, text, sentence):
+def test_a_table_that_is_none_or_could_be_misread_is_refused(tmp_path, name, text, sentence):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=sentence):
         read_pairs(tmp_path)

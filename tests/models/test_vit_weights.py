@@ -86,8 +86,7 @@ def test_timm_weights_give_timms_logits(tmp_path, prefix_positions, suffix):
         torch.testing.assert_close(model(images), timm_forward(weights, images), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("saved", [True, False])
-def test_hugging_face_weights_give_its_logits(tmp_path, saved):
+def hugging_face(*, norm_eps):
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(
@@ -98,12 +97,18 @@ def test_hugging_face_weights_give_its_logits(tmp_path, saved):
         image_size=SIDE * PATCH,
         patch_size=PATCH,
         num_labels=CLASSES,
-        layer_norm_eps=0.03,  # large, to be seen
+        layer_norm_eps=norm_eps,
     )
     theirs = ViTForImageClassification(config).eval()
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
+    return theirs
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_hugging_face_weights_give_its_logits(tmp_path, saved):
+    theirs = hugging_face(norm_eps=0.03)  # large, to be seen
     if saved:
         theirs.save_pretrained(tmp_path)
         model = read_vit(tmp_path)
@@ -119,22 +124,8 @@ def test_hugging_face_weights_give_its_logits(tmp_path, saved):
 
 
 def test_at_another_size_the_logits_are_hugging_faces_too():
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(
-        hidden_size=E,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=H,
-        intermediate_size=FF,
-        image_size=SIDE * PATCH,
-        patch_size=PATCH,
-        num_labels=CLASSES,
-        layer_norm_eps=1e-6,
-    )
-    theirs = ViTForImageClassification(config).eval()
+    theirs = hugging_face(norm_eps=1e-6)
     with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
         images = torch.randn(2, 3, 5 * PATCH, 4 * PATCH)
         expected = theirs(images, interpolate_pos_encoding=True).logits
         found = read_vit_from(theirs.state_dict())(images)
