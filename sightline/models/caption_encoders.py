@@ -185,17 +185,12 @@ class GridEncoder(nn.Module):
         self.layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
 
     def forward(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P E"]:
-        """See pictures (B, 3, h, w), -1 to 1, or their grids (B, P, C), computed before."""
+        """See pictures (B, 3, h, w), -1 to 1, or what :meth:`features` gave for them, (B, P, C)."""
         grids = self.features(images) if images.dim() == 4 else images
         if grids.shape[1:] != (self.grid[0] * self.grid[1], CHANNELS):
             raise ValueError(
                 f"a grid of {self.name} at {self.image_size} pixels is (B, {self.grid[0] * self.grid[1]}, "
                 f"{CHANNELS}), got {tuple(grids.shape)}; compute it with the same image_size"
-            )
-        if self.network is not None and images.dim() == 3:
-            raise ValueError(
-                f"a model that trains its {self.name} along sees pictures (B, 3, h, w), "
-                f"got grids {tuple(grids.shape)}"
             )
         x = self.norm(self.project(self.dropout(grids.to(self.project.weight.dtype))))
         return self.layers(self.positions(x, grid=self.grid))

@@ -155,6 +155,12 @@ class Captioner(Saved):
         return self.encoder.grid
 
     @property
+    def pretrained(self) -> list[nn.Parameter]:
+        """The weights of a pretrained encoder that is trained along: they learn at a share of the rate."""
+        net = self.encoder.network if isinstance(self.encoder, GridEncoder) else None
+        return [] if net is None else list(net.parameters())
+
+    @property
     def regularised(self) -> bool:
         """Whether training asks for what each cell received and adds :meth:`regulariser` to its loss."""
         return self.config.decoder == "recurrent" and self.config.doubly_stochastic > 0

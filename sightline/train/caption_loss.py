@@ -14,11 +14,9 @@ __all__ = ["caption_loss", "grids_of"]
 
 
 def grids_of(model: Captioner, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B ..."]:
-    """The grids of a frozen encoder, so that it sees pictures once; pictures for any other encoder."""
+    """The grids of a pretrained network, so that it sees pictures once; pictures for any other encoder."""
     encoder = model.encoder
-    if isinstance(encoder, GridEncoder) and encoder.network is None and images.dim() == 4:
-        return encoder.features(images)
-    return images
+    return encoder.features(images) if isinstance(encoder, GridEncoder) and images.dim() == 4 else images
 
 
 def caption_loss(

@@ -25,6 +25,9 @@ class TrainConfig:
     accumulate: int = setting(1, "Parts that a batch is computed in, to need less memory; the same result.")
     lr: float = setting(5e-4, "The largest learning rate, reached after the warm-up.")
     schedule: str = setting("cosine", "How it falls afterwards: constant, cosine, inverse_sqrt or linear.")
+    pretrained_lr: float = setting(
+        0.1, "Share of the rate at which a pretrained encoder learns, where it is trained along."
+    )
     warmup: float = setting(0.05, "Steps until the largest rate is reached; below 1, a share of all steps.")
     final_lr: float = setting(0.0, "Where cosine and linear end, as a share of the largest rate.")
     weight_decay: float = setting(0.01, "Decay of matrices, not of biases and norms (AdamW).")
@@ -63,7 +66,7 @@ class TrainConfig:
             "save_steps",
         ):
             _at_least(name, getattr(self, name), 1)
-        for name in ("lr", "clip"):
+        for name in ("lr", "clip", "pretrained_lr"):
             _positive(name, getattr(self, name))
         for name in ("warmup", "weight_decay", "threads", "average_last", "seed", "final_lr"):
             _at_least(name, getattr(self, name), 0)

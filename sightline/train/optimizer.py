@@ -14,15 +14,23 @@ __all__ = ["adamw", "named_state", "restore"]
 def adamw(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW over all weights that are to be learned; only matrices decay.
 
+    What a model calls ``pretrained`` learns at a share of the rate: its group's ``share`` says which.
+
     Raises:
         ValueError: If the model has no weight to learn.
     """
     learned = [p for p in model.parameters() if p.requires_grad]
     if not learned:
         raise ValueError("a model must have weights to learn, got one whose weights are all frozen")
+    gentle = {id(p) for p in getattr(model, "pretrained", ())}
     groups = [
-        {"params": [p for p in learned if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in learned if p.dim() < 2], "weight_decay": 0.0},
+        {
+            "params": [p for p in learned if (id(p) in gentle) is known and (p.dim() >= 2) is decays],
+            "weight_decay": config.weight_decay if decays else 0.0,
+            "share": config.pretrained_lr if known else 1.0,
+        }
+        for known in (False, True)
+        for decays in (True, False)
     ]
     fused = all(p.is_floating_point() and p.device.type in {"cpu", "cuda"} for p in learned)
     return torch.optim.AdamW(

@@ -4,6 +4,9 @@
     advantage = reward - baseline          what the model writes greedily, or the mean of its other draws
     loss      = - advantage · log p(drawn caption)
 
+Captions are drawn by chance, at a temperature, or taken from a beam (Cornia et al., 2020): what a search
+finds is better than what chance does, and it is a search that writes the captions in the end.
+
 Cross-entropy teaches the next word of a reference; this teaches whole captions of the model's own, by the
 score they are judged by.
 """
@@ -18,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.tokens import BOS, EOS, PAD, UNK
-from sightline.decode.search import Decoded, greedy, sample
+from sightline.decode.search import Decoded, beam, greedy, sample
 from sightline.models.captioner import Captioner
 from sightline.settings import setting
 from sightline.shapes import Bool, Float, Int, did_you_mean
@@ -31,6 +34,7 @@ from sightline.train.task import Loss, Task
 __all__ = ["SelfCriticalConfig", "SelfCriticalTask", "self_critical_stage"]
 
 BASELINES = ("greedy", "others")
+DRAWS = ("sample", "beam")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,14 +49,17 @@ class SelfCriticalConfig:
     batch_size: int | None = setting(None, "Images that one of its steps sees; None: as before.")
     samples: int = setting(5, "Captions drawn of each image.")
     baseline: str = setting("greedy", "What a draw is compared with: greedy, or others (its fellow draws).")
-    temperature: float = setting(1.0, "Divides the log-probabilities that are drawn from.")
+    draw: str = setting("sample", "Where the captions come from: sample, or beam (a search so wide).")
+    temperature: float = setting(1.0, "Divides the log-probabilities that are drawn from, and learned.")
     drop: bool = setting(False, "Whether activations are dropped while a drawn caption is learned.")
     metric: str = setting("cider", "The score that chooses which weights are kept.")
     evaluate_every: int = setting(1, "Epochs between its evaluations.")
 
     def __post_init__(self) -> None:
-        if self.baseline not in BASELINES:
-            raise ValueError(f"unknown baseline {self.baseline!r}, {did_you_mean(self.baseline, BASELINES)}")
+        for name, known in (("baseline", BASELINES), ("draw", DRAWS)):
+            if getattr(self, name) not in known:
+                value = getattr(self, name)
+                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
         least = 2 if self.baseline == "others" else 1
         if self.samples < least:
             raise ValueError(
@@ -129,7 +136,8 @@ class SelfCriticalTask(Task):
         logits = model.decoder(model.encode(images), read.flatten(0, 1))
         model.train(was_training)
         logits = logits[0] if isinstance(logits, tuple) else logits
-        log_probs = logits.float().log_softmax(-1).gather(-1, written.reshape(-1, length, 1))
+        logits = logits.float() / self._config.temperature  # p is what was drawn from
+        log_probs = logits.log_softmax(-1).gather(-1, written.reshape(-1, length, 1))
         each = (log_probs.view_as(written) * real).sum(-1)  # (B, K)
         total = -(advantage.float() * each).sum()
         terms = torch.full((), float(reward.numel()), device=total.device)
@@ -160,9 +168,12 @@ class SelfCriticalTask(Task):
         was_training = model.training
         model.eval()
         state = model.start(images)
-        drawn = sample(
-            model, state, samples=config.samples, temperature=config.temperature, max_length=length
-        )
+        if config.draw == "beam":
+            drawn = beam(model, state, width=config.samples, n_best=config.samples, max_length=length)
+        else:
+            drawn = sample(
+                model, state, samples=config.samples, temperature=config.temperature, max_length=length
+            )
         reward = self._reward(drawn, indices)
         if config.baseline == "greedy":
             baseline = self._reward(greedy(model, state, max_length=length), indices)

@@ -71,7 +71,7 @@ class Stepper:
         accelerator = self.accelerator
         torch.manual_seed(seed_of(self.config.seed, self._name, step, accelerator.process_index))
         for group in self._adamw.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["share"]
         world = accelerator.num_processes
         alone = world == 1 and len(parts) == 1
         sums: dict[str, Tensor] = {}

@@ -8,8 +8,8 @@ from pycocoevalcap.cider.cider import Cider as Theirs
 from test_captioning import TRAIN, made
 
 from sightline.data.batches import pad
-from sightline.data.tokens import EOS, PAD, UNK
-from sightline.decode.search import Decoded
+from sightline.data.tokens import BOS, EOS, PAD, UNK
+from sightline.decode.search import Decoded, beam
 from sightline.train.loop import fit
 from sightline.train.reward import Cider
 from sightline.train.self_critical import (
@@ -115,7 +115,7 @@ def test_the_loss_is_minus_advantage_times_log_probability(decoder, baseline):
 @pytest.mark.parametrize("drop", [False, True])
 def test_activations_are_dropped_only_if_asked_and_never_while_drawing(drop):
     model, task = made(dropout=0.5)
-    config = SelfCriticalConfig(samples=3, baseline="others", drop=drop, temperature=1.5)
+    config = SelfCriticalConfig(samples=3, baseline="others", drop=drop)
     critical = SelfCriticalTask(task, config, config.training(TRAIN))
     critical.prepare(torch.device("cpu"))
     batch = critical.load(list(range(11)), 0)
@@ -127,6 +127,44 @@ def test_activations_are_dropped_only_if_asked_and_never_while_drawing(drop):
     drawn, _, advantage = critical._drawn(model.eval(), critical._task.seen(model, batch), batch.indices)
     plain = -(advantage * drawn.scores).sum().float()
     assert torch.isclose(loss.total, plain, rtol=1e-4, atol=1e-4).item() is not drop
+
+
+def told(model, images, captions, temperature):
+    """The log-probability of captions, one word after the other, at a temperature."""
+    sums = []
+    for ids in captions:
+        state, before, total = model.start(images), BOS, 0.0
+        for word in ids:
+            log_probs, state = model.step(state, torch.tensor([before]))
+            total += (log_probs / temperature).log_softmax(-1)[0, word].item()
+            before = word
+        sums.append(total)
+    return torch.tensor(sums)
+
+
+@pytest.mark.parametrize("wishes", [{"temperature": 0.5}, {"temperature": 1.7}, {"draw": "beam"}])
+def test_what_is_learned_is_what_was_drawn_from(wishes):
+    model, critical = stage(baseline="others", **wishes)
+    model.eval()
+    batch = critical.load([7], 0)
+    seen = critical._task.seen(model, batch)
+    torch.manual_seed(3)
+    drawn, _, advantage = critical._drawn(model, seen, batch.indices)
+    longest = drawn.ids.size(-1)
+    captions = [[*ids, EOS][:longest] for ids in drawn.lists()[0]]
+    expected = -(advantage[0].float() * told(model, seen, captions, wishes.get("temperature", 1.0))).sum()
+    torch.manual_seed(3)
+    torch.testing.assert_close(critical.loss(model, batch).total, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_beam_draws_what_the_search_finds():
+    model, critical = stage(baseline="others", draw="beam")
+    seen = critical._task.seen(model, critical.load([5, 2], 0))
+    drawn, _, _ = critical._drawn(model, seen, torch.tensor([5, 2]))
+    found = beam(
+        model.eval(), model.start(seen), width=3, n_best=3, max_length=critical._task.model.max_length
+    )
+    assert drawn.lists() == found.lists()
 
 
 def test_draws_are_as_wild_as_the_temperature():
@@ -191,6 +229,7 @@ def test_it_raises_the_reward(tmp_path, precision):
     ("wishes", "sentence"),
     [
         ({"baseline": "zero"}, "unknown baseline 'zero'"),
+        ({"draw": "lots"}, "unknown draw 'lots'"),
         ({"baseline": "others", "samples": 1}, "'others' needs at least 2 samples, got 1"),
         ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
     ],

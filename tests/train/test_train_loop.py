@@ -383,3 +383,16 @@ def test_a_model_without_weights_to_learn_is_refused(tmp_path):
     frozen = Toy().requires_grad_(False)
     with pytest.raises(ValueError, match="all frozen"):
         fit(frozen, ToyTask(), QUICK, tmp_path / "run", shown=False)
+
+
+def test_a_pretrained_part_takes_smaller_steps(tmp_path):
+    model = Toy(dropout=0.0)
+    model.pretrained = [model.first.weight]
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    config = changed(
+        steps=1, schedule="constant", warmup=0.0, weight_decay=0.0, pretrained_lr=0.25, clip=None
+    )
+    fit(model, ToyTask(), config, tmp_path / "run", shown=False)
+    moved = {name: (weight - before[name]).abs().max().item() for name, weight in model.named_parameters()}
+    assert moved["last.weight"] == pytest.approx(1e-2, rel=1e-3)  # Adam's first step is the rate itself
+    assert moved["first.weight"] == pytest.approx(0.25e-2, rel=1e-3)

@@ -119,6 +119,17 @@ def test_only_matrices_decay():
     assert decayed == {id(model.first.weight), id(model.last.weight)}
 
 
+def test_what_is_pretrained_learns_at_a_share_of_the_rate():
+    model = Toy()
+    model.pretrained = list(model.first.parameters())
+    config = TrainConfig(weight_decay=0.3, pretrained_lr=0.25)
+    shares = {id(p): g["share"] for g in adamw(model, config).param_groups for p in g["params"]}
+    assert [shares[id(p)] for p in model.first.parameters()] == [0.25, 0.25]
+    assert {share for at, share in shares.items() if at not in {id(p) for p in model.pretrained}} == {1.0}
+    decayed = [g["params"] for g in adamw(model, config).param_groups if g["weight_decay"] == 0.3]
+    assert {id(p) for params in decayed for p in params} == {id(model.first.weight), id(model.last.weight)}
+
+
 def test_an_optimizer_goes_on_from_its_named_state():
     def stepped(model, optimizer, n):
         for i in range(n):
