@@ -62,5 +62,8 @@ def restore(optimizer: torch.optim.Optimizer, model: nn.Module, state: Mapping[s
             for key, value in by_parameter[name].items():
                 # Unless it is fused, the optimizer counts its steps on the CPU.
                 stays = key == "step" and not optimizer.defaults.get("fused")
-                own[key] = value.to("cpu" if stays else parameter.device, copy=True)
+                like = parameter if value.shape == parameter.shape else value  # its order in memory, too
+                own[key] = torch.empty_like(
+                    like, dtype=value.dtype, device="cpu" if stays else parameter.device, requires_grad=False
+                ).copy_(value)
             optimizer.state[parameter] = own

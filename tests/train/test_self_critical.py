@@ -86,7 +86,7 @@ def test_the_end_is_put_back_where_one_was_written():
 
 def stage(decoder="transformer", **wishes):
     model, task = made(decoder)
-    config = SelfCriticalConfig(samples=3, **wishes)
+    config = SelfCriticalConfig(**{"samples": 3, "temperature": 1.0} | wishes)
     critical = SelfCriticalTask(task, config, config.training(TRAIN))
     critical.prepare(torch.device("cpu"))
     return model, critical
@@ -115,7 +115,7 @@ def test_the_loss_is_minus_advantage_times_log_probability(decoder, baseline):
 @pytest.mark.parametrize("drop", [False, True])
 def test_activations_are_dropped_only_if_asked_and_never_while_drawing(drop):
     model, task = made(dropout=0.5)
-    config = SelfCriticalConfig(samples=3, baseline="others", drop=drop)
+    config = SelfCriticalConfig(samples=3, baseline="others", drop=drop, temperature=1.0)
     critical = SelfCriticalTask(task, config, config.training(TRAIN))
     critical.prepare(torch.device("cpu"))
     batch = critical.load(list(range(11)), 0)

@@ -151,6 +151,22 @@ def test_an_optimizer_goes_on_from_its_named_state():
         assert torch.equal(a, b)
 
 
+def test_the_state_lies_in_memory_as_its_weight_does():
+    """Fused steps refuse anything else, and a pretrained network's weights are channels last."""
+    model = torch.nn.Conv2d(3, 5, 7).to(memory_format=torch.channels_last)
+    optimizer = adamw(model, TrainConfig())
+    model(torch.randn(2, 3, 11, 11)).sum().backward()
+    optimizer.step()
+    state = {name: value.contiguous() for name, value in named_state(optimizer, model).items()}
+    other = adamw(model, TrainConfig())
+    restore(other, model, state)
+    for key in ("exp_avg", "exp_avg_sq"):
+        kept = other.state[model.weight][key]
+        assert kept.stride() == model.weight.stride()
+        assert torch.equal(kept, optimizer.state[model.weight][key])
+        assert not kept.requires_grad
+
+
 def test_moved_keeps_the_shape_of_a_batch():
     batch = {"x": torch.ones(2), "y": [(torch.zeros(1), "name")], "n": 3}
     there = moved(batch, torch.device("meta"))
