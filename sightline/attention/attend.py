@@ -85,9 +85,13 @@ def attention(
         >>> attention(q, k, v, torch.tensor([True, True, False]))
         tensor([[0.5000, 0.5000, 0.0000]])
     """
-    usual = score is None and scale is None and dropout_p == 0.0 and are_plain(q, k, v)
-    if usual and (mask is None or _is_causal(mask, q, k)):  # short inputs feel every step around the kernel
-        return F.scaled_dot_product_attention(q, k, v, None, 0.0, mask is not None)
+    usual = score is None and scale is None and _is_share(dropout_p) and are_plain(q, k, v)
+    if usual:  # short inputs feel every step around the kernel
+        if mask is None or _is_causal(mask, q, k):
+            return F.scaled_dot_product_attention(q, k, v, None, dropout_p, mask is not None)
+        added = _bias_alone(mask, q, k)
+        if added is not None:
+            return F.scaled_dot_product_attention(q, k, v, added, dropout_p)
     if has_torch_function_unary(None) and not torch.compiler.is_compiling():  # a mode wants to know of calls
         return handle_torch_function(
             attention, (), q, k, v, mask, score=score, scale=scale, dropout_p=dropout_p
@@ -122,6 +126,19 @@ def _is_causal(mask: object, q: Tensor, k: Tensor) -> bool:
     if not isinstance(mask, Mask) or mask.tensors:
         return False
     return mask.bands == _CAUSAL_FROM_START or (mask.bands == _CAUSAL and q.size(2) == k.size(2))
+
+
+def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:
+    """The mask's bias, if it is nothing else and the kernels take it as it is."""
+    if isinstance(mask, Mask):
+        if len(mask.added) != 1 or mask.bands or mask.lengths or mask.allowed:
+            return None
+        mask = mask.added[0]
+    if type(mask) is not Tensor or mask.dtype != q.dtype or mask.device != q.device or mask.dim() != 4:
+        return None
+    b, h, t, s = mask.shape
+    fits = b in (1, q.size(0)) and h in (1, q.size(1)) and t in (1, q.size(2)) and s == k.size(2)
+    return mask if fits else None
 
 
 def _fused(
@@ -311,6 +328,10 @@ def _check_scale(scale: object) -> None:
         )
     if not math.isfinite(scale):
         raise ValueError(f"scale must be a finite number, got {scale}; None gives D ** -0.5")
+
+
+def _is_share(dropout_p: object) -> bool:
+    return isinstance(dropout_p, float) and 0.0 <= dropout_p < 1.0
 
 
 def _check_dropout(dropout_p: object) -> None:

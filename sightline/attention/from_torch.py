@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.attention.masks import Mask
-from sightline.shapes import Float
+from sightline.shapes import Float, autocasting
 
 
 class Scriptable:
@@ -65,12 +65,16 @@ def fits(
 
 def mask_from_torch(attn_mask: Tensor | None, key_padding_mask: Tensor | None, n_heads: int) -> Mask:
     """Turn torch's masks, in which True means *may not look*, into a Mask for ``(B, H, T, S)``."""
-    mask = Mask()
+    masks = []
     if attn_mask is not None:  # (T, S) or (B * H, T, S)
-        mask = mask & _opposite(attn_mask if attn_mask.dim() == 2 else attn_mask.unflatten(0, (-1, n_heads)))
+        masks.append(attn_mask if attn_mask.dim() == 2 else attn_mask.unflatten(0, (-1, n_heads)))
     if key_padding_mask is not None:  # (B, S) or (S,)
-        mask = mask & _opposite(key_padding_mask.reshape(-1, 1, 1, key_padding_mask.size(-1)))
-    return mask
+        rows = key_padding_mask if key_padding_mask.dim() == 2 else key_padding_mask[None]
+        masks.append(rows[None, None].permute(2, 0, 1, 3))  # (B, 1, 1, S), strides as kernels want them
+    return Mask(
+        allowed=tuple(~mask for mask in masks if mask.dtype == torch.bool),
+        added=tuple(mask for mask in masks if mask.dtype != torch.bool),
+    )
 
 
 def heads(
@@ -80,7 +84,13 @@ def heads(
 
     Also the mask, which must let all see the keys that the module appends.
     """
-    q, k, v = (_split(module, x) for x in _project(module, query, key, value))
+    q, k, v = _project(module, query, key, value)  # (B, T or S, H, D), in the order of the inputs
+    if query.dim() == 2:
+        q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
+    elif module.batch_first:
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    else:
+        q, k, v = q.permute(1, 2, 0, 3), k.permute(1, 2, 0, 3), v.permute(1, 2, 0, 3)
     if module.bias_k is not None and module.bias_v is not None:
         shape = (1, module.num_heads, 1, module.head_dim)
         k = torch.cat([k, module.bias_k.view(shape).expand(k.size(0), -1, -1, -1)], dim=2)
@@ -98,37 +108,30 @@ def _is_mask(mask: Tensor | None, *shapes: tuple[int, ...]) -> bool:
     return tuple(mask.shape) in shapes and (mask.dtype == torch.bool or mask.is_floating_point())
 
 
-def _opposite(mask: Tensor) -> Mask:
-    return Mask(allowed=(~mask,)) if mask.dtype == torch.bool else Mask(added=(mask,))
-
-
 def _project(
     module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Map the inputs to queries, keys and values, with as few products as they allow."""
+    """Map the inputs to queries, keys and values of every head, with as few products as they allow."""
     weight: Tensor | None = module.in_proj_weight
     bias: Tensor | None = module.in_proj_bias
+    e, each = module.embed_dim, (module.num_heads, module.head_dim)
     if weight is not None and query is key and key is value:
-        q, k, v = F.linear(query, weight, bias).chunk(3, dim=-1)
+        q, k, v = F.linear(query, weight, bias).unflatten(-1, (3, *each)).unbind(-3)
         return q, k, v
-    b_q, b_k, b_v = (None, None, None) if bias is None else bias.chunk(3)
-    if weight is None:
-        weights: tuple[Tensor, ...] = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-    else:
-        weights = weight.chunk(3)
-        if key is value:
-            d = module.embed_dim
-            k, v = F.linear(key, weight[d:], None if bias is None else bias[d:]).chunk(2, dim=-1)
-            return F.linear(query, weights[0], b_q), k, v
-    w_q, w_k, w_v = weights
-    return F.linear(query, w_q, b_q), F.linear(key, w_k, b_k), F.linear(value, w_v, b_v)
-
-
-def _split(module: nn.MultiheadAttention, x: Tensor) -> Float[Tensor, "B H T D"]:
-    x = x.unflatten(-1, (module.num_heads, module.head_dim))
-    if x.dim() == 3:  # without a batch: (T, H, D)
-        return x.transpose(0, 1)[None]
-    return x.transpose(1, 2) if module.batch_first else x.permute(1, 2, 0, 3)
+    if weight is not None and key is value:
+        if autocasting(query) and weight.dtype == torch.float32:  # which would cast both parts, one by one
+            half = torch.get_autocast_dtype(query.device.type)
+            weight, bias = weight.to(half), None if bias is None else bias.to(half)
+        w_q, w_kv = weight.split((e, 2 * e))
+        b_q, b_kv = (None, None) if bias is None else bias.split((e, 2 * e))
+        k, v = F.linear(key, w_kv, b_kv).unflatten(-1, (2, *each)).unbind(-3)
+        return F.linear(query, w_q, b_q).unflatten(-1, each), k, v
+    weights: tuple[Tensor, ...] = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    if weight is not None:
+        weights = weight.split(e)
+    biases = (None, None, None) if bias is None else bias.split(e)
+    q, k, v = map(F.linear, (query, key, value), weights, biases)
+    return q.unflatten(-1, each), k.unflatten(-1, each), v.unflatten(-1, each)
 
 
 def _with_one_more_key(mask: Mask) -> Mask:

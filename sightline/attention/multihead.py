@@ -155,10 +155,9 @@ class MultiheadAttention(Scriptable, nn.MultiheadAttention):
             return self.out_proj(context.transpose(0, 1).flatten(1)), weights
         if self.batch_first and not (self.training and self.dropout > 0):
             return self.out_proj(context.transpose(1, 2).flatten(2)), weights
-        output = self.out_proj(context.permute(2, 0, 1, 3).flatten(2))  # (T, B, E): torch's order in memory,
-        return output.transpose(
-            0, 1
-        ) if self.batch_first else output, weights  # and so of what is dropped next
+        # (T, B, E) is torch's order in memory, and so of what is dropped next
+        output = self.out_proj(context.permute(2, 0, 1, 3).contiguous().flatten(2))
+        return output.transpose(0, 1) if self.batch_first else output, weights
 
     def _has_inference_kernel(
         self,

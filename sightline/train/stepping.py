@@ -39,7 +39,10 @@ class Stepper:
         self._adamw = adamw(model, config)
         if config.compile:
             task.compile(model)
-        self._losing, self._optimizer = accelerator.prepare(Losing(model, task), self._adamw)
+        self._losing, optimizer = accelerator.prepare(Losing(model, task), self._adamw)
+        # Accelerate's optimizer looks for a package on the disk at every step; it is needed to unscale alone.
+        self._optimizer = self._adamw if accelerator.scaler is None else optimizer
+        self._parameters = list(model.parameters())
 
     def evaluated(self) -> nn.Module:
         """What is evaluated and kept: the moving mean, or the model itself."""
@@ -69,7 +72,7 @@ class Stepper:
             lr: The learning rate.
         """
         accelerator = self.accelerator
-        torch.manual_seed(seed_of(self.config.seed, self._name, step, accelerator.process_index))
+        _seed(seed_of(self.config.seed, self._name, step, accelerator.process_index), accelerator.device)
         for group in self._adamw.param_groups:
             group["lr"] = lr * group["share"]
         world = accelerator.num_processes
@@ -87,10 +90,10 @@ class Stepper:
                 sums[name] = sums[name] + new if name in sums else new
         if not alone:
             sums = self._over_processes(sums)
-            grads = [p.grad for p in self.model.parameters() if p.grad is not None]
+            grads = [p.grad for p in self._parameters if p.grad is not None]
             torch._foreach_mul_(grads, (n_examples / sums["terms"].clamp(min=1)).float())
         if self.config.clip is not None:
-            accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+            accelerator.clip_grad_norm_(self._parameters, self.config.clip)
         self._optimizer.step()
         self._optimizer.zero_grad()
         if self.ema is not None:
@@ -133,3 +136,13 @@ class Stepper:
             load_weights(self.ema.model, parts["ema"], where)
         if "scaler" in plain and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(plain["scaler"])
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """As ``torch.manual_seed``, which takes its time over all the kinds of devices that are not there."""
+    if device.type not in {"cpu", "cuda"}:
+        torch.manual_seed(seed)
+        return
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed_all(seed)
