@@ -2,8 +2,8 @@
 
 All describe the same pictures in the same number of tokens, with models of the same shape and random
 weights: nobody may stop early, so that all take the same number of steps. The encoder is a cut into
-patches and nothing more, so that it is the decoding that is timed. On a GPU our search is
-recorded once and replayed (``sightline.decode.replay``), as it would be for a test set.
+patches and nothing more, so that it is the decoding that is timed. On a GPU all run in bfloat16, and our
+search is recorded once and replayed (``sightline.decode.replay``), as it would be for a test set.
 """
 
 import importlib
@@ -43,6 +43,21 @@ def cases(device: torch.device, *, quick: bool) -> list[Case]:
     return found
 
 
+def precision(device: torch.device) -> torch.dtype:
+    """What all contestants run in: what their users would choose there."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def told(dtype: torch.dtype) -> str:
+    """The note that says so.
+
+    Example:
+        >>> told(torch.bfloat16)
+        'all in bfloat16'
+    """
+    return f"all in {str(dtype).removeprefix('torch.')}"
+
+
 def caption_cases(
     device: torch.device, *, quick: bool, config: CaptionerConfig | None = None, steps: int = _STEPS
 ) -> list[Case]:
@@ -65,14 +80,15 @@ def caption_cases(
 
 def _field(config: CaptionerConfig, n: int, steps: int, peer: str, device: torch.device) -> Field:
     torch.manual_seed(0)
-    model = Captioner(config).to(device).eval()
-    images = torch.randn(n, 3, config.image_size, config.image_size, device=device)
+    dtype = precision(device)
+    model = Captioner(config).to(device, dtype).eval()
+    images = torch.randn(n, 3, config.image_size, config.image_size, device=device, dtype=dtype)
     search = Recorded(partial(_searched, model, steps=steps))
     ours = Contestant(name=OURS, run=partial(_scores, search, images))
-    notes = (f"{steps} tokens written for each of {n} pictures by each, random weights",)
+    notes = (f"{steps} tokens written for each of {n} pictures by each, random weights, {told(dtype)}",)
     if peer == NO_CACHE:
         torch.manual_seed(0)
-        plain = on_torch(Captioner(config)).to(device).eval()
+        plain = on_torch(Captioner(config)).to(device, dtype).eval()
         loop = partial(_searched, _WithoutCache(plain), steps=steps)
         return Field(
             contestants=(ours, Contestant(name=peer, run=partial(_scores, loop, images))), notes=notes
@@ -130,7 +146,7 @@ def _generate(config: CaptionerConfig, images: Tensor, steps: int) -> Callable[[
     )
     shape = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     theirs: Any = VisionEncoderDecoderModel(config=shape)
-    theirs = theirs.to(images.device).eval()
+    theirs = theirs.to(images.device, images.dtype).eval()
     wishes: Any = GenerationConfig(  # type: ignore[no-untyped-call]
         num_beams=_WIDTH,
         min_new_tokens=steps,
@@ -190,4 +206,4 @@ class _WithoutCache:
         mask = nn.Transformer.generate_square_subsequent_mask(read.size(1), x.device, x.dtype)
         x = words.layers(x, state.memory, tgt_mask=mask, tgt_is_causal=True)[:, -1]
         logits = nn.functional.linear(x, words.words.weight, words.bias)
-        return logits.log_softmax(-1), Prefix(state.memory, read)
+        return logits.float().log_softmax(-1), Prefix(state.memory, read)

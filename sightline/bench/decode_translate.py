@@ -1,7 +1,8 @@
 """``bench decode`` of translation: beam search beside Hugging Face's Marian, and beside a loop with no cache.
 
 All translate the same number of sentences of the same length into the same number of tokens, with models of
-the same shape and random weights: nobody may stop early, so that all take the same number of steps.
+the same shape and random weights: nobody may stop early, so that all take the same number of steps. On a GPU
+all run in bfloat16.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.bench.decode import HUGGING_FACE, NO_CACHE, Prefix
+from sightline.bench.decode import HUGGING_FACE, NO_CACHE, Prefix, precision, told
 from sightline.bench.race import OURS, Case, Contestant, Field, Race
 from sightline.bench.train import StepRace, on_torch
 from sightline.data.tokens import BOS, EOS, PAD
@@ -57,23 +58,26 @@ def cases(device: torch.device, *, quick: bool) -> list[Case]:
 
 def _field(config: TranslatorConfig, n: int, peer: str, device: torch.device) -> Field:
     torch.manual_seed(0)
-    model = Translator(config).to(device).eval()
+    dtype = precision(device)
+    model = Translator(config).to(device, dtype).eval()
     source = torch.randint(4, config.vocab_size, (n, _READ), device=device)
     search = Recorded(partial(_found, model))  # on a GPU one launch, on a CPU the search itself
     ours = Contestant(name=OURS, run=lambda: _scores(search, source))
     if peer == NO_CACHE:
         torch.manual_seed(0)
-        plain = on_torch(Translator(config)).to(device).eval()
+        plain = on_torch(Translator(config)).to(device, dtype).eval()
         rival = Contestant(name=peer, run=partial(_scores, partial(_found, _WithoutCache(plain)), source))
     else:
         try:
-            theirs = marian(config).to(device).eval()
+            theirs = marian(config).to(device, dtype).eval()
         except ImportError:
             return Field(contestants=(ours,), notes=("transformers is not installed: no peer",))
         rival = Contestant(name=peer, run=partial(_generated, theirs, source))
     return Field(
         contestants=(ours, rival),
-        notes=(f"{_READ} tokens read and {_WRITTEN} written by each sentence, random weights",),
+        notes=(
+            f"{_READ} tokens read and {_WRITTEN} written by each sentence, random weights, {told(dtype)}",
+        ),
     )
 
 
@@ -142,5 +146,5 @@ class _WithoutCache:
         model = self._model
         x = model.embedding(read) * model.config.d_model**0.5
         x = model.decoder(model.target_places(x), state.memory, tgt_mask=future, tgt_is_causal=True)
-        log_probs = (x[:, -1] @ model.embedding.weight.T).log_softmax(-1)
+        log_probs = (x[:, -1] @ model.embedding.weight.T).float().log_softmax(-1)
         return log_probs, Prefix(state.memory, read)

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from sightline.data.tokens import BOS, EOS, PAD
 from sightline.decode.decoded import Decoded, Tree
+from sightline.decode.largest import largest
 from sightline.decode.protocol import S, Steps, branched, reordered
-from sightline.decode.stopping import all_done, check_length, column_index
+from sightline.decode.stopping import check_length, column_index, may_ask
 from sightline.shapes import Float, Int
 
 __all__ = ["beam"]
@@ -31,13 +32,13 @@ class _Pool(NamedTuple):
     ends: Int[Tensor, "B K"]
 
     @property
-    def open(self) -> Tensor:
-        """Whether an input may still get one more, (B, 1)."""
-        return self.scores[:, -1:] == -torch.inf
+    def full(self) -> Tensor:
+        """Whether an input has all that it may get, (B, 1)."""
+        return self.scores[:, -1:] != -torch.inf
 
     def add(self, scores: Float[Tensor, "B M"], ends: Int[Tensor, "B M"]) -> "_Pool":
         """Take in what ended, and keep the best K; an input whose pool was full takes nothing."""
-        scores = scores.where(self.open, -torch.inf)
+        scores = scores.masked_fill(self.full, -torch.inf)
         best, at = torch.cat([self.scores, scores], 1).topk(self.scores.size(1))
         return _Pool(best, torch.cat([self.ends, ends], 1).gather(1, at))
 
@@ -94,7 +95,7 @@ def beam(
         scores, at = best.masked_fill(ended, -torch.inf).topk(k)
         parents, tokens = rows.gather(1, at), tokens.gather(1, at)
         tree.grow(parents, tokens, state.attended)
-        if all_done(~pool.open, t):
+        if may_ask(device, t) and bool(pool.full.all()):
             break
         state = branched(state, k) if t == 0 else reordered(state, (first_rows + parents).flatten())
         ids = tokens.flatten()
@@ -115,7 +116,7 @@ def _candidates(
     taken along and crossed out afterwards, and scores are added to the few that are left.
     """
     b, w = scores.shape
-    few, tokens = log_probs.topk(min(2 * k + never.size(0), log_probs.size(1)))  # (N, m)
+    few, tokens = largest(log_probs, min(2 * k + never.size(0), log_probs.size(1)))  # (N, m)
     few = few.masked_fill((tokens.unsqueeze(-1) == never).any(-1), -torch.inf)
     m = few.size(1)
     total = (few.view(b, w, m) + scores.unsqueeze(-1)).flatten(1)

@@ -87,14 +87,14 @@ class Tree:
         """Follow hypotheses back from where they ended: ``rows`` after ``lengths`` tokens."""
         ids, looks = [], []
         for t in reversed(range(len(self))):
-            there = t < lengths
-            token = self.tokens[t].gather(1, rows).where(there, PAD)
+            after = lengths <= t
+            token = self.tokens[t].gather(1, rows).masked_fill(after, PAD)
             parent = self.parents[t].gather(1, rows)
             if self.attended:
                 look = self.attended[t]
                 index = parent[..., None, None].expand(-1, -1, *look.shape[2:])
-                looks.append(look.gather(1, index) * there[..., None, None])
-            rows = parent.where(there, rows)
+                looks.append(look.gather(1, index) * ~after[..., None, None])
+            rows = rows.where(after, parent)
             ids.append(token)
         return Decoded(
             ids=torch.stack(ids[::-1], dim=-1),

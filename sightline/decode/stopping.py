@@ -8,11 +8,16 @@ from sightline.shapes import Bool, Int
 _EVERY = 8  # steps between two questions to a GPU
 
 
+def may_ask(device: torch.device, t: int) -> bool:
+    """Whether to ask after step ``t`` if all is done: a GPU in some steps only, and never while recorded."""
+    if device.type != "cuda":
+        return True
+    return t % _EVERY == _EVERY - 1 and not torch.cuda.is_current_stream_capturing()
+
+
 def all_done(done: Bool[Tensor, "..."], t: int) -> bool:
-    """Whether all is done after step ``t``; a GPU is asked in some steps only, and never while recorded."""
-    if done.is_cuda and (t % _EVERY < _EVERY - 1 or torch.cuda.is_current_stream_capturing()):
-        return False
-    return bool(done.all())
+    """Whether all is done after step ``t``, where that may be asked."""
+    return may_ask(done.device, t) and bool(done.all())
 
 
 def check_length(max_length: int) -> None:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from sightline.shapes import Bool, Float, Int
 
-__all__ = ["DecoderState", "advance", "begin", "keys_and_values"]
+__all__ = ["DecoderState", "advance", "begin", "hiding", "keys_and_values"]
 
 Turn = Callable[[Tensor, int], Tensor]
 
@@ -59,7 +59,7 @@ class DecoderState:
     attended: Float[Tensor, "N H S"] | None
     _room: _Room
     _tried: int
-    _paths: Float[Tensor, "B K C"] | None  # None: one hypothesis, all that was tried is its past
+    _paths: Float[Tensor, "B K W"] | None  # W >= C; None: one hypothesis, all that was tried is its past
 
     def __len__(self) -> int:
         """How many rows there are, N."""
@@ -142,9 +142,7 @@ def begin(
             kv = torch.cat([k, v], dim=-1)
         k, v = kv.view(b, s, 2, h, e // h).permute(2, 0, 3, 1, 4).contiguous()  # once, so that no step has to
         kept.append((k, v))
-    hidden = None
-    if mask is not None:
-        hidden = memory.new_zeros(b, 1, 1, s).masked_fill_(~mask[:, None, None], -torch.inf)
+    hidden = None if mask is None else hiding(mask, memory.dtype)[None, None].permute(2, 0, 1, 3)
     return DecoderState(
         memory=tuple(kept),
         hidden=hidden,
@@ -193,7 +191,7 @@ def advance(
     room = _with_space(state)
     tried = state._tried + state.width  # noqa: SLF001
     paths = _grown(state)
-    bias = None if paths is None else paths.unsqueeze(1)  # (B, 1, K, C)
+    bias = None if paths is None else paths[:, None, :, :tried]  # (B, 1, K, C)
     looked = []
     for i, layer in enumerate(decoder.layers):
 
@@ -250,13 +248,30 @@ def _with_space(state: DecoderState) -> _Room:
 
 
 def _grown(state: DecoderState) -> Tensor | None:
-    """The paths, each with the token that is about to be read: (B, K, C + K)."""
-    paths = state._paths  # noqa: SLF001
+    """The paths, each with the token that is about to be read; W is C + K or a little more."""
+    paths, c, k = state._paths, state._tried, state.width  # noqa: SLF001
     if paths is None:
         return None
-    k = state.width
-    own = paths.new_full((k, k), -torch.inf).fill_diagonal_(0.0)
-    return torch.cat([paths, own.expand(paths.size(0), k, k)], dim=2)
+    new = _aligned(c + k) - c
+    own = paths.new_full((k, new), -torch.inf).fill_diagonal_(0.0)
+    return torch.cat([paths[:, :, :c], own.expand(paths.size(0), k, new)], dim=2)
+
+
+def hiding(real: Bool[Tensor, "B S"], dtype: torch.dtype) -> Float[Tensor, "B S"]:
+    """A bias that hides what is not real: zero where to look, minus infinity where not.
+
+    Example:
+        >>> hiding(torch.tensor([[True, False]]), torch.float32)
+        tensor([[0., -inf]])
+    """
+    b, s = real.shape
+    wide = torch.zeros(b, _aligned(s), dtype=dtype, device=real.device)
+    return wide[:, :s].masked_fill_(~real, -torch.inf)
+
+
+def _aligned(length: int) -> int:
+    """Room for a row of a bias: a GPU's kernels want rows at multiples of 8, or copy it in every layer."""
+    return -(-length // 8) * 8
 
 
 def _projected(

@@ -24,7 +24,7 @@ from sightline.layers.decoder import TransformerDecoder, TransformerDecoderLayer
 from sightline.layers.encoder import TransformerEncoder, TransformerEncoderLayer
 from sightline.models.rnn import RecurrentTranslator, check_architecture
 from sightline.models.saved import Saved, read_config
-from sightline.models.steps import DecoderState, advance, begin
+from sightline.models.steps import DecoderState, advance, begin, hiding
 from sightline.positions import LearnedPositions, Rotary, SinusoidalPositions
 from sightline.settings import setting
 from sightline.shapes import Bool, Float, Int, did_you_mean
@@ -190,7 +190,8 @@ class Translator(Saved):
         """The log-probabilities of the next token after ``ids``, and the state that has seen them."""
         x = self._placed(self.embedding(ids)[:, None], self.target_places, offset=state.length)[:, 0]
         x, state = advance(self.decoder, x, state, turn=None if self.rotary is None else self._turned)
-        return self._logits(x).float().log_softmax(-1), state
+        logits = self._logits(x)
+        return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)), state
 
     def _turned(self, x: Tensor, offset: int) -> Tensor:
         assert self.rotary is not None  # noqa: S101
@@ -250,8 +251,7 @@ def _places(config: TranslatorConfig) -> nn.Module | None:
 
 
 def _bias(real: Bool[Tensor, "B S"], x: Tensor) -> Float[Tensor, "B S"]:
-    """Zero where to look and minus infinity where not, in the dtype that attention will run in."""
+    """What hides the padding, in the dtype that attention will run in."""
     device = x.device.type
     halved = torch.is_autocast_enabled(device)
-    dtype = torch.get_autocast_dtype(device) if halved else x.dtype
-    return torch.zeros(real.shape, dtype=dtype, device=x.device).masked_fill_(~real, -torch.inf)
+    return hiding(real, torch.get_autocast_dtype(device) if halved else x.dtype)

@@ -1,7 +1,8 @@
 import torch
 
+from sightline.bench import decode, decode_translate
 from sightline.bench.command import BENCHES
-from sightline.bench.decode import caption_cases, cases
+from sightline.bench.decode import caption_cases, cases, precision
 from sightline.bench.timing import HostStopwatch, Pace
 from sightline.models.captioner import CaptionerConfig
 
@@ -32,3 +33,18 @@ def test_the_bars_and_the_names():
         "cpu decode caption 64 images beam 5 beside no cache": 5.0,
     }
     assert BENCHES["decode"] is cases
+
+
+def test_on_a_gpu_all_run_in_bfloat16_and_say_so(monkeypatch):
+    assert precision(CPU) == torch.float32
+    assert precision(torch.device("cuda")) == torch.bfloat16
+    for module in (decode, decode_translate):
+        monkeypatch.setattr(module, "precision", lambda _: torch.bfloat16)
+    listed = caption_cases(CPU, quick=True, config=TINY, steps=4) + decode_translate.cases(CPU, quick=True)
+    for case in listed:
+        field = case.race.field()
+        assert "all in bfloat16" in field.notes[0]
+        found = {contestant.name: contestant.run()[0] for contestant in field.contestants}
+        assert found["sightline"].dtype == torch.float32  # the search adds up in full
+        if "no cache" in found:
+            torch.testing.assert_close(found["sightline"], found["no cache"], rtol=0.02, atol=0.05)
