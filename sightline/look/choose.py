@@ -35,7 +35,7 @@ def _known(pairs: Pairs, lse: Float[Tensor, "B H T"] | None) -> Float[Tensor, "B
     if lse.is_cuda:
         if pairs.mask.added:  # too few digits, see kernels.measure
             return None
-        return torch.where(lse.abs() < _EMPTY, lse, -torch.inf) if pairs.mask.limits else lse
+        return torch.where(lse.abs() < _EMPTY, lse, -torch.inf) if pairs.may_be_empty() else lse
     if pairs.q.dtype != pairs.dtype:  # the CPU's kernels are coarse in half precision
         return None
     return None if bool(((lse == 0) | ~lse.isfinite()).any()) else lse  # what they give for an empty row

@@ -4,6 +4,7 @@ The operators hand back the log-sum-exp of each query's scores beside the output
 drops it. Here it is overheard, so that looking starts from what the kernel has computed already.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ _FUSED = {
     getattr(torch.ops.aten, f"_scaled_dot_product_{kernel}").default
     for kernel in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
 }
+_CAUSAL = causal(align="start")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +58,7 @@ class Listen(TorchDispatchMode):
         """Run the operator; if it is one of ours, tell."""
         if func not in _FUSED:
             return func(*args, **(kwargs or {}))
-        names = [argument.name for argument in func._schema.arguments]  # noqa: SLF001
-        given = dict(zip(names, args, strict=False)) | (kwargs or {})
+        given = dict(zip(_names(func), args, strict=False)) | (kwargs or {})
         if "compute_log_sumexp" in given:  # asking for it changes no bit of the output
             given["compute_log_sumexp"] = True
         result = func(**given)
@@ -65,19 +66,25 @@ class Listen(TorchDispatchMode):
         return result
 
 
+@functools.cache
+def _names(func: Any) -> tuple[str, ...]:
+    """What the operator calls its arguments."""
+    return tuple(argument.name for argument in func._schema.arguments)  # noqa: SLF001
+
+
 def _call(given: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
     q, k, v = given["query"], given["key"], given["value"]
     added = given.get("attn_mask", given.get("attn_bias"))
     mask = Mask() if added is None else Mask(added=(added,))
     if given.get("is_causal"):
-        mask = mask & causal(align="start")
+        mask = _CAUSAL if added is None else mask & _CAUSAL
     lse = result[1]
     if lse is None or lse.numel() == 0:  # the operator was told not to compute it
         lse = None
     elif lse.dim() == 4:  # cuDNN's has a last dimension of one
         lse = lse.squeeze(-1)
-    if lse is not None:
-        lse = lse[..., : q.size(2)]  # the efficient kernel's is padded
+    if lse is not None and lse.size(-1) != q.size(2):  # the efficient kernel's is padded
+        lse = lse[..., : q.size(2)]
     scale = given.get("scale")
     return FusedCall(
         q=q,

@@ -17,6 +17,7 @@ from sightline.shapes import Float, Shaped, autocasting, is_grouped, leading
 __all__ = ["look"]
 
 _EVERYTHING = Look()
+_SCALED_DOT = scores.ScaledDot()
 
 
 def look(
@@ -55,7 +56,8 @@ def look(
     with Listen(calls.append):
         output = attention(q, k, v, mask, score=score, scale=scale)
     mask = as_mask(mask)
-    mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))  # the kernel rounds it likewise
+    if mask.added:  # the kernel rounds it likewise
+        mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))
     pairs, lead = pairs_of(q, k, v, mask, scale, score)
     return sight_of(pairs, measure, lead=lead, lse=overheard(calls, pairs), output=output, keep=keep)
 
@@ -65,7 +67,7 @@ def pairs_of(
 ) -> tuple[Pairs, tuple[int, ...]]:
     """What the weights of an attention are made of, and the leading dimensions it was asked with."""
     lead = leading(q, k, v)
-    matched = scores.named("scaled_dot" if score is None else score)
+    matched = _SCALED_DOT if score is None else scores.named(score)
     dot = matched.as_dot(q, k)
     if dot is None:
         if is_grouped(q, k, v):
@@ -73,8 +75,9 @@ def pairs_of(
         own_scale = 1.0
     else:
         q, k, own_scale = dot
-        q, k = (_as_autocast(x) for x in (q, k))
-        mask = replace(mask, added=tuple(map(_as_autocast, mask.added)))
+        if autocasting(q):
+            q, k = _as_autocast(q), _as_autocast(k)
+            mask = replace(mask, added=tuple(map(_as_autocast, mask.added)))
     t, s = q.size(-2), k.size(-2)
     q4, k4, _, mask4 = four_dimensional(q, k, v, mask.fitted(lead, t, s), lead)
     if scale is None:
@@ -86,9 +89,7 @@ def pairs_of(
 
 def _as_autocast(x: Tensor) -> Tensor:
     """Round as the kernel's inputs are rounded inside ``torch.autocast``."""
-    if autocasting(x) and x.dtype != torch.float64:
-        return x.to(torch.get_autocast_dtype(x.device.type))
-    return x
+    return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype(x.device.type))
 
 
 def overheard(calls: list[FusedCall], pairs: Pairs) -> Tensor | None:

@@ -168,11 +168,12 @@ class Pairs:
             return [tile.columns] if left < right else []
         return [span for span in ((left, first), (last, right)) if span[0] < span[1]]
 
-    def may_be_empty(self, tile: Tile) -> bool:
-        """Whether some query of a tile might have nothing to look at."""
+    def may_be_empty(self, tile: Tile | None = None) -> bool:
+        """Whether some query of a tile, or of all, might have nothing to look at."""
         if self.mask.tensors or len(self.mask.bands) > 1:
             return True
-        ends = (tile.rows[0], tile.rows[0] + 1), (tile.rows[1] - 1, tile.rows[1])
+        first, last = (0, self.q.size(2)) if tile is None else tile.rows
+        ends = (first, first + 1), (last - 1, last)
         spans = (self.mask.keys(row, *self.shape[2:]) for row in ends)
         return any(first >= last for first, last in spans)
 
@@ -220,7 +221,7 @@ class WeightRows(Pairs):
         """Some weights may be zero, anywhere."""
         return [tile.columns]
 
-    def may_be_empty(self, tile: Tile) -> bool:  # noqa: ARG002
+    def may_be_empty(self, tile: Tile | None = None) -> bool:  # noqa: ARG002
         """A query that had nothing to look at is kept as zeros."""
         return True
 

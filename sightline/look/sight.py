@@ -47,6 +47,8 @@ class Look:
 
     def fitted(self, t: int, s: int) -> "Look":
         """As much of it as T queries and S keys have: a map that is too large, or a top, is cut to them."""
+        if self.map is None and self.top is None:
+            return self
         rows, columns = rows_and_columns(self.map or 0)
         size = (min(rows, t), min(columns, s)) if rows and t and s else None
         return replace(self, map=size, top=min(self.top or 0, s) or None)
@@ -323,7 +325,9 @@ def sight_of(
         "top": found.top,
         "top_at": found.top_at,
     }
-    statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in named.items() if x is not None}
+    statistics = {n: x for n, x in named.items() if x is not None}
+    if len(lead) != 2:
+        statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in statistics.items()}
     if output is not None:
         statistics["output"] = output
     kept = (Kept(pairs.detached().stamped(), found.lse.detach()),) if keep else ()

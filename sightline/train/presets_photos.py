@@ -33,7 +33,7 @@ _TRAIN = {
 
 PRESETS: dict[str, Preset] = {
     "default": {"train": {"metric": "cider", "label_smoothing": 0.1}},
-    # Some thousand photos with five captions each, on one GPU: some minutes. The encoder learns along, gently,
+    # Some thousand photos with five captions each, on one GPU: some minutes. The encoder learns along gently,
     # every step sees another crop, and what could be learned by heart is dropped.
     "photos": {
         "model": _SEEN | {"finetune": True},

@@ -33,7 +33,7 @@ def by_query_kernel(
     added_ptr, added_b, added_h, added_t, added_s,
     a_ptr, g_entropy_ptr,  # (B H, T)
     g_received_ptr,  # (B H, S)
-    out_ptr,  # (B H, T): Σ_s w g_received[s]; or (B H, T, D): the gradient of q, without the scale
+    out_ptr,  # (B H, T): Σ_s w g_received[s]; or (B H, T, D): the gradient of q
     H, group, T, S, D,
     scale2, low, high,
     GRADIENT: tl.constexpr,  # of q; else the sum
@@ -95,6 +95,7 @@ def by_query_kernel(
                 g_received = tl.load(g_received_ptr + head * S + keys, mask=keys < S, other=0.0)
                 total += tl.sum(w * g_received[None, :], 1)
     if GRADIENT:
+        gradient = (gradient * (scale2 * LN2)).to(out_ptr.dtype.element_ty)
         tl.store(out_ptr + row[:, None] * D + width[None, :], gradient, mask=there[:, None] & fits)
     else:
         tl.store(out_ptr + row, total, mask=there)
@@ -110,7 +111,7 @@ def by_key_kernel(
     added_ptr, added_b, added_h, added_t, added_s,
     a_ptr, g_entropy_ptr,  # (B H, T)
     g_received_ptr,  # (B H, S)
-    out_ptr,  # (B H, S, D): the gradient of k, without the scale, for each head of q
+    out_ptr,  # (B H, S, D): the gradient of k, for each head of q
     H, group, T, S, D,
     scale2, low, high,
     RECEIVED: tl.constexpr, ENTROPY: tl.constexpr,
@@ -166,4 +167,5 @@ def by_key_kernel(
                 d_scores = (tl.exp2(x) * slope).to(q.dtype)
                 gradient = tl.dot(tl.trans(d_scores), q, gradient, input_precision=PRECISION)
     at = (head * S + keys)[:, None] * D + width[None, :]
+    gradient = (gradient * (scale2 * LN2)).to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + at, gradient, mask=(keys < S)[:, None] & fits)

@@ -9,7 +9,6 @@ from torch.autograd.function import once_differentiable
 from sightline.look.kernels.backward import by_key_kernel, by_query_kernel
 from sightline.look.kernels.measure import Given
 from sightline.look.kernels.measure import measure as without_gradients
-from sightline.look.kernels.shapes import width_of
 from sightline.look.pairs import Pairs
 from sightline.look.stream import Found, Want
 from sightline.shapes import Float
@@ -35,6 +34,7 @@ class _Measured(torch.autograd.Function):
         seen = without_gradients(pairs, want, lse)
         found.append(seen)
         ctx.pairs = pairs
+        ctx.set_materialize_grads(False)  # what no loss asks for costs no pass over the weights
         ctx.save_for_backward(q, k, seen.lse, seen.entropy, seen.peak, seen.peak_at)
         return seen.lse, seen.received, seen.entropy, seen.peak
 
@@ -47,6 +47,8 @@ class _Measured(torch.autograd.Function):
         g_entropy: Tensor | None,
         g_peak: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
+        if g_lse is g_received is g_entropy is g_peak is None:
+            return (None,) * 6
         q, k, lse, entropy, peak, peak_at = ctx.saved_tensors
         given = Given(ctx.pairs)
         slope = torch.zeros_like(lse) if g_lse is None else g_lse.float()
@@ -62,15 +64,15 @@ class _Measured(torch.autograd.Function):
         slope = slope.contiguous()
         g_entropy = None if g_entropy is None else g_entropy.float().contiguous()
         b, h, t, s = ctx.pairs.shape
-        grad_q = q.new_empty((b, h, t, q.size(3)), dtype=torch.float32)
-        grad_k = q.new_empty((b, h, s, q.size(3)), dtype=torch.float32)
+        peaks, grouped = g_peak is not None and peak is not None, k.size(1) != h
+        grad_q = q.new_empty((b, h, t, q.size(3)), dtype=torch.float32 if peaks else q.dtype)
+        grad_k = q.new_empty((b, h, s, q.size(3)), dtype=torch.float32 if peaks or grouped else k.dtype)
         _by_query(given, lse, slope, g_entropy, g_received, grad_q, gradient=True)
         _by_key(given, lse, slope, g_entropy, g_received, grad_k)
         if g_peak is not None and peak is not None:
-            _add_peaks(grad_q, grad_k, q, k, g_peak * peak, peak_at)
-        grad_k = grad_k.view(b, k.size(1), -1, s, q.size(3)).sum(2) if k.size(1) != h else grad_k
-        scale = ctx.pairs.scale
-        return grad_q.mul_(scale).to(q.dtype), grad_k.mul_(scale).to(k.dtype), None, None, None, None
+            _add_peaks(grad_q, grad_k, q, k, g_peak * peak * ctx.pairs.scale, peak_at)
+        grad_k = grad_k.view(b, k.size(1), -1, s, q.size(3)).sum(2) if grouped else grad_k
+        return grad_q.to(q.dtype), grad_k.to(k.dtype), None, None, None, None
 
 
 def _by_query(
@@ -88,8 +90,8 @@ def _by_query(
         *given.tensors, lse, *given.mask, slope, lse if g_entropy is None else g_entropy,
         lse if g_received is None else g_received, out, *given.sizes, *given.scale_and_band,
         GRADIENT=gradient, RECEIVED=g_received is not None, ENTROPY=g_entropy is not None, **given.has,
-        PRECISION=given.precision, BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs),
-        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages,
+        PRECISION=given.precision, BM=tile.queries, BN=tile.keys, BD=given.width,
+        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
 
 
@@ -106,8 +108,8 @@ def _by_key(
         *given.tensors, lse, *given.mask, slope, lse if g_entropy is None else g_entropy,
         lse if g_received is None else g_received, out, *given.sizes, *given.scale_and_band,
         RECEIVED=g_received is not None, ENTROPY=g_entropy is not None, **given.has,
-        PRECISION=given.precision, BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs),
-        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages,
+        PRECISION=given.precision, BM=tile.queries, BN=tile.keys, BD=given.width,
+        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
 """``measure``, as in stream.py, by the Triton kernels: which of them run, with what, into what."""
 
+import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -12,7 +12,7 @@ from sightline.look import stream
 from sightline.look.kernels import hopper
 from sightline.look.kernels.limits import NO_LIMIT, Limits, limits_of
 from sightline.look.kernels.rows import finish_kernel, rows_kernel
-from sightline.look.kernels.shapes import Tile, Tiles, tiles_of, width_of
+from sightline.look.kernels.shapes import Tile, Tiles, blocks_of, power_of_two, tiles_of, width_of
 from sightline.look.kernels.top import choose_kernel, groups_kernel
 from sightline.look.kernels.weights import join_kernel, weights_kernel
 from sightline.look.pairs import Pairs
@@ -34,7 +34,7 @@ def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None)
             parts: a model that forbids with a huge negative number leaves too few digits in one.
     """
     given = Given(pairs)
-    b, h, t, s = pairs.shape
+    t, s = given.t, given.s
     fine = want.cells if want.cells is not None and _is_fine(want.cells, t, s) else None
     want = want if fine is None else want._replace(cells=None)
     by_key = want.received or want.cells is not None
@@ -45,35 +45,27 @@ def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None)
         if want.peak:
             peak, peak_at = _finish_rows(given, groups, rest)
         if by_key:
-            received, cells, _, _ = _weights(given, Want(want.received, cells=want.cells), largest, rest)
+            by_keys = Want(want.received, cells=want.cells)
+            received, cells, _, _ = _weights(given, by_keys, _way(given, want.cells, rest), largest, rest)
         shift = largest
     else:
         lse = lse.float().contiguous()
+        way = _way(given, want.cells, None)
         if by_key or want.entropy or want.peak:
-            received, cells, sums, packed = _weights(given, want, lse, None)
+            received, cells, sums, packed = _weights(given, want, way, lse, None)
         if want.entropy or want.peak:
-            entropy, peak, peak_at = _finish_weights(given, want, sums, packed)
-        if pairs.mask.limits:
+            entropy, peak, peak_at = _finish_weights(given, way, sums, packed)
+        if pairs.may_be_empty():
             lse = torch.where(lse.abs() < 1e30, lse, -torch.inf)
         shift = lse
     if not by_key:
         received = cells = None
     if fine is not None:
-        cells = stream.pool(pairs, lse.view(b, h, t), fine).div_(fine.areas(lse.device))
+        cells = stream.pool(pairs, lse, fine).div_(fine.areas(lse.device))
     top = top_at = None
     if want.top:
         top, top_at = _top(given, want.top, shift, rest)
-    shape = (b, h, t)
-    return Found(
-        lse=lse.view(shape),
-        received=None if received is None else received.view(b, h, s),
-        entropy=None if entropy is None else entropy.view(shape),
-        peak=None if peak is None else peak.view(shape),
-        peak_at=None if peak_at is None else peak_at.view(shape),
-        cells=cells,
-        top=None if top is None else top.view(b, h, t, -1),
-        top_at=None if top_at is None else top_at.view(b, h, t, -1),
-    )
+    return Found(lse, received, entropy, peak, peak_at, cells, top, top_at)
 
 
 class Given:
@@ -83,14 +75,15 @@ class Given:
         self.pairs, self.q, self.k = pairs, pairs.q, pairs.k
         self.b, self.h, self.t, self.s = pairs.shape
         self.limits = limits_of(pairs.mask, pairs.shape) if limits is None else limits
-        self.tiles: Tiles = tiles_of(pairs)
+        self.width = width_of(pairs)
+        self.tiles: Tiles = tiles_of(self.width, self.q.dtype)
 
-    @property
+    @functools.cached_property
     def tensors(self) -> tuple[Any, ...]:
         """Queries and keys with their strides."""
         return (self.q, *self.q.stride(), self.k, *self.k.stride())
 
-    @property
+    @functools.cached_property
     def mask(self) -> tuple[Any, ...]:
         """The mask's tensors with their strides; any pointer where there is none."""
         lengths, allowed, added = self.limits[2:]
@@ -106,20 +99,20 @@ class Given:
         size = self.q.element_size()
         if strides[3] != 1 or any(x * size % 16 for x in strides[:3]) or self.q.data_ptr() % 16:
             return None
-        shape = [1, 1, queries, width_of(self.pairs)]
+        shape = [1, 1, queries, self.width]
         return TensorDescriptor(self.q, list(self.q.shape), list(strides), shape)
 
-    @property
+    @functools.cached_property
     def sizes(self) -> tuple[int, ...]:
         """H, how many heads share keys, T, S, D."""
         return self.h, self.h // self.k.size(1), self.t, self.s, self.q.size(3)
 
-    @property
+    @functools.cached_property
     def scale_and_band(self) -> tuple[float, int, int]:
         """The scale in units of log2, and the limits on the distance."""
         return self.pairs.scale * _LOG2E, self.limits.low, self.limits.high
 
-    @property
+    @functools.cached_property
     def has(self) -> dict[str, bool]:
         """Which limits there are: what is not there is not compiled."""
         return {
@@ -133,40 +126,52 @@ class Given:
     @property
     def precision(self) -> str:
         """Float32 is multiplied as IEEE says, unless tf32 was chosen for all of torch."""
-        return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+        full = self.q.dtype != torch.float32 or torch.get_float32_matmul_precision() == "highest"
+        return "ieee" if full else "tf32"
 
     def blocks(self, n: int, size: int) -> tuple[int, int]:
         """How many programs: one for each block of each head."""
-        return triton.cdiv(n, size), self.b * self.h
+        return blocks_of(n, size), self.b * self.h
 
-    def rows_like(self, dtype: torch.dtype, fill: int | None = None) -> Tensor:
+    def rows_like(self, dtype: torch.dtype) -> Tensor:
         """A number for each query."""
-        shape = (self.b * self.h, self.t)
-        if fill is None:
-            return torch.empty(shape, dtype=dtype, device=self.q.device)
-        return torch.full(shape, fill, dtype=dtype, device=self.q.device)
+        return torch.empty((self.b, self.h, self.t), dtype=dtype, device=self.q.device)
+
+
+class Way(NamedTuple):
+    """Which kernel adds the weights up, and in what tiles."""
+
+    on_hopper: bool
+    tile: Tile
+
+
+def _way(given: Given, cells: Cells | None, rest: Tensor | None) -> Way:
+    tile = _fitted(given.tiles.weights, cells, given.t, given.s)
+    if rest is None and hopper.suits(given, cells):
+        return Way(True, tile._replace(keys=hopper.BLOCK))
+    return Way(False, tile)
 
 
 def _weights(
-    given: Given, want: Want, lse: Tensor, rest: Tensor | None
+    given: Given, want: Want, way: Way, lse: Tensor, rest: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """received, cells, and what has been gathered for entropies and peaks."""
-    heads, cells = given.b * given.h, want.cells
-    on_hopper = rest is None and hopper.suits(given, cells)
-    tile = _fitted(given.tiles.weights, cells, given.t, given.s)
-    if on_hopper:
-        tile = tile._replace(keys=hopper.BLOCK)
-    received = given.q.new_empty((heads, given.s), dtype=torch.float32) if want.received else None
-    sums = given.rows_like(torch.int64, 0) if want.entropy else None
-    packed = given.rows_like(torch.int64, _LEAST) if want.peak else None
-    blocks, n_cells, parts = 2 * triton.cdiv(given.s, 2 * tile.keys), 1, None
+    cells, tile = want.cells, way.tile
+    received = parts = None
+    if want.received:
+        received = torch.empty((given.b, given.h, given.s), dtype=torch.float32, device=given.q.device)
+    sums = given.rows_like(torch.int64).zero_() if want.entropy else None
+    packed = given.rows_like(torch.int64).fill_(_LEAST) if want.peak else None
+    blocks, n_cells = 2 * blocks_of(given.s, 2 * tile.keys), 1
     if cells is not None:
         n_cells = _spanned(given.s, cells.columns, tile.keys)
-        shape = (heads, cells.rows, blocks, n_cells, hopper.WARPS if on_hopper else 1)
-        parts = given.q.new_zeros(shape, dtype=torch.float32)
+        shape = (given.b * given.h, cells.rows, blocks, n_cells, hopper.WARPS if way.on_hopper else 1)
+        parts = torch.zeros(shape, dtype=torch.float32, device=given.q.device)
     unused = given.q
-    if on_hopper:
-        hopper.add_up(given, lse, cells, received, parts, sums, packed)
+    if way.on_hopper:
+        from sightline.look.kernels.hopper.launch import add_up  # noqa: PLC0415 (Gluon, where it is known)
+
+        add_up(given, lse, cells, received, parts, sums, packed)
     elif given.t and given.s:
         q_tiles = given.q_tiles(tile.queries)
         weights_kernel[given.blocks(given.s, 2 * tile.keys)](
@@ -178,7 +183,7 @@ def _weights(
             cells.rows if cells else 1, cells.columns if cells else 1,
             RECEIVED=want.received, CELLS=cells is not None, ENTROPY=want.entropy, PEAK=want.peak,
             **given.has, TWO_PARTS=rest is not None, PRECISION=given.precision,
-            BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs), NC=n_cells, STAGES=tile.stages,
+            BM=tile.queries, BN=tile.keys, BD=given.width, NC=n_cells, STAGES=tile.stages,
             BY_TILES=q_tiles is not None,
             num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
@@ -197,22 +202,19 @@ def _rows(given: Given, want: Want) -> tuple[Tensor, Tensor, Tensor, Tensor | No
             lse if entropy is None else entropy, lse if groups is None else groups,
             *given.sizes, *given.scale_and_band, ENTROPY=want.entropy, PEAK=want.peak,
             **given.has, PRECISION=given.precision,
-            BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs), STAGES=tile.stages,
+            BM=tile.queries, BN=tile.keys, BD=given.width, STAGES=tile.stages,
             num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
     return lse, largest, rest, entropy, groups
 
 
 def _finish_weights(
-    given: Given, want: Want, sums: Tensor | None, packed: Tensor | None
+    given: Given, way: Way, sums: Tensor | None, packed: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    entropy = given.rows_like(torch.float32) if want.entropy else None
-    peak = given.rows_like(torch.float32) if want.peak else None
-    peak_at = given.rows_like(torch.int64) if want.peak else None
-    if hopper.suits(given, want.cells):
-        keys, n = hopper.GROUPS, 1
-    else:
-        keys, n = _fitted(given.tiles.weights, want.cells, given.t, given.s).keys, 2
+    entropy = None if sums is None else given.rows_like(torch.float32)
+    peak = None if packed is None else given.rows_like(torch.float32)
+    peak_at = None if packed is None else given.rows_like(torch.int64)
+    keys, n = (hopper.GROUPS, 1) if way.on_hopper else (way.tile.keys, 2)
     _finish(given, keys, n, sums, packed, None, None, entropy, peak, peak_at)
     return entropy, peak, peak_at
 
@@ -243,21 +245,22 @@ def _finish(
         *(unused if x is None else x for x in (sums, packed, groups, rest, entropy, peak, peak_at)),
         *given.sizes, *given.scale_and_band,
         GATHERED=groups is None, ENTROPY=entropy is not None, PEAK=peak is not None, **given.has,
-        BM=32, BN=keys, N=n, BD=width_of(given.pairs), num_warps=4,
+        BM=32, BN=keys, N=n, BD=given.width, num_warps=4,
     )  # fmt: skip
 
 
 def _top(given: Given, n: int, lse: Tensor, rest: Tensor | None) -> tuple[Tensor, Tensor]:
     tile = given.tiles.top
-    kept = max(2, triton.next_power_of_2(n))
-    groups = torch.empty((given.b * given.h, given.t, kept), dtype=torch.int32, device=given.q.device)
-    top = torch.empty((given.b * given.h, given.t, n), dtype=torch.float32, device=given.q.device)
+    kept = max(2, power_of_two(n))
+    shape, device = (given.b, given.h, given.t), given.q.device
+    groups = torch.empty((*shape, kept), dtype=torch.int32, device=device)
+    top = torch.empty((*shape, n), dtype=torch.float32, device=device)
     top_at = torch.empty_like(top, dtype=torch.int64)
     if not given.t:
         return top, top_at
     groups_kernel[given.blocks(given.t, tile.queries)](
         *given.tensors, *given.mask, groups, *given.sizes, *given.scale_and_band, **given.has,
-        PRECISION=given.precision, K=kept, BM=tile.queries, BN=tile.keys, BD=width_of(given.pairs),
+        PRECISION=given.precision, K=kept, BM=tile.queries, BN=tile.keys, BD=given.width,
         STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
     choose_kernel[given.blocks(given.t, 16)](
@@ -287,15 +290,15 @@ def _spanned(s: int, columns: int, keys: int) -> int:
     narrowest = max(1, s // columns)
     if s % (columns * keys) == 0:
         return 1
-    return triton.next_power_of_2((keys - 2) // narrowest + 2)
+    return power_of_two((keys - 2) // narrowest + 2)
 
 
 def _joined(parts: Tensor, cells: Cells, given: Given, keys: int) -> Tensor:
     """Put what the blocks of keys have added to their cells in place: the mean weight of each cell."""
     heads, rows, blocks, spanned, warps = parts.shape
     picture = parts.new_empty((given.b, given.h, rows, cells.columns))
-    widest = triton.cdiv(given.s, cells.columns)
-    join_kernel[(rows, heads, triton.cdiv(cells.columns, 64))](
+    widest = blocks_of(given.s, cells.columns)
+    join_kernel[(rows, heads, blocks_of(cells.columns, 64))](
         parts, picture, given.t, given.s, rows, cells.columns, blocks, (widest - 1) // keys + 2,
         BN=keys, NC=spanned, WARPS=warps, BC=64, num_warps=2,
     )  # fmt: skip

@@ -55,6 +55,8 @@ def groups_kernel(
     slots = tl.arange(0, K)[None, :]
     kept = tl.full((BM, K), float("-inf"), tl.float32)
     which = tl.full((BM, K), -1, tl.int32)
+    least = tl.full((BM,), float("-inf"), tl.float32)  # of those kept, and its slot
+    slot = tl.zeros((BM,), tl.int32)
     for part in tl.static_range(3):  # tiles that a limit cuts, those it does not, those that one cuts again
         if part == 0:
             begin, stop = start, inner
@@ -75,7 +77,6 @@ def groups_kernel(
             )  # fmt: skip
             maxima = group_maxima(x, BM, BN)
             best, at = tl.max(maxima, axis=1, return_indices=True)
-            least, slot = tl.min(kept, axis=1, return_indices=True)
             while tl.max((best > least).to(tl.int32)) > 0:
                 change = (best > least)[:, None] & (slots == slot[:, None])
                 kept = tl.where(change, best[:, None], kept)

@@ -184,6 +184,58 @@ def test_gradients(device, names, name):
         torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("kv_heads", "name"), [(3, "received"), (1, "received"), (3, "peak")])
+def test_gradients_in_half_precision_are_rounded_once(device, half, kv_heads, name):
+    from sightline.look.kernels.differentiable import measure
+
+    pairs = pairs_of(device, half, (1, 3, 37, 53, 16), causal(), kv_heads=kv_heads)
+    grads = []
+    for dtype, measure_ in ((half, measure), (torch.float64, stream.measure)):
+        leaves = [x.to(dtype, copy=True).requires_grad_() for x in (pairs.q, pairs.k)]
+        found = getattr(measure_(Pairs(*leaves, pairs.mask, pairs.scale), Want(True, True, True)), name)
+        (found * torch.arange(found.size(-1), device=device)).sum().backward()
+        grads.append([x.grad for x in leaves])
+    for ours, theirs in zip(*grads, strict=True):
+        assert ours.dtype == half
+        assert (ours.double() - theirs).norm() < 2 * torch.finfo(half).eps * theirs.norm()
+
+
+@pytest.mark.parametrize(("name", "passes"), [("received", 2), ("entropy", 1), ("lse", 1), ("peak", 1)])
+def test_a_loss_pays_for_what_it_asks_alone(device, monkeypatch, name, passes):
+    from sightline.look.kernels import differentiable
+
+    asked = []
+    by_query = differentiable._by_query
+
+    def counted(given, lse, slope, g_entropy, g_received, out, *, gradient):
+        asked.append((g_entropy is not None, g_received is not None))
+        by_query(given, lse, slope, g_entropy, g_received, out, gradient=gradient)
+
+    monkeypatch.setattr(differentiable, "_by_query", counted)
+    pairs = pairs_of(device, torch.float32, (1, 1, 5, 7, 16), Mask())
+    leaves = [x.requires_grad_() for x in (pairs.q, pairs.k)]
+    found = differentiable.measure(Pairs(*leaves, pairs.mask, pairs.scale), Want(True, True, True))
+    getattr(found, name).sum().backward()
+    assert asked == [(name == "entropy", name == "received")] * passes
+
+
+@pytest.mark.parametrize("mask", [Mask(), causal(), window(3, 0), causal(align="start")])
+@pytest.mark.parametrize(("t", "s"), [(5, 7), (7, 5), (7, 7)])
+def test_a_band_knows_whether_a_query_may_be_left_with_nothing(mask, t, s):
+    pairs = pairs_of(torch.device("cpu"), torch.float32, (1, 1, t, s, 16), mask)
+    assert pairs.may_be_empty() == (not mask.dense(t, s).any(-1).all())
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 16, 17, 127, 128, 129])
+def test_sizes_are_counted_as_triton_counts_them(device, n):
+    import triton
+
+    from sightline.look.kernels.shapes import blocks_of, power_of_two
+
+    assert power_of_two(n) == triton.next_power_of_2(n)
+    assert blocks_of(n, 16) == triton.cdiv(n, 16)
+
+
 def test_the_kernels_are_chosen_on_a_gpu_and_nowhere_else():
     from sightline.look import kernels
 

@@ -21,7 +21,6 @@ _DTYPES = (torch.float16, torch.bfloat16)
 _WIDTHS = (64, 128)
 _HOPPER = 9
 _TRITON = "3.6."
-_STAGES = 4  # tiles of queries on their way or at work
 BLOCK = 64  # queries of a tile, keys of half of one: a cell of the map is no smaller
 GROUPS = 256  # keys over which 32 groups reach
 WARPS = 4
@@ -54,40 +53,3 @@ def _in_tiles(x: Tensor) -> bool:
 def _present(device: int) -> bool:
     """Whether this device is one of Hopper's kind, and Gluon the one we know."""
     return torch.cuda.get_device_capability(device)[0] == _HOPPER and triton.__version__.startswith(_TRITON)
-
-
-def add_up(
-    given: "Given",
-    lse: Tensor,
-    cells: Cells | None,
-    received: Tensor | None,
-    parts: Tensor | None,
-    sums: Tensor | None,
-    packed: Tensor | None,
-) -> None:
-    """Run the kernel, into what is there to be filled."""
-    from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16  # noqa: PLC0415
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor  # noqa: PLC0415
-
-    from sightline.look.kernels.hopper.weights import weights_kernel  # noqa: PLC0415
-
-    def tiles(x: Tensor, rows: int) -> TensorDescriptor:
-        shape = [1, 1, rows, x.size(3)]
-        layout = NVMMASharedLayout.get_default_for(shape, float16 if x.dtype == torch.float16 else bfloat16)
-        return TensorDescriptor(x, list(x.shape), list(x.stride()), shape, layout)
-
-    h, group, t, s, d = given.sizes
-    lengths, has = given.limits.lengths, given.has
-    weights_kernel[(given.b * h, triton.cdiv(s, 2 * BLOCK))](
-        tiles(given.q, BLOCK), tiles(given.k, 2 * BLOCK), lse,
-        lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
-        *(lse if x is None else x for x in (received, parts, sums, packed)),
-        h, group, t, s, *given.scale_and_band,
-        1 if cells is None else cells.rows, 1 if cells is None else cells.columns,
-        1 if parts is None else parts.size(2),
-        RECEIVED=received is not None, CELLS=parts is not None,
-        ENTROPY=sums is not None, PEAK=packed is not None,
-        HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        D=d, STAGES=_STAGES, NC=1 if parts is None else parts.size(3),
-        ALIGNED=cells is None or t % (cells.rows * BLOCK) == 0, num_warps=WARPS,
-    )  # fmt: skip
