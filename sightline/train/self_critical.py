@@ -1,7 +1,7 @@
 """The self-critical second stage (Rennie et al., 2017): captions are drawn, scored, and learned from.
 
     reward    = CIDEr-D of a drawn caption against the image's own
-    advantage = reward - baseline          what the model writes greedily, or the mean of its other draws
+    advantage = reward - baseline          the mean of its other draws, or what the model writes greedily
     loss      = - advantage · log p(drawn caption)
 
 Captions are drawn by chance, at a temperature, or taken from a beam (Cornia et al., 2020): what a search
@@ -48,7 +48,7 @@ class SelfCriticalConfig:
     warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.")
     batch_size: int | None = setting(None, "Images that one of its steps sees; None: as before.")
     samples: int = setting(5, "Captions drawn of each image.")
-    baseline: str = setting("greedy", "What a draw is compared with: greedy, or others (its fellow draws).")
+    baseline: str = setting("others", "What a draw is compared with: others (its fellow draws), or greedy.")
     draw: str = setting("sample", "Where the captions come from: sample, or beam (a search so wide).")
     temperature: float = setting(0.5, "Divides the log-probabilities that are drawn from, and learned.")
     drop: bool = setting(False, "Whether activations are dropped while a drawn caption is learned.")
