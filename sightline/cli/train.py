@@ -105,7 +105,23 @@ def saved_or_preset(kind: str, out: Path, name: str | None, *, resume: bool) -> 
     stages = parts["train"].pop("stages", {})
     if "self-critical" in stages:
         parts["self_critical"] = stages["self-critical"]
+    if name is not None and _is_first():
+        _say_unread(name, preset(kind, name), parts)
     return parts
+
+
+def _say_unread(name: str, wished: Preset, parts: Preset) -> None:
+    """Say that a preset is not read where a run goes on, if it would change anything."""
+    for part, wishes in wished.items():
+        for field, wish in wishes.items():
+            have = parts.get(part, {}).get(field, wish)
+            if have != wish:
+                typer.echo(
+                    f"the run goes on as it was started: {field} stays {have!r}, --preset {name} "
+                    f"would make it {wish!r}",
+                    err=True,
+                )
+                return
 
 
 def say_done(out: Path) -> None:

@@ -1,6 +1,7 @@
 """A folder or a zip, seen alike: names of files, and their bytes. Nothing is ever written or unpacked."""
 
 import os
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -124,7 +125,7 @@ def text_of(content: bytes, name: str) -> str:
 
 
 class Index:
-    """Finds the file that an annotation means, whichever folder it was put into.
+    """Finds the file that an annotation means, whichever folder it was put into and however é is written.
 
     Example:
         >>> index = Index(["set/captions.csv", "set/images/cat.jpg", "old/cat.jpg", "set/dog.jpg"])
@@ -133,23 +134,28 @@ class Index:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._all = set(names)
+        self._all = {_composed(name): name for name in sorted(names, reverse=True)}
         self._by_last: dict[str, list[str]] = {}
         for name in sorted(self._all):
             self._by_last.setdefault(name.rpartition("/")[2], []).append(name)
 
     def find(self, image: str, *, near: str = "") -> str | None:
         """The one file of that name: in the folder ``near``, else with the same folders, else anywhere."""
-        image = image.replace("\\", "/").removeprefix("./")
-        for exact in (f"{near}/{image}" if near else image, image):
+        image = _composed(image.replace("\\", "/").removeprefix("./"))
+        for exact in (_composed(f"{near}/{image}") if near else image, image):
             if exact in self._all:
-                return exact
+                return self._all[exact]
         same_last = self._by_last.get(image.rpartition("/")[2], [])
         same_end = [name for name in same_last if name.endswith(f"/{image}")]
         for choice in (same_end, same_last):
             if len(choice) == 1:
-                return choice[0]
+                return self._all[choice[0]]
         return None
+
+
+def _composed(name: str) -> str:
+    """A name with é as one character: some systems write it as two, and so do the zips made on them."""
+    return unicodedata.normalize("NFC", name)
 
 
 def _is_hidden(part: str) -> bool:

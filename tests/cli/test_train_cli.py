@@ -96,6 +96,12 @@ def test_resume_needs_nothing_but_the_folder_and_changes_nothing(pictures, tmp_p
     assert (out / "model.safetensors").read_bytes() == before
     assert json.loads((out / "config.json").read_text()) == config
     assert config["model"]["decoder"] == "recurrent"
+    capsys.readouterr()
+    assert sightline("train", "caption", "--out", out, "--resume", "--preset", "tiny") == 0
+    assert json.loads((out / "config.json").read_text()) == config
+    assert (
+        "goes on as it was started: decoder stays 'recurrent', --preset tiny would" in capsys.readouterr().err
+    )
 
 
 def test_a_self_critical_stage_may_be_added_later(pictures, tmp_path):

@@ -208,6 +208,12 @@ def test_links_in_circles_end(tmp_path):
     assert Folder(tmp_path).names() == sorted(karpathy())
 
 
+def test_a_name_may_be_spelled_in_two_ways():
+    composed, in_parts = "caf\u00e9.jpg", "cafe\u0301.jpg"
+    assert Index([f"s/{in_parts}"]).find(composed) == f"s/{in_parts}"
+    assert Index([f"s/{composed}"]).find(in_parts, near="s") == f"s/{composed}"
+
+
 def test_files_are_found_by_as_much_of_their_path_as_is_known():
     index = Index(["s/x/cat.jpg", "s/y/cat.jpg", "s/cow.jpg", "t/x/hen.jpg", "t/hen.jpg"])
     assert index.find("x/cat.jpg") == "s/x/cat.jpg"
