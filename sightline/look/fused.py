@@ -57,7 +57,7 @@ class Listen(TorchDispatchMode):
     ) -> Any:
         """Run the operator; if it is one of ours, tell."""
         if func not in _FUSED:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs) if kwargs else func(*args)
         given = dict(zip(_names(func), args, strict=False)) | (kwargs or {})
         if "compute_log_sumexp" in given:  # asking for it changes no bit of the output
             given["compute_log_sumexp"] = True

@@ -1,5 +1,6 @@
 """Queries and keys brought together: any rectangle of their scores can be had, none is kept."""
 
+import contextlib
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from sightline.attention.masks import Mask
 from sightline.attention.scores import Score
-from sightline.shapes import Float
+from sightline.shapes import Float, autocasting
 
 
 class Tile(NamedTuple):
@@ -20,6 +21,11 @@ class Tile(NamedTuple):
     heads: slice
     rows: tuple[int, int]
     columns: tuple[int, int]
+
+    def is_all(self, shape: tuple[int, int, int, int]) -> bool:
+        """Whether it is the only one: all of ``(B, H, T, S)``."""
+        b, h, t, s = shape
+        return self == (slice(0, b), slice(0, h), (0, t), (0, s))
 
     @property
     def at_rows(self) -> tuple[slice, slice, slice]:
@@ -141,7 +147,7 @@ class Pairs:
             rows = (q.to(self.dtype) * self.scale).reshape(q.size(0) * k.size(1), -1, q.size(-1))
             keys = k.to(self.dtype).reshape(q.size(0) * k.size(1), k.size(2), k.size(3))
             out = None if out is None else out.view(rows.size(0), rows.size(1), keys.size(1))
-            with torch.autocast(q.device.type, enabled=False):
+            with torch.autocast(q.device.type, enabled=False) if autocasting(q) else contextlib.nullcontext():
                 scores = torch.bmm(rows, keys.mT, out=out).view(*q.shape[:3], k.size(2))
         for span in self.cut(tile):
             part = scores[..., span[0] - tile.columns[0] : span[1] - tile.columns[0]]
@@ -172,6 +178,8 @@ class Pairs:
         """Whether some query of a tile, or of all, might have nothing to look at."""
         if self.mask.tensors or len(self.mask.bands) > 1:
             return True
+        if not self.mask.bands:
+            return self.k.size(2) == 0
         first, last = (0, self.q.size(2)) if tile is None else tile.rows
         ends = (first, first + 1), (last - 1, last)
         spans = (self.mask.keys(row, *self.shape[2:]) for row in ends)

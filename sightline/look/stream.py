@@ -92,13 +92,35 @@ def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None)
         lse: Each query's log-sum-exp, where a kernel has given it. It is believed only as far as the
             rows of weights then sum to one; where gradients are asked for, it is computed.
     """
-    b, h, t, s = pairs.shape
     differentiable = pairs.requires_grad
     if differentiable or pairs.q.device.type != "cpu":  # on a GPU checking it would wait for the device
         lse = None
+    scratch = _Scratch(pairs, want.cells)
+    found = None
+    for tile in pairs.tiles(_tile_size(pairs)):
+        order = (pairs, tile, want, None if lse is None else lse[tile.at_rows], scratch, differentiable)
+        part = (
+            checkpoint(_measure_tile, *order, use_reentrant=False)
+            if differentiable
+            else _measure_tile(*order)
+        )
+        if tile.is_all(pairs.shape):  # short inputs: nothing to put together
+            found = part.found(want)
+            break
+        found = _room(pairs, want) if found is None else found
+        _place(found, tile, part)
+    found = _room(pairs, want) if found is None else found
+    if found.cells is not None and want.cells is not None:
+        found.cells.div_(want.cells.areas(found.cells.device))
+    return found
+
+
+def _room(pairs: Pairs, want: Want) -> Found:
+    """Where the parts will be put: what is found of no keys at all."""
+    b, h, t, s = pairs.shape
     zeros = functools.partial(pairs.q.new_zeros, dtype=pairs.dtype)
     indices = functools.partial(pairs.q.new_full, fill_value=-1, dtype=torch.long)
-    found = Found(
+    return Found(
         lse=zeros((b, h, t)),
         received=zeros((b, h, s)) if want.received else None,
         entropy=zeros((b, h, t)) if want.entropy else None,
@@ -108,18 +130,6 @@ def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None)
         top=zeros((b, h, t, want.top)) if want.top else None,
         top_at=indices((b, h, t, want.top)) if want.top else None,
     )
-    scratch = _Scratch(pairs, want.cells)
-    for tile in pairs.tiles(_tile_size(pairs)):
-        order = (pairs, tile, want, None if lse is None else lse[tile.at_rows], scratch, differentiable)
-        part = (
-            checkpoint(_measure_tile, *order, use_reentrant=False)
-            if differentiable
-            else _measure_tile(*order)
-        )
-        _place(found, tile, part)
-    if found.cells is not None and want.cells is not None:
-        found.cells.div_(want.cells.areas(found.cells.device))
-    return found
 
 
 def pool(
@@ -180,6 +190,13 @@ class _Part(NamedTuple):
     top: Tensor | None
     top_at: Tensor | None
 
+    def found(self, want: Want) -> Found:
+        """The same as all that there is to find."""
+        received = self.received if want.received else None
+        return Found(
+            self.lse, received, self.entropy, self.peak, self.peak_at, self.cells, self.top, self.top_at
+        )
+
 
 def _measure_tile(
     pairs: Pairs, tile: Tile, want: Want, lse: Tensor | None, scratch: "_Scratch", differentiable: bool
@@ -200,7 +217,7 @@ def _measure_tile(
     entropy = peak = peak_at = top = top_at = None
     if want.peak:
         peak, peak_at = _largest(weights)
-        peak_at = peak_at.add_(tile.columns[0])
+        peak_at = peak_at.add_(tile.columns[0]) if tile.columns[0] else peak_at
         if empty is not None:
             peak_at = peak_at.masked_fill_(empty, -1)
     if want.top:
@@ -216,9 +233,10 @@ class _Scratch:
     """What all tiles share: two buffers, since fresh memory would cost as much as the arithmetic."""
 
     def __init__(self, pairs: Pairs, cells: Cells | None) -> None:
-        keys = torch.arange(*(cells.keys if cells else (0, 0)), device=pairs.q.device)
-        self.columns = cells.column_of(keys) if cells else keys  # the column of cells of each key
         self._like = pairs.q.new_empty(0, dtype=pairs.dtype)
+        self.columns = self._like  # the column of cells of each key
+        if cells is not None:
+            self.columns = cells.column_of(torch.arange(*cells.keys, device=pairs.q.device))
         self._buffers = [self._like, self._like]
 
     def take(self, which: int, n: int) -> Tensor:
@@ -244,8 +262,8 @@ def _weights_in_place(
     pairs: Pairs, tile: Tile, lse: Tensor | None, scratch: _Scratch
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """The same in scratch memory; from the given lse as far as its rows then sum to one."""
-    b, h, t = pairs.q[tile.at_rows].shape[:3]
-    shape = (b, h, t, tile.columns[1] - tile.columns[0])
+    b, h, rows, columns = tile
+    shape = (b.stop - b.start, h.stop - h.start, rows[1] - rows[0], columns[1] - columns[0])
     logs = pairs.scores(tile, out=scratch.take(0, math.prod(shape)).view(shape))
     maybe_empty = pairs.may_be_empty(tile)
     largest = logs.amax(-1) if lse is None or maybe_empty else None
@@ -266,7 +284,7 @@ def _weights_in_place(
         weights.mul_(sums.reciprocal().unsqueeze(-1))
         logs.sub_(rest.unsqueeze(-1))
         lse = shift + rest
-    elif not bool(((sums - 1).abs() < _ROW_SUM).all()):
+    elif not sums.sub_(1.0).abs_().max().item() < _ROW_SUM:
         return _weights_in_place(pairs, tile, None, scratch)
     return lse if empty is None else lse.masked_fill(empty, -torch.inf), logs, weights, empty
 

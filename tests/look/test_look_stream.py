@@ -287,6 +287,21 @@ def test_a_right_lse_saves_a_maximum():
     assert known < unknown
 
 
+def test_a_map_alone_is_all_that_is_told():
+    q, k, v = inputs((2, 3), 5, 7, 11)
+    sight = sl.look(q, k, v, measure=sl.Look(received=False, entropy=False, peak=False, map=3))
+    assert set(sight.statistics) == {"lse", "map", "output"}
+
+
+def test_a_mask_of_the_batch_with_a_scale():
+    q, k, v = inputs((2, 3), 5, 7, 11)
+    allowed = torch.rand(2, 1, 7, generator=torch.Generator().manual_seed(1)) < 0.6
+    allowed[..., 0] = True
+    added = torch.zeros(2, 1, 1, 7).masked_fill(~allowed[:, None], -INF)
+    sight = sl.look(q, k, v, allowed, scale=0.3)
+    near(sight.received, matrix(q.double(), k.double(), added, scale=0.3)[0].sum(-2), atol=1e-6)
+
+
 def test_a_slightly_wrong_lse_costs_less_than_the_tolerance():
     """What passes the check may be off by no more than what is promised of every statistic."""
     q, k, v = inputs((2, 3), 5, 7, 11)

@@ -1,6 +1,5 @@
 """``measure``, as in stream.py, by the Triton kernels: which of them run, with what, into what."""
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -73,25 +72,31 @@ class Given:
 
     def __init__(self, pairs: Pairs, limits: Limits | None = None) -> None:
         self.pairs, self.q, self.k = pairs, pairs.q, pairs.k
-        self.b, self.h, self.t, self.s = pairs.shape
-        self.limits = limits_of(pairs.mask, pairs.shape) if limits is None else limits
+        shape = self.b, self.h, self.t, self.s = pairs.shape
+        self.limits = limits_of(pairs.mask, shape) if limits is None else limits
         self.width = width_of(pairs)
         self.tiles: Tiles = tiles_of(self.width, self.q.dtype)
-
-    @functools.cached_property
-    def tensors(self) -> tuple[Any, ...]:
-        """Queries and keys with their strides."""
-        return (self.q, *self.q.stride(), self.k, *self.k.stride())
-
-    @functools.cached_property
-    def mask(self) -> tuple[Any, ...]:
-        """The mask's tensors with their strides; any pointer where there is none."""
+        # Queries and keys with their strides.
+        self.tensors: tuple[Any, ...] = (self.q, *self.q.stride(), self.k, *self.k.stride())
+        # The mask's tensors with theirs; any pointer where there is none.
         lengths, allowed, added = self.limits[2:]
-        return (
+        self.mask: tuple[Any, ...] = (
             self.q if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
             self.q if allowed is None else allowed, *((0,) * 4 if allowed is None else allowed.stride()),
             self.q if added is None else added, *((0,) * 4 if added is None else added.stride()),
         )  # fmt: skip
+        # H, how many heads share keys, T, S, D.
+        self.sizes = self.h, self.h // self.k.size(1), self.t, self.s, self.q.size(3)
+        # The scale in units of log2, and the limits on the distance.
+        self.scale_and_band = pairs.scale * _LOG2E, self.limits.low, self.limits.high
+        # Which limits there are: what is not there is not compiled.
+        self.has = {
+            "HAS_LENGTHS": lengths is not None,
+            "HAS_ALLOWED": allowed is not None,
+            "HAS_ADDED": added is not None,
+            "HAS_LOW": self.limits.low > -NO_LIMIT,
+            "HAS_HIGH": self.limits.high < NO_LIMIT,
+        }
 
     def q_tiles(self, queries: int) -> TensorDescriptor | None:
         """Queries as the copy engine reads it, in tiles; None where its strides don't suit that."""
@@ -101,27 +106,6 @@ class Given:
             return None
         shape = [1, 1, queries, self.width]
         return TensorDescriptor(self.q, list(self.q.shape), list(strides), shape)
-
-    @functools.cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """H, how many heads share keys, T, S, D."""
-        return self.h, self.h // self.k.size(1), self.t, self.s, self.q.size(3)
-
-    @functools.cached_property
-    def scale_and_band(self) -> tuple[float, int, int]:
-        """The scale in units of log2, and the limits on the distance."""
-        return self.pairs.scale * _LOG2E, self.limits.low, self.limits.high
-
-    @functools.cached_property
-    def has(self) -> dict[str, bool]:
-        """Which limits there are: what is not there is not compiled."""
-        return {
-            "HAS_LENGTHS": self.limits.lengths is not None,
-            "HAS_ALLOWED": self.limits.allowed is not None,
-            "HAS_ADDED": self.limits.added is not None,
-            "HAS_LOW": self.limits.low > -NO_LIMIT,
-            "HAS_HIGH": self.limits.high < NO_LIMIT,
-        }
 
     @property
     def precision(self) -> str:
