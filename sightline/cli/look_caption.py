@@ -49,10 +49,12 @@ def page(shown: Told, run: CaptionRun) -> str:
     """The interactive page of one picture: its words to be pointed at, everything inside."""
     config = run.model.config
     rows, columns = run.model.grid
+    heads = shown.weights.size(1)
+    of_layers = f", {config.n_heads} of each layer" if heads > config.n_heads else ""
     about = (
         f"{run.folder.name}: encoder {config.encoder}, decoder {config.decoder}. The model sees the picture "
         f"as {rows} x {columns} patches; these are the weights of its attention over them, heads: "
-        f"{shown.weights.size(1)}."
+        f"{heads}{of_layers}."
     )
     body = [
         f"<h1>{escaped(shown.caption)}</h1>",

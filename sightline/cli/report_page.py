@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from matplotlib.figure import Figure
 
 from sightline import show
@@ -104,6 +105,7 @@ def _signature(signatures: Mapping[str, str]) -> str:
 
 def _next(report: Report) -> str:
     run, example = report.run, report.examples[0]
+    photos = "photos" if torch.cuda.is_available() else "photos-cpu"
     tries = {
         "Captions of single pictures; these were written beside this page:": (
             f"sightline caption {run} {example.parent}/*.png"
@@ -117,7 +119,7 @@ def _next(report: Report) -> str:
         ),
         "Your own photos: a folder or a zip with captions, seen through a pretrained encoder:": (
             "sightline data check PHOTOS\n"
-            "sightline train caption --data PHOTOS --preset photos --out runs/photos"
+            f"sightline train caption --data PHOTOS --preset {photos} --out runs/photos"
         ),
         "The mechanism behind it, in four pictures:": "sightline demo --mechanism",
     }

@@ -59,7 +59,9 @@ class CaptionerConfig:
     max_length: int = setting(40, "Most tokens of a caption, its end included.")
     volume: float = setting(1.0, "How loud words come in, against what the layers add, before training.")
     order: float = setting(1.0, "How loud a word's place is against the word, before training.")
-    look_layer: int = setting(-1, "The decoder layer whose attention is shown; -1 is the last.")
+    look_layer: int | None = setting(
+        -1, "The decoder layer whose attention is shown; -1 is the last. None: the heads of all of them."
+    )
     doubly_stochastic: float = setting(
         1.0, "Weight of the recurrent decoder's wish to look at all of the picture."
     )
@@ -91,15 +93,13 @@ class CaptionerConfig:
         self._check_looking()
 
     def _check_looking(self) -> None:
-        if not -self.n_layers <= self.look_layer < self.n_layers:
+        if self.look_layer is not None and not -self.n_layers <= self.look_layer < self.n_layers:
             raise ValueError(
-                f"look_layer must be one of the {self.n_layers} layers, got {self.look_layer}; -1 is the last"
+                f"look_layer must be one of the {self.n_layers} layers, got {self.look_layer}; "
+                "-1 is the last, none stands for all"
             )
-        if self.local_keys and (self.encoder, self.decoder) != ("patches", "transformer"):
-            raise ValueError(
-                "local_keys are for the encoder 'patches' with the decoder 'transformer', "
-                f"got {self.encoder!r} with {self.decoder!r}"
-            )
+        if self.local_keys and self.encoder != "patches":
+            raise ValueError(f"local_keys are for the encoder 'patches', got {self.encoder!r}")
 
 
 class Captioner(Saved):
@@ -220,13 +220,20 @@ class Captioner(Saved):
         Args:
             images: Pictures, or grids of a frozen encoder.
             look: Whether ``state.attended`` is wanted: the weights over the grid, of the config's
-                ``look_layer``; or the layers to have them of, whose heads then follow one another.
+                ``look_layer``; or the layers to have them of. The heads of several follow one another.
         """
         memory = self.encode(images)
         if isinstance(self.decoder, RecurrentDecoder):
             return self.decoder.start(memory, look=bool(look))
-        layers = (self.config.look_layer,) * look if isinstance(look, bool) else look
-        return self.decoder.start(memory, look=layers)
+        if isinstance(look, bool):
+            look = self._shown if look else ()
+        return self.decoder.start(memory, look=look)
+
+    @property
+    def _shown(self) -> Sequence[int]:
+        """The layers whose attention is shown where nobody chose others."""
+        chosen = self.config.look_layer
+        return range(self.config.n_layers) if chosen is None else (chosen,)
 
     @torch.no_grad()
     def step(

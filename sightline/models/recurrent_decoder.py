@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from sightline.attention.additive import additive_scores
 from sightline.attention.scores import Additive
+from sightline.models.steps import keys_and_values
 from sightline.shapes import Float, Int
 
 __all__ = ["RecurrentDecoder", "RecurrentState"]
@@ -103,11 +104,12 @@ class RecurrentDecoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, memory: Float[Tensor, "B P E"], ids: Int[Tensor, "N T"]
+        self, memory: Float[Tensor, "B P C"], ids: Int[Tensor, "N T"]
     ) -> tuple[Float[Tensor, "N T V"], Float[Tensor, "N P"]]:
         """The logits after each of the ids, and what each cell received over all of them but padding.
 
-        N is a multiple of B, the captions of a picture side by side.
+        N is a multiple of B, the captions of a picture side by side; C is E, or 2 E where keys are made of
+        something else than what is seen.
         """
         memory = self.dropout(memory)
         words = self.dropout(self._embedded(ids))  # (N, T, E)
@@ -125,7 +127,7 @@ class RecurrentDecoder(nn.Module):
         return logits, (weights * real.unsqueeze(-1)).sum(1)
 
     @torch.no_grad()
-    def start(self, memory: Float[Tensor, "B P E"], *, look: bool = False) -> RecurrentState:
+    def start(self, memory: Float[Tensor, "B P C"], *, look: bool = False) -> RecurrentState:
         """The state before the first word."""
         return self._begun(memory, look=look)
 
@@ -139,9 +141,10 @@ class RecurrentDecoder(nn.Module):
         logits = self._logits(self._read_out(state.h, context, words))
         return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)), state
 
-    def _begun(self, memory: Tensor, *, look: bool) -> RecurrentState:
+    def _begun(self, memory: Float[Tensor, "B P C"], *, look: bool) -> RecurrentState:
+        found_by, memory = keys_and_values(memory, self.words.embedding_dim)
         h, c = self.first(memory.mean(1)).tanh().chunk(2, dim=-1)
-        keys = F.linear(memory, self.score.W)  # once, not with every word
+        keys = F.linear(found_by, self.score.W)  # once, not with every word
         return RecurrentState(h=h, c=c, memory=memory, keys=keys, width=1, look=look)
 
     def _moved(

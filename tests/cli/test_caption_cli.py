@@ -34,6 +34,7 @@ def place(tmp_path_factory):
     make_data(folder / "data")
     make_run(folder / "run", folder / "data")
     make_run(folder / "recurrent", folder / "data", decoder="recurrent", d_hidden=13)
+    make_run(folder / "layers", folder / "data", look_layer=None)
     return folder
 
 
@@ -243,6 +244,19 @@ def test_look_as_json_chooses_a_layer(place, capsys):
     last = spoken(place, look=True)[0].weights
     torch.testing.assert_close(torch.tensor(found[1]["weights"]), last)
     assert not torch.allclose(torch.tensor(found[0]["weights"]), last)
+
+
+def test_look_shows_the_heads_of_all_layers_one_after_the_other(place, capsys, tmp_path):
+    def looked(*more):
+        _, out, _ = run(capsys, "look", place / "layers", place / "data" / "0.png", "--json", *more)
+        return torch.tensor(json.loads(out)["weights"])
+
+    layers = [looked("--layer", layer) for layer in (0, 1)]
+    torch.testing.assert_close(looked(), torch.cat(layers, dim=1))
+    page = tmp_path / "page.html"
+    for more, words in (((), "heads: 6, 3 of each layer."), (("--layer", 1), "heads: 3.")):
+        run(capsys, "look", place / "layers", place / "data" / "0.png", "--out", page, *more)
+        assert words in page.read_text()
 
 
 @pytest.mark.parametrize("name", ["run", "recurrent"])

@@ -106,10 +106,12 @@ def test_resume_needs_nothing_but_the_folder_and_changes_nothing(pictures, tmp_p
 
 def test_a_self_critical_stage_may_be_added_later(pictures, tmp_path):
     out = tmp_path / "run"
-    assert train(pictures, out) == 0
+    assert train(pictures, out, "--look-layer", "none") == 0
     words = ["--self-critical", "--sc-epochs", "1", "--sc-samples", "2"]
     assert sightline("train", "caption", "--out", out, "--resume", *words) == 0
-    assert json.loads((out / "config.json").read_text())["train"]["stages"]["self-critical"]["samples"] == 2
+    config = json.loads((out / "config.json").read_text())
+    assert config["train"]["stages"]["self-critical"]["samples"] == 2
+    assert config["model"]["look_layer"] is None
     assert "reward" in (out / "metrics.csv").read_text().splitlines()[0]
     assert sightline("train", "caption", "--out", out, "--resume") == 0
 

@@ -36,7 +36,8 @@ def pictures(n):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"decoder": name, "tied": tied} for name in DECODERS for tied in (True, False)] + [{"local_keys": True}],
+    [{"decoder": name, "tied": tied} for name in DECODERS for tied in (True, False)]
+    + [{"decoder": name, "local_keys": True} for name in DECODERS],
 )
 def test_steps_give_what_teacher_forcing_gives(settings):
     model, images = captioner(**settings), pictures(5)
@@ -59,6 +60,14 @@ def test_keys_and_values_made_of_different_things():
         values @ across.in_proj_weight[24:].T + across.in_proj_bias[24:],
     ))  # fmt: skip
     torch.testing.assert_close(state.memory[0], (k, v))
+
+
+def test_a_recurrent_decoder_finds_by_keys_and_takes_in_values():
+    model, images = captioner(local_keys=True, decoder="recurrent"), pictures(5)
+    state = model.start(images)
+    keys, values = model.encode(images).chunk(2, dim=-1)
+    torch.testing.assert_close(state.keys, keys @ model.decoder.score.W.T)
+    torch.testing.assert_close(state.memory, values)
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
@@ -154,8 +163,11 @@ def test_the_layers_to_look_at_can_be_chosen():
     torch.testing.assert_close(both[:, 3:], seen(True))
     torch.testing.assert_close(both[:, 3:], seen([-1]))
     assert seen(False) is None
-    other = captioner(look_layer=0)
-    torch.testing.assert_close(other.step(other.start(images, look=True), ids)[1].attended, seen([0]))
+    for look_layer, expected in ((0, both[:, :3]), (-1, both[:, 3:]), (None, both)):
+        other = captioner(look_layer=look_layer)
+        found = other.step(other.start(images, look=True), ids)[1].attended
+        torch.testing.assert_close(found, expected)
+        assert other.step(other.start(images), ids)[1].attended is None
 
 
 def test_in_training_steps_drop_nothing():
@@ -218,7 +230,7 @@ def test_the_grid_is_that_of_the_patches():
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"n_layers": 0}, "n_layers must be at least 1, got 0"),
         ({"look_layer": 2}, "one of the 2 layers, got 2"),
-        ({"local_keys": True, "decoder": "recurrent"}, "local_keys.*got 'patches' with 'recurrent'"),
+        ({"local_keys": True, "encoder": "efficientnet_lite0"}, "local_keys.*'patches', got 'efficientnet"),
         ({"patch": 7}, "patch=7 for image_size=30"),
         ({"stem": 2}, "stem=2 for patch=10"),
     ],
