@@ -64,7 +64,7 @@ def caption(
 ) -> None:
     """Train a captioner on pictures with captions, or on the embedded set, scenes."""
     begin(out, resume=resume)
-    base = saved_or_preset("caption", out, preset_name, resume=resume)
+    base = saved_or_preset("caption", out, preset_name, resume=resume, typed=preset_name)
     for part, name, value in (("data", "source", data), ("model", "decoder", model)):
         if value is not None:
             given[part][name] = value
@@ -90,8 +90,13 @@ def begin(out: Path, *, resume: bool) -> None:
         check_free(out, resume=resume)
 
 
-def saved_or_preset(kind: str, out: Path, name: str | None, *, resume: bool) -> Preset:
-    """The settings to start from: those that the run in the folder was started with, or a preset's."""
+def saved_or_preset(
+    kind: str, out: Path, name: str | None, *, resume: bool, typed: str | None = None
+) -> Preset:
+    """The settings to start from: those that the run in the folder was started with, or a preset's.
+
+    If a preset was ``typed`` and is not read, because a run goes on that differs from it, that is told.
+    """
     if not (resume and (out / CONFIG).exists()):
         return preset(kind, name)
     saved = read_config(out)
@@ -105,8 +110,8 @@ def saved_or_preset(kind: str, out: Path, name: str | None, *, resume: bool) -> 
     stages = parts["train"].pop("stages", {})
     if "self-critical" in stages:
         parts["self_critical"] = stages["self-critical"]
-    if name is not None and _is_first():
-        _say_unread(name, preset(kind, name), parts)
+    if typed is not None and _is_first():
+        _say_unread(typed, preset(kind, typed), parts)
     return parts
 
 

@@ -45,7 +45,7 @@ def classify(
     begin(out, resume=resume)
     if preset_name is None and data in _EMBEDDED:
         preset_name = data
-    base = saved_or_preset("classify", out, preset_name, resume=resume)
+    base = saved_or_preset("classify", out, preset_name, resume=resume, typed=preset_name)
     if data is not None:
         given["data"]["source"] = data
     if "source" not in {**base.get("data", {}), **given["data"]}:

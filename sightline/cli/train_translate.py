@@ -42,7 +42,8 @@ def translate(
         raise ValueError(f"unknown model {model!r}, {did_you_mean(model, MODELS)}")
     begin(out, resume=resume)
     name = DATES if preset_name is None and data == DATES else preset_name
-    base = saved_or_preset("translate", out, _for_model(name, model, given), resume=resume)
+    wished = _for_model(name, model, given)
+    base = saved_or_preset("translate", out, wished, resume=resume, typed=preset_name and wished)
     if data is not None:
         given["data"]["place"] = data
     if "place" not in {**base.get("data", {}), **given["data"]}:

@@ -134,14 +134,19 @@ class Index:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._all = {_composed(name): name for name in sorted(names, reverse=True)}
+        self._raw = set(names)
+        self._all = {_composed(name): name for name in sorted(self._raw, reverse=True)}
         self._by_last: dict[str, list[str]] = {}
         for name in sorted(self._all):
             self._by_last.setdefault(name.rpartition("/")[2], []).append(name)
 
     def find(self, image: str, *, near: str = "") -> str | None:
         """The one file of that name: in the folder ``near``, else with the same folders, else anywhere."""
-        image = _composed(image.replace("\\", "/").removeprefix("./"))
+        image = image.replace("\\", "/").removeprefix("./")
+        for exact in (f"{near}/{image}" if near else image, image):
+            if exact in self._raw:
+                return exact
+        image = _composed(image)
         for exact in (_composed(f"{near}/{image}") if near else image, image):
             if exact in self._all:
                 return self._all[exact]

@@ -191,11 +191,10 @@ class _Part(NamedTuple):
     top_at: Tensor | None
 
     def found(self, want: Want) -> Found:
-        """The same as all that there is to find."""
+        """The same as all that there is to find; the lse may be the kernel's own, so it is copied."""
+        lse = self.lse.clone(memory_format=torch.contiguous_format)
         received = self.received if want.received else None
-        return Found(
-            self.lse, received, self.entropy, self.peak, self.peak_at, self.cells, self.top, self.top_at
-        )
+        return Found(lse, received, self.entropy, self.peak, self.peak_at, self.cells, self.top, self.top_at)
 
 
 def _measure_tile(

@@ -105,8 +105,8 @@ class CaptionerConfig:
 class Captioner(Saved):
     """Tells what is in a picture, and where it looked for every word.
 
-    Pictures come as ``sightline.data.images.normalise`` gives them, (B, 3, h, w), or, with a frozen
-    pretrained encoder, as that encoder's grids, (B, P, C).
+    Pictures come as ``sightline.data.images.normalise`` gives them, (B, 3, h, w), or, with a pretrained
+    encoder, as the grids that its ``features`` gives, (B, P, C); one that was trained along has its own.
 
     Example:
         >>> config = CaptionerConfig(vocab_size=11, image_size=32, patch=16, d_model=8, n_heads=2, d_ff=16)
@@ -311,11 +311,18 @@ class TransformerWords(nn.Module):
 
     def _logits(self, x: Tensor) -> Tensor:
         weight = self.words.weight if self.output is None else self.output.weight
-        words = weight.size(0)
-        if not (x.is_cuda and words % _ALIGNED):
-            return F.linear(x, weight, self.bias)
-        more = -words % _ALIGNED
-        return F.linear(x, F.pad(weight, (0, 0, 0, more)), F.pad(self.bias, (0, more)))[..., :words]
+        return (_in_aligned_rows if x.is_cuda else F.linear)(x, weight, self.bias)
+
+
+def _in_aligned_rows(
+    x: Float[Tensor, "... E"], weight: Float[Tensor, "V E"], bias: Float[Tensor, " V"]
+) -> Float[Tensor, "... V"]:
+    """``F.linear``, computed in rows of a length that a GPU multiplies fast."""
+    words = weight.size(0)
+    more = -words % _ALIGNED
+    if more:
+        weight, bias = F.pad(weight, (0, 0, 0, more)), F.pad(bias, (0, more))
+    return F.linear(x, weight, bias)[..., :words]
 
 
 class _SharedMemory(TransformerDecoderLayer):

@@ -27,7 +27,7 @@ class CaptionData:
         None, "Captions of an image that a step learns from, drawn anew each epoch; None: all."
     )
     word_dropout: float = setting(0.0, "Share of the words read that are hidden from the decoder.")
-    cell_dropout: float = setting(0.0, "Share of the cells of a frozen encoder's grid that are hidden.")
+    cell_dropout: float = setting(0.0, "Share of the cells of a pretrained encoder's grid that are hidden.")
     consistency: float = setting(
         0.0, "Weight of the wish that two passes with other dropout agree (R-Drop); it doubles the work."
     )

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,11 @@ class CaptionTask(Task):
         self.model, self.train, self.settings, self.score = model, train, data, score
         self.device = torch.device("cpu")
         self._splits: dict[str, Split] = {}  # filled once, and shared with the stages that follow
+        if data.cached and model.finetune:
+            raise ValueError(
+                "cached keeps the grids of an encoder that is frozen, and finetune trains it; "
+                "give up one: --no-cached or --no-finetune"
+            )
         self._n = len(captions.split("train"))
         captions.split("val")  # says so now if there is none, before a folder is made
 
@@ -102,6 +108,11 @@ class CaptionTask(Task):
     def prepare(self, device: torch.device) -> None:
         """Bring pictures and captions to the device, if they fit."""
         self.device = device
+        if self.model.finetune and device.type == "cpu" and not self._splits:
+            sys.stderr.write(
+                f"{self.model.encoder} learns along, which takes hours on a CPU; with --no-finetune, as in "
+                "the preset photos-cpu, it sees each picture once\n"
+            )
         for name, most in (("train", None), ("val", self.settings.val_most)):
             if name not in self._splits:
                 self._splits[name] = self.split(name, most)

@@ -26,7 +26,7 @@ class TrainConfig:
     lr: float = setting(5e-4, "The largest learning rate, reached after the warm-up.")
     schedule: str = setting("cosine", "How it falls afterwards: constant, cosine, inverse_sqrt or linear.")
     pretrained_lr: float = setting(
-        0.1, "Share of the rate at which a pretrained encoder learns, where it is trained along."
+        1.0, "Share of the rate at which a pretrained encoder learns, where it is trained along."
     )
     warmup: float = setting(0.05, "Steps until the largest rate is reached; below 1, a share of all steps.")
     final_lr: float = setting(0.0, "Where cosine and linear end, as a share of the largest rate.")

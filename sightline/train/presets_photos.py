@@ -39,7 +39,7 @@ PRESETS: dict[str, Preset] = {
         "model": _SEEN | {"finetune": True},
         "data": _DATA | {"consistency": 1.0, "val_beam": 5},
         "augment": _AUGMENT,
-        "train": _TRAIN | {"evaluate_every": 2},
+        "train": _TRAIN | {"evaluate_every": 2, "pretrained_lr": 0.1},
     },
     # The same on a CPU: the encoder is frozen, and its grids of four views are computed once and kept.
     "photos-cpu": {

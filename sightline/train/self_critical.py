@@ -50,7 +50,7 @@ class SelfCriticalConfig:
     samples: int = setting(5, "Captions drawn of each image.")
     baseline: str = setting("others", "What a draw is compared with: others (its fellow draws), or greedy.")
     draw: str = setting("sample", "Where the captions come from: sample, or beam (a search so wide).")
-    temperature: float = setting(0.5, "Divides the log-probabilities that are drawn from, and learned.")
+    temperature: float = setting(0.5, "Divides the log-probabilities that samples come from, and learn by.")
     drop: bool = setting(False, "Whether activations are dropped while a drawn caption is learned.")
     metric: str = setting("cider", "The score that chooses which weights are kept.")
     evaluate_every: int = setting(1, "Epochs between its evaluations.")
@@ -64,6 +64,7 @@ class SelfCriticalConfig:
         if self.samples < least:
             raise ValueError(
                 f"the baseline {self.baseline!r} needs at least {least} samples, got {self.samples}"
+                + ("; the baseline 'greedy' needs one" if least > 1 else "")
             )
         if not self.temperature > 0:
             raise ValueError(f"temperature must be above 0, got {self.temperature}")
@@ -136,7 +137,9 @@ class SelfCriticalTask(Task):
         logits = model.decoder(model.encode(images), read.flatten(0, 1))
         model.train(was_training)
         logits = logits[0] if isinstance(logits, tuple) else logits
-        logits = logits.float() / self._config.temperature  # p is what was drawn from
+        logits = logits.float()
+        if self._config.draw == "sample":
+            logits = logits / self._config.temperature  # p is what was drawn from
         log_probs = logits.log_softmax(-1).gather(-1, written.reshape(-1, length, 1))
         each = (log_probs.view_as(written) * real).sum(-1)  # (B, K)
         total = -(advantage.float() * each).sum()

@@ -212,6 +212,8 @@ def test_a_name_may_be_spelled_in_two_ways():
     composed, in_parts = "caf\u00e9.jpg", "cafe\u0301.jpg"
     assert Index([f"s/{in_parts}"]).find(composed) == f"s/{in_parts}"
     assert Index([f"s/{composed}"]).find(in_parts, near="s") == f"s/{composed}"
+    for name in (composed, in_parts):  # where both are there, each is itself
+        assert Index([composed, in_parts]).find(name) == name
 
 
 def test_files_are_found_by_as_much_of_their_path_as_is_known():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sightline.decode.search import beam, greedy, sample
-from sightline.models.captioner import Captioner, CaptionerConfig
+from sightline.models.captioner import Captioner, CaptionerConfig, _in_aligned_rows
 
 TINY = {
     "vocab_size": 23,
@@ -48,6 +48,13 @@ def test_steps_give_what_teacher_forcing_gives(settings):
         log_probs, state = model.step(state, ids[:, t])
         torch.testing.assert_close(log_probs.double(), expected[:, t], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(state.attended.sum(-1), torch.ones_like(state.attended[..., 0]))
+
+
+@pytest.mark.parametrize("words", [16, 17, 23])
+def test_aligned_rows_are_the_same_rows(words):
+    x, weight, bias = torch.randn(3, 5, 7), torch.randn(words, 7), torch.randn(words)
+    expected = torch.nn.functional.linear(x, weight, bias)
+    torch.testing.assert_close(_in_aligned_rows(x, weight, bias), expected)
 
 
 def test_keys_and_values_made_of_different_things():

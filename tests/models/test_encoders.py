@@ -112,6 +112,8 @@ def test_a_network_trained_along_sees_a_picture_once_and_learns_gently():
     loss = caption_loss(model, grids_of(model, images), ids, consistency=1.0)
     loss.total.backward()
     assert calls == [2]
+    without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    assert without == []  # several processes would wait for them
     assert model.encoder.network._conv_stem.weight.grad.abs().sum() > 0
     torch.testing.assert_close(model.encode(images), model.encode(model.encoder.features(images)))
 
