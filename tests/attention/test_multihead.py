@@ -2,106 +2,16 @@
 
 import copy
 import pickle
-import warnings
 
 import pytest
 import torch
 from created import created
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from multihead_oracle import B, E, H, K, S, T, V, draw, laid, own, run, same, some_mask, some_padding, twins
 from torch import nn
 
 import sightline as sl
-
-B, T, S, E, H, K, V = 3, 5, 7, 10, 2, 11, 13
-
-
-def twins(*args, dtype=torch.float64, **kwargs):
-    """Torch's module and ours, from the same arguments and the same seed."""
-    both = []
-    for module in (nn, sl.nn):
-        torch.manual_seed(7)
-        both.append(module.MultiheadAttention(*args, dtype=dtype, **kwargs))
-    for x in both:  # torch starts these at zero, where a mistake would not show
-        for bias in (x.in_proj_bias, x.out_proj.bias):
-            if bias is not None:
-                bias.data = torch.linspace(-1, 1, len(bias), dtype=dtype)
-    return both
-
-
-def laid(x, batch_first=True, batched=True):
-    return x[0] if not batched else x if batch_first else x.transpose(0, 1)
-
-
-def own(x):
-    return x.detach().clone().requires_grad_(x.is_floating_point()) if isinstance(x, torch.Tensor) else x
-
-
-def run(module, inputs, call, *, backward=True):
-    """Output, weights, and the gradients of inputs, float masks and parameters through both, by name."""
-    module, call = copy.deepcopy(module), {name: own(x) for name, x in call.items()}
-    copies = {id(x): own(x) for x in inputs}  # what was one tensor stays one
-    inputs = [copies[id(x)] for x in inputs]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Support for mismatched")
-        output, weights = module(*inputs, **call)
-    found = {"output": output, "weights": weights}
-    if backward:
-        spread = lambda x: (x * torch.linspace(-1, 1, x.numel(), dtype=x.dtype).view(x.shape)).sum()  # noqa: E731
-        (spread(output) + (0 if weights is None else spread(weights))).backward()
-        named = {f"input {i}": x for i, x in enumerate(inputs)} | call | dict(module.named_parameters())
-        found |= {
-            f"gradient of {name}": x.grad
-            for name, x in named.items()
-            if isinstance(x, torch.Tensor) and x.requires_grad
-        }
-    return found
-
-
-def same(theirs, ours, tolerance=1e-12):
-    assert theirs.keys() == ours.keys()
-    for name in theirs:
-        if theirs[name] is None or ours[name] is None:  # torch drops a mask that a causal hint replaces
-            assert all(
-                x is None or (name.startswith("gradient") and not x.any()) for x in (theirs[name], ours[name])
-            )
-        else:
-            torch.testing.assert_close(
-                ours[name],
-                theirs[name],
-                rtol=tolerance,
-                atol=tolerance,
-                msg=lambda text, name=name: f"{name}: {text}",
-            )
-
-
-def draw(*lengths_and_widths, dtype=torch.float64):
-    return [torch.randn(B, *shape, dtype=dtype) for shape in lengths_and_widths]
-
-
-def some_mask(kind):
-    """Of each kind one, in torch's polarity; every query keeps the first key."""
-    may_not = torch.rand(T, S) < 0.4
-    may_not[:, 0] = False
-    each = torch.rand(B * H, T, S) < 0.4
-    each[..., 0] = False
-    return {
-        "none": None,
-        "bool": may_not,
-        "bool each": each,
-        "float": torch.randn(T, S, dtype=torch.float64).masked_fill(may_not, -torch.inf),
-        "float each": torch.randn(B * H, T, S, dtype=torch.float64),
-    }[kind]
-
-
-def some_padding(kind):
-    padding = torch.arange(S) >= torch.tensor([S, 1, 3])[:B, None]
-    return {
-        "none": None,
-        "bool": padding,
-        "float": torch.randn(B, S, dtype=torch.float64).masked_fill(padding, -torch.inf),
-    }[kind]
-
 
 PAIRS = [  # constructor, attn_mask, key_padding_mask, need_weights, average_attn_weights, batch_first
     ({}, "none", "none", True, True, True),
@@ -428,97 +338,3 @@ def test_nested_inputs_are_left_to_torch():
         expected, found = (m(x, x, x, need_weights=False)[0] for m in (theirs, ours))
     for a, b in zip(found.unbind(), expected.unbind(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-
-
-X, Y, Z = torch.zeros(B, T, E), torch.zeros(B, S, E), torch.zeros(B, S, E)
-BAD_CALLS = {
-    "width of the query": ((torch.zeros(B, T, 9), Y, Z), {}),
-    "width of the key": ((X, torch.zeros(B, S, 9), torch.zeros(B, S, 9)), {}),
-    "lengths of key and value": ((X, Y, torch.zeros(B, T, E)), {}),
-    "four dimensions": ((X[None], Y[None], Z[None]), {}),
-    "one dimension": ((X[0, 0], Y[0, 0], Z[0, 0]), {}),
-    "key without a batch": ((X, Y[0], Z), {}),
-    "query without a batch": ((X[0], Y, Z), {}),
-    "batch of the key": ((X, Y[:2], Z[:2]), {}),
-    "mask of another length": ((X, Y, Z), {"attn_mask": torch.zeros(S, T)}),
-    "mask of one dimension": ((X, Y, Z), {"attn_mask": torch.zeros(S)}),
-    "mask of four dimensions": ((X, Y, Z), {"attn_mask": torch.zeros(B, H, T, S)}),
-    "mask for other heads": ((X, Y, Z), {"attn_mask": torch.zeros(B, T, S)}),
-    "integer mask": ((X, Y, Z), {"attn_mask": torch.zeros(T, S, dtype=torch.int64)}),
-    "padding of another length": ((X, Y, Z), {"key_padding_mask": torch.zeros(B, T)}),
-    "padding of another batch": ((X, Y, Z), {"key_padding_mask": torch.zeros(2, S)}),
-    "padding without a batch": ((X, Y, Z), {"key_padding_mask": torch.zeros(S)}),
-    "integer padding": ((X, Y, Z), {"key_padding_mask": torch.zeros(B, S, dtype=torch.uint8)}),
-    "a hint without its mask": ((X, Y, Z), {"is_causal": True}),
-}
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize("case", BAD_CALLS)
-def test_a_bad_call_is_answered_as_by_torch(case, need_weights):
-    args, call = BAD_CALLS[case]
-    theirs, ours = twins(E, H, batch_first=True, dtype=torch.float32)
-    with pytest.raises(Exception) as expected:  # noqa: PT011
-        theirs(*args, need_weights=need_weights, **call)
-    with pytest.raises(type(expected.value)) as found:
-        ours(*args, need_weights=need_weights, **call)
-    assert str(found.value) == str(expected.value)
-
-
-@pytest.mark.bad_input
-def test_another_dtype_is_answered_by_torch():
-    """Which of its sentences it says depends on how the input lies in memory."""
-    for module in twins(E, H, batch_first=True, dtype=torch.float32):
-        with pytest.raises(RuntimeError, match=r"(?i)same dtype, but got.* double.* float"):
-            module(X.double(), Y.double(), Z.double())
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((10, 3), "embed_dim must be divisible by num_heads"),
-        ((10, 0), "embed_dim=10 and num_heads=0 instead"),
-        ((-4, 2), "embed_dim=-4 and num_heads=2 instead"),
-    ],
-)
-def test_a_bad_constructor_argument_is_answered_as_by_torch(arguments, words):
-    with pytest.raises(Exception, match=words) as expected:
-        nn.MultiheadAttention(*arguments)
-    with pytest.raises(type(expected.value), match=words):
-        sl.nn.MultiheadAttention(*arguments)
-
-
-# The seeds' own modules.
-
-
-def test_self_attention_is_the_equation_of_its_projections():
-    ours = sl.nn.SelfAttention(E, K, V)
-    x = torch.randn(B, T, E)
-    expected, _ = sl.reference.scaled_dot_product_attention(ours.Wq(x), ours.Wk(x), ours.Wv(x))
-    torch.testing.assert_close(ours(x), expected)
-    mask = torch.ones(T, T, dtype=torch.bool).tril()
-    expected, _ = sl.reference.scaled_dot_product_attention(ours.Wq(x), ours.Wk(x), ours.Wv(x), mask)
-    torch.testing.assert_close(ours(x, mask), expected)
-
-
-def test_self_attention_follows_a_shuffle():
-    ours, x = sl.nn.SelfAttention(E, K, V), torch.randn(B, T, E)
-    order = torch.randperm(T)
-    torch.testing.assert_close(ours(x[:, order]), ours(x)[:, order])
-
-
-@pytest.mark.parametrize("lead", [(), (B,), (2, B)])
-def test_multi_head_self_attention_joins_its_heads(lead):
-    ours, x = sl.nn.MultiHeadSelfAttention(E, 4, 6, 2), torch.randn(*lead, T, E)
-    joined = torch.cat([head(x) for head in ours.heads], dim=-1)
-    torch.testing.assert_close(ours(x), ours.Wo(joined))
-
-
-@pytest.mark.bad_input
-def test_bad_widths_and_heads_are_named():
-    with pytest.raises(ValueError, match="d_k must be at least 1, got d_k=0"):
-        sl.nn.SelfAttention(E, 0, V)
-    with pytest.raises(ValueError, match="got n_heads=4 for d_k=8 and d_v=6"):
-        sl.nn.MultiHeadSelfAttention(E, 8, 6, 4)

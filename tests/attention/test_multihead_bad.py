@@ -1,0 +1,67 @@
+"""What a user gets wrong is answered as torch answers it."""
+
+import pytest
+import torch
+from multihead_oracle import B, E, H, S, T, twins
+from torch import nn
+
+import sightline as sl
+
+X, Y, Z = torch.zeros(B, T, E), torch.zeros(B, S, E), torch.zeros(B, S, E)
+BAD_CALLS = {
+    "width of the query": ((torch.zeros(B, T, 9), Y, Z), {}),
+    "width of the key": ((X, torch.zeros(B, S, 9), torch.zeros(B, S, 9)), {}),
+    "lengths of key and value": ((X, Y, torch.zeros(B, T, E)), {}),
+    "four dimensions": ((X[None], Y[None], Z[None]), {}),
+    "one dimension": ((X[0, 0], Y[0, 0], Z[0, 0]), {}),
+    "key without a batch": ((X, Y[0], Z), {}),
+    "query without a batch": ((X[0], Y, Z), {}),
+    "batch of the key": ((X, Y[:2], Z[:2]), {}),
+    "mask of another length": ((X, Y, Z), {"attn_mask": torch.zeros(S, T)}),
+    "mask of one dimension": ((X, Y, Z), {"attn_mask": torch.zeros(S)}),
+    "mask of four dimensions": ((X, Y, Z), {"attn_mask": torch.zeros(B, H, T, S)}),
+    "mask for other heads": ((X, Y, Z), {"attn_mask": torch.zeros(B, T, S)}),
+    "integer mask": ((X, Y, Z), {"attn_mask": torch.zeros(T, S, dtype=torch.int64)}),
+    "padding of another length": ((X, Y, Z), {"key_padding_mask": torch.zeros(B, T)}),
+    "padding of another batch": ((X, Y, Z), {"key_padding_mask": torch.zeros(2, S)}),
+    "padding without a batch": ((X, Y, Z), {"key_padding_mask": torch.zeros(S)}),
+    "integer padding": ((X, Y, Z), {"key_padding_mask": torch.zeros(B, S, dtype=torch.uint8)}),
+    "a hint without its mask": ((X, Y, Z), {"is_causal": True}),
+}
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_a_bad_call_is_answered_as_by_torch(case, need_weights):
+    args, call = BAD_CALLS[case]
+    theirs, ours = twins(E, H, batch_first=True, dtype=torch.float32)
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        theirs(*args, need_weights=need_weights, **call)
+    with pytest.raises(type(expected.value)) as found:
+        ours(*args, need_weights=need_weights, **call)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.bad_input
+def test_another_dtype_is_answered_by_torch():
+    """Which of its sentences it says depends on how the input lies in memory."""
+    for module in twins(E, H, batch_first=True, dtype=torch.float32):
+        with pytest.raises(RuntimeError, match=r"(?i)same dtype, but got.* double.* float"):
+            module(X.double(), Y.double(), Z.double())
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((10, 3), "embed_dim must be divisible by num_heads"),
+        ((10, 0), "embed_dim=10 and num_heads=0 instead"),
+        ((-4, 2), "embed_dim=-4 and num_heads=2 instead"),
+    ],
+)
+def test_a_bad_constructor_argument_is_answered_as_by_torch(arguments, words):
+    with pytest.raises(Exception, match=words) as expected:
+        nn.MultiheadAttention(*arguments)
+    with pytest.raises(type(expected.value), match=words):
+        sl.nn.MultiheadAttention(*arguments)

@@ -1,0 +1,38 @@
+"""The seeds' own modules."""
+
+import pytest
+import torch
+from multihead_oracle import B, E, K, T, V
+
+import sightline as sl
+
+
+def test_self_attention_is_the_equation_of_its_projections():
+    ours = sl.nn.SelfAttention(E, K, V)
+    x = torch.randn(B, T, E)
+    expected, _ = sl.reference.scaled_dot_product_attention(ours.Wq(x), ours.Wk(x), ours.Wv(x))
+    torch.testing.assert_close(ours(x), expected)
+    mask = torch.ones(T, T, dtype=torch.bool).tril()
+    expected, _ = sl.reference.scaled_dot_product_attention(ours.Wq(x), ours.Wk(x), ours.Wv(x), mask)
+    torch.testing.assert_close(ours(x, mask), expected)
+
+
+def test_self_attention_follows_a_shuffle():
+    ours, x = sl.nn.SelfAttention(E, K, V), torch.randn(B, T, E)
+    order = torch.randperm(T)
+    torch.testing.assert_close(ours(x[:, order]), ours(x)[:, order])
+
+
+@pytest.mark.parametrize("lead", [(), (B,), (2, B)])
+def test_multi_head_self_attention_joins_its_heads(lead):
+    ours, x = sl.nn.MultiHeadSelfAttention(E, 4, 6, 2), torch.randn(*lead, T, E)
+    joined = torch.cat([head(x) for head in ours.heads], dim=-1)
+    torch.testing.assert_close(ours(x), ours.Wo(joined))
+
+
+@pytest.mark.bad_input
+def test_bad_widths_and_heads_are_named():
+    with pytest.raises(ValueError, match="d_k must be at least 1, got d_k=0"):
+        sl.nn.SelfAttention(E, 0, V)
+    with pytest.raises(ValueError, match="got n_heads=4 for d_k=8 and d_v=6"):
+        sl.nn.MultiHeadSelfAttention(E, 8, 6, 4)
