@@ -18,7 +18,7 @@ from sightline.models.vit import VisionTransformer
 from sightline.settings import as_json, setting
 from sightline.shapes import Int, Shaped
 from sightline.train.config import TrainConfig
-from sightline.train.task import Loss, Task
+from sightline.train.task import Loss, Task, digest_of
 
 __all__ = ["ClassBatch", "ClassData", "ClassTask", "Score", "read_source"]
 
@@ -117,6 +117,10 @@ class ClassTask(Task):
         self.score = score
         self._split = images.split("train")
         self._resident: Tensor | None = None
+
+    def digest(self) -> str:
+        """Names the classes of the images in their order; the images themselves are too many bytes."""
+        return digest_of(self.images.split(name).labels.tolist() for name in ("train", "val"))
 
     def prepare(self, device: torch.device) -> None:
         """Bring the images to the device, if they fit."""

@@ -7,12 +7,13 @@ from typing import Any
 from sightline.settings import setting
 from sightline.shapes import did_you_mean
 
-__all__ = ["LOWER_IS_BETTER", "TrainConfig"]
+__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig"]
 
 SCHEDULES = ("constant", "cosine", "inverse_sqrt", "linear")
 PRECISIONS = ("auto", "bf16", "fp16", "no")
 DEVICES = ("auto", "cpu", "cuda")
 LOWER_IS_BETTER = frozenset({"ece", "loss", "perplexity"})
+MAY_CHANGE = frozenset({"device", "log_every", "tensorboard", "threads"})  # when a run goes on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

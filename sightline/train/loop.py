@@ -28,7 +28,7 @@ from sightline.train.curve import Curve
 from sightline.train.engine import accelerator_for, moved
 from sightline.train.keeping import Keeper
 from sightline.train.progress import Progress
-from sightline.train.run import open_run
+from sightline.train.run import held, open_run
 from sightline.train.schedule import rate
 from sightline.train.stepping import Part, Stepper
 from sightline.train.task import Task
@@ -63,6 +63,7 @@ class Place:
         step, epoch, batch: Steps and epochs done, and batches of the present epoch.
         sums: Loss, terms and further sums since the last row of the curve.
         best: The best score so far; ``since`` counts the evaluations after it.
+        best_loss: The validation loss that came with it; of two equal scores the lower loss decides.
         done: Whether the stage has ended.
         rows: The curve of the whole run.
     """
@@ -72,6 +73,7 @@ class Place:
     batch: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     best: float | None = None
+    best_loss: float = math.inf
     since: int = 0
     done: bool = False
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -107,17 +109,19 @@ def fit(
         OSError: If the disk is full; the last checkpoint is whole.
     """
     accelerator = accelerator_for(config)
-    if accelerator.is_main_process:
-        stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
-        open_run(out, model, task, config, stages, resume=resume)
-    accelerator.wait_for_everyone()
-    place: Place | None = None
-    metric = config.metric
-    for stage in (Stage(name=MAIN, task=task, config=config), *then):
-        if place is not None and stage.config.metric != metric:
-            place.best, metric = None, stage.config.metric  # scores of two kinds can't be compared
-        with nullcontext() if stage.task.one_shape else any_shape():
-            place = _Trainer(model, stage, out, accelerator, place, shown=shown).train()
+    with held(out, resume=resume) if accelerator.is_main_process else nullcontext():
+        if accelerator.is_main_process:
+            stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
+            open_run(out, model, task, config, stages)
+        accelerator.wait_for_everyone()
+        place: Place | None = None
+        metric = config.metric
+        for stage in (Stage(name=MAIN, task=task, config=config), *then):
+            if place is not None and stage.config.metric != metric:
+                # Scores of two kinds can't be compared.
+                place.best, place.best_loss, metric = None, math.inf, stage.config.metric
+            with nullcontext() if stage.task.one_shape else any_shape():
+                place = _Trainer(model, stage, out, accelerator, place, shown=shown).train()
     return out
 
 
@@ -141,7 +145,9 @@ class _Trainer:
         self.folder = out / "checkpoints" / stage.name
         self.keeper = Keeper(out, self.folder)
         self.checkpoints = Checkpoints(self.folder)
-        self.place = Place() if before is None else Place(best=before.best, rows=list(before.rows))
+        self.place = Place()
+        if before is not None:
+            self.place = Place(best=before.best, best_loss=before.best_loss, rows=list(before.rows))
         self.first = self.place.rows[-1] if self.place.rows else {"step": 0, "epoch": 0}
         self.begins_anew = before is not None and before.best is None
         self.sums: dict[str, Tensor] = {}
@@ -150,8 +156,8 @@ class _Trainer:
         """Train to the end, give the model its best weights, and hand back the place."""
         found = self.checkpoints.latest()
         if found is not None:
-            names = [x.name for x in dataclasses.fields(Place)]
-            self.place = Place(**{name: found.state[name] for name in names})
+            names = {x.name for x in dataclasses.fields(Place)}
+            self.place = Place(**{name: value for name, value in found.state.items() if name in names})
         if not self.place.done:
             self._go_on(found)
         if self.main:
@@ -162,8 +168,10 @@ class _Trainer:
     def _go_on(self, found: Checkpoint | None) -> None:
         device, place = self.accelerator.device, self.place
         self.model.train()
+        self.digest = self.task.digest()
         self.stepper = Stepper(self.model, self.task, self.config, self.accelerator, name=self.name)
         if found is not None:
+            self._check_data(found.state.get("digest", ""), self.digest)
             self.stepper.restore(found.tensors, found.state, str(self.folder))
         self.task.prepare(device)
         self.total = len(self.task.plan(0)) * self.config.epochs
@@ -183,6 +191,14 @@ class _Trainer:
         finally:
             if self.curve is not None:
                 self.curve.close()
+
+    def _check_data(self, before: str, now: str) -> None:
+        if before and now and before != now:
+            raise ValueError(
+                f"a run goes on with the data it began with, named {before} in {str(self.out)!r}, and these "
+                f"are named {now}: examples were added, removed or changed; give it the former ones, or "
+                "choose another --out"
+            )
 
     def _epoch(self) -> None:
         place, config = self.place, self.config
@@ -237,9 +253,9 @@ class _Trainer:
 
     def _evaluate(self, model: nn.Module) -> tuple[dict[str, float], bool]:
         """Scores of a model, and whether they are the best so far: then its weights are kept."""
-        place, metric = self.place, self.config.metric
+        metric = self.config.metric
         scores: dict[str, float] = {}
-        value = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
+        told = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
         if self.main:
             was_training = model.training
             with torch.no_grad():
@@ -247,17 +263,24 @@ class _Trainer:
             model.train(was_training)
             if metric not in scores:
                 raise ValueError(f"unknown metric {metric!r}, {did_you_mean(metric, scores)}")
-            value.fill_(scores[metric])
+            told[0], told[1] = scores[metric], scores.get("loss", math.inf)
         if self.accelerator.num_processes > 1:
-            torch.distributed.broadcast(value, src=0)
-        score = value.item()
-        sign = -1 if metric in LOWER_IS_BETTER else 1
-        better = not math.isnan(score) and (place.best is None or sign * score > sign * place.best)
+            torch.distributed.broadcast(told, src=0)
+        better = self._is_better(*told.tolist())
         if better:
-            place.best = score
+            self.place.best, self.place.best_loss = told.tolist()
             if self.main:
                 self.keeper.keep_best(model)
         return scores, better
+
+    def _is_better(self, score: float, loss: float) -> bool:
+        """Whether weights with these are to be kept: scores of the first epochs are often all zero."""
+        best = self.place.best
+        if math.isnan(score) or best is None:
+            return not math.isnan(score)
+        if score == best:
+            return loss < self.place.best_loss
+        return (score < best) == (self.config.metric in LOWER_IS_BETTER)
 
     def _try_mean(self) -> None:
         """Evaluate the mean of the last epochs' weights, and keep it if it is better."""
@@ -304,5 +327,5 @@ class _Trainer:
         """Write a checkpoint; never one of a loss that is no number."""
         self.place.sums = self._summed()
         if self.main:
-            state = dataclasses.asdict(self.place) | self.stepper.plain()
+            state = dataclasses.asdict(self.place) | self.stepper.plain() | {"digest": self.digest}
             self.checkpoints.save(self.stepper.tensors(), state)

@@ -36,7 +36,7 @@ PRESETS: dict[str, Preset] = {
         "train": {
             "epochs": 40,
             "lr": 1e-3,
-            "warmup": 1000,
+            "warmup": 0.1,
             "schedule": "inverse_sqrt",
             "label_smoothing": 0.1,
             "ema": 0.999,
@@ -49,7 +49,7 @@ PRESETS: dict[str, Preset] = {
         "train": {
             "epochs": 40,
             "lr": 1e-3,
-            "warmup": 500,
+            "warmup": 0.1,
             "label_smoothing": 0.1,
             "ema": 0.999,
             "metric": "bleu",

@@ -1,16 +1,22 @@
 """The folder of a run: opened once, touched again only by those who ask to go on."""
 
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sightline.models.saved import CONFIG, read_config, write_config
 from sightline.settings import as_json
-from sightline.train.config import TrainConfig
+from sightline.train.config import MAY_CHANGE, TrainConfig
 from sightline.train.task import Task
 
-__all__ = ["check_free", "open_run"]
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["check_free", "held", "open_run"]
 
 _WRITTEN = ("config", "metrics", "model", "tokenizer")
 
@@ -30,16 +36,45 @@ def check_free(out: Path, *, resume: bool) -> None:
         )
 
 
+@contextmanager
+def held(out: Path, *, resume: bool) -> Iterator[None]:
+    """Keep a run folder for this process, made if it is not there: two that write to one would ruin it.
+
+    The lock is the system's, on the folder itself: it leaves no file, and a killed process loses it.
+
+    Raises:
+        ValueError: If the folder is in use and not to go on, or another process holds it.
+    """
+    check_free(out, resume=resume)
+    out.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":  # it has no such locks
+        yield
+        return
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise ValueError(
+            f"one process at a time may train in {str(out)!r}, and another does; wait for it, or choose "
+            "another --out"
+        ) from None
+    except OSError:  # a disk without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(folder)
+
+
 def open_run(
     out: Path,
     model: Any,
     task: Task,
     config: TrainConfig,
     stages: Mapping[str, Mapping[str, Any]],
-    *,
-    resume: bool,
 ) -> None:
-    """Make the folder with its config and what the task saves, or check that it holds this very run.
+    """Write the config and what the task saves into the folder, or check that it holds this very run.
 
     The config is written last: a folder with one is complete.
 
@@ -49,13 +84,11 @@ def open_run(
         task: Says what else the folder holds.
         config: Becomes the config's ``train``.
         stages: Settings of further stages by name; a run may get one that it had not before.
-        resume: Whether a run that is there is to go on.
 
     Raises:
         ValueError: If there is another run in it, or one with other settings; the first one that differs is
             named with both values.
     """
-    check_free(out, resume=resume)
     of_model = as_json(model.config) if hasattr(model, "config") else {}
     of_training = as_json(config)
     of_data = json.loads(json.dumps(task.data()))
@@ -68,10 +101,8 @@ def open_run(
                 "choose another --out"
             )
         _check_same(out, there["model"], of_model)
-        _check_same(out, there.get("train", {}), of_training)
-        _check_same(
-            out, there.get("data", {}), {k: v for k, v in of_data.items() if k not in task.may_change}
-        )
+        _check_same(out, there.get("train", {}), of_training, MAY_CHANGE)
+        _check_same(out, there.get("data", {}), of_data, task.may_change)
         before = there.get("train", {}).get("stages", {})
         for name in before.keys() & of_stages.keys():
             _check_same(out, before[name], of_stages[name])
@@ -85,10 +116,12 @@ def open_run(
     write_config(out, kind=task.kind, model=of_model, data=of_data, train=of_training)
 
 
-def _check_same(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _check_same(
+    out: Path, before: Mapping[str, Any], now: Mapping[str, Any], may_change: frozenset[str] = frozenset()
+) -> None:
     for name, value in now.items():
         # A setting that is not there came with a later version, whose default is what was done before.
-        if name not in before:
+        if name not in before or name in may_change:
             continue
         if isinstance(value, Mapping) and isinstance(before[name], Mapping):
             _check_same(out, before[name], value)

@@ -1,0 +1,108 @@
+"""What a run folder is kept from: other data, two trainings at once, weights chosen by a tie."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from toy import Toy, ToyTask
+
+from sightline.train.checkpoint import read_tensors
+from sightline.train.config import TrainConfig
+from sightline.train.loop import fit
+from sightline.train.run import held
+
+
+class Scored(ToyTask):
+    """A task whose scores are given, one evaluation after the other."""
+
+    def __init__(self, scores):
+        super().__init__()
+        self.scores = iter(scores)
+
+    def evaluate(self, model):
+        return next(self.scores)
+
+
+class Named(ToyTask):
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+    def digest(self):
+        return self.name
+
+
+def config(**changed):
+    return TrainConfig(**{"epochs": 3, "tensorboard": False, "log_every": 97, "device": "cpu"} | changed)
+
+
+def kept_after(tmp_path, scores, **changed):
+    """The number of the evaluation whose weights were kept."""
+    every = []
+
+    class Watched(Scored):
+        def evaluate(self, model):
+            every.append([weight.clone() for weight in model.parameters()])
+            return super().evaluate(model)
+
+    model = Toy()
+    fit(model, Watched(scores), config(epochs=len(scores), **changed), tmp_path / "run", shown=False)
+    kept = read_tensors(tmp_path / "run" / "model.safetensors")
+    names = [name for name, _ in model.named_parameters()]
+    same = [all(map(torch.equal, weights, [kept[name] for name in names])) for weights in every]
+    return same.index(True)
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "kept"),
+    [
+        ("accuracy", [(0.0, 3.0), (0.0, 2.0), (0.0, 2.5)], 1),
+        ("accuracy", [(0.1, 2.0), (0.0, 1.0), (0.1, 3.0)], 0),
+        ("accuracy", [(0.1, 2.0), (0.2, 5.0), (0.1, 1.0)], 1),
+        ("loss", [(0.3, 2.0), (0.2, 1.0), (0.1, 1.0)], 1),
+    ],
+    ids=["zeros", "worse", "better", "by_loss"],
+)
+def test_of_equal_scores_the_lower_loss_is_kept(tmp_path, metric, scores, kept):
+    told = [{"accuracy": accuracy, "loss": loss} for accuracy, loss in scores]
+    assert kept_after(tmp_path, told, metric=metric) == kept
+
+
+def test_a_score_alone_is_enough_where_a_task_has_no_loss(tmp_path):
+    assert kept_after(tmp_path, [{"hits": 2.0}, {"hits": 2.0}, {"hits": 3.0}], metric="hits") == 2
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path):
+    fit(Toy(), Named("one"), config(steps=5), tmp_path / "run", shown=False)
+    pointer = tmp_path / "run/checkpoints/main/latest.json"
+    state = tmp_path / "run/checkpoints/main" / json.loads(pointer.read_text())["checkpoint"] / "state.json"
+    state.write_text(state.read_text().replace('"done": true', '"done": false'))
+    with pytest.raises(ValueError, match=r"began with, named one in .*, and these are named two.*--out"):
+        fit(Toy(), Named("two"), config(steps=5), tmp_path / "run", resume=True, shown=False)
+    fit(Toy(), Named("one"), config(steps=5), tmp_path / "run", resume=True, shown=False)
+
+
+def test_one_training_at_a_time_has_a_folder(tmp_path):
+    out = tmp_path / "run"
+    with held(out, resume=False):
+        with pytest.raises(ValueError, match=r"one process at a time may train in .*wait for it"):
+            fit(Toy(), ToyTask(), config(), out, shown=False)
+        assert not list(out.iterdir())  # nor does the lock leave a file
+    fit(Toy(), ToyTask(), config(steps=2), out, shown=False)
+
+
+def test_a_folder_is_free_again_after_a_training(tmp_path):
+    for _ in range(2):
+        with held(tmp_path / "run", resume=False):
+            pass
+    with pytest.raises(ValueError, match="is a file"), held(Path(__file__), resume=True):
+        pass
+
+
+def test_where_a_run_goes_on_may_change_but_not_what_it_learns(tmp_path):
+    fit(Toy(), ToyTask(), config(steps=2), tmp_path / "run", shown=False)
+    elsewhere = config(steps=2, threads=0, log_every=5, device="auto")
+    fit(Toy(), ToyTask(), elsewhere, tmp_path / "run", resume=True, shown=False)
+    with pytest.raises(ValueError, match=r"lr was 0\.0005"):
+        fit(Toy(), ToyTask(), config(steps=2, lr=0.1), tmp_path / "run", resume=True, shown=False)
