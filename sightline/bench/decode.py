@@ -48,14 +48,15 @@ def precision(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
-def told(dtype: torch.dtype) -> str:
-    """The note that says so.
+def told(dtype: torch.dtype, device: torch.device) -> str:
+    """The note that says so, and what only ours does.
 
     Example:
-        >>> told(torch.bfloat16)
-        'all in bfloat16'
+        >>> told(torch.bfloat16, torch.device("cuda"))
+        'all in bfloat16, ours replayed as one CUDA graph'
     """
-    return f"all in {str(dtype).removeprefix('torch.')}"
+    replayed = ", ours replayed as one CUDA graph" if device.type == "cuda" else ""
+    return f"all in {str(dtype).removeprefix('torch.')}{replayed}"
 
 
 def caption_cases(
@@ -85,7 +86,8 @@ def _field(config: CaptionerConfig, n: int, steps: int, peer: str, device: torch
     images = torch.randn(n, 3, config.image_size, config.image_size, device=device, dtype=dtype)
     search = Recorded(partial(_searched, model, steps=steps))
     ours = Contestant(name=OURS, run=partial(_scores, search, images))
-    notes = (f"{steps} tokens written for each of {n} pictures by each, random weights, {told(dtype)}",)
+    how = told(dtype, device)
+    notes = (f"{steps} tokens written for each of {n} pictures by each, random weights, {how}",)
     if peer == NO_CACHE:
         torch.manual_seed(0)
         plain = on_torch(Captioner(config)).to(device, dtype).eval()

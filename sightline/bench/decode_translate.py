@@ -73,12 +73,9 @@ def _field(config: TranslatorConfig, n: int, peer: str, device: torch.device) ->
         except ImportError:
             return Field(contestants=(ours,), notes=("transformers is not installed: no peer",))
         rival = Contestant(name=peer, run=partial(_generated, theirs, source))
-    return Field(
-        contestants=(ours, rival),
-        notes=(
-            f"{_READ} tokens read and {_WRITTEN} written by each sentence, random weights, {told(dtype)}",
-        ),
-    )
+    how = told(dtype, device)
+    note = f"{_READ} tokens read and {_WRITTEN} written by each sentence, random weights, {how}"
+    return Field(contestants=(ours, rival), notes=(note,))
 
 
 def _found(model: Any, source: Int[Tensor, "B S"]) -> Decoded:
