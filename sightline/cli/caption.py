@@ -12,10 +12,11 @@ from sightline import show
 from sightline.cli.caption_run import CaptionRun, open_run, read_pictures, told
 from sightline.cli.files import PICTURES, replacing, save
 from sightline.cli.runs import chosen_device
-from sightline.evaluate.said import Said, say
+from sightline.evaluate.said import Chance, Said, say
 from sightline.show.gallery import gallery
 from sightline.show.told import Told
 
+_BEAM = 5
 _PAGES = (".html", ".htm")
 
 
@@ -28,23 +29,49 @@ def caption(
         Path | None,
         typer.Option(help="Where each word looked: a figure (.png, ...), a page (.html), or a folder."),
     ] = None,
-    beam: Annotated[int, typer.Option(help="Width of the search; 1 is greedy.")] = 5,
+    beam: Annotated[
+        int | None, typer.Option(help="Width of the search; 1 is greedy.", show_default=str(_BEAM))
+    ] = None,
     n_best: Annotated[int, typer.Option(help="Captions of each picture, best first.")] = 1,
+    temperature: Annotated[
+        float | None, typer.Option(help="Draw captions by chance: below 1 bolder, above 1 wilder.")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Draw each token among the so many likeliest only.")
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Draw each token among the likeliest that together reach this probability."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Fixes what is drawn.", show_default="0")] = None,
     head: Annotated[int | None, typer.Option(help="Show one head; by default the mean of all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Annotated[str | None, typer.Option(help="Where to run; a GPU if there is one.")] = None,
 ) -> None:
-    """Write a caption for each picture, and draw where the model looked for every word."""
-    if beam < 1:
-        raise ValueError(f"--beam must be at least 1, got {beam}")
-    if not 1 <= n_best <= beam:
-        raise ValueError(f"--n-best must be between 1 and --beam {beam}, got {n_best}; widen the beam")
+    """Write a caption for each picture, and draw where the model looked for every word.
+
+    Captions are searched for; with --temperature, --top-k, --top-p or --seed they are drawn by chance.
+    """
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    chance = _chance({name: value for name, value in drawn.items() if value is not None}, beam)
+    width = _BEAM if beam is None else beam
+    _check_counts(width, n_best, chance)
     if out is not None:
         _check_out(out, len(images))
+    elif head is not None:
+        raise ValueError(f"--head {head} is what a figure shows, and none is drawn; add --out figure.png")
     opened = open_run(run, chosen_device(device))
     pictures = read_pictures(images, opened.size)
     found = list(
-        say(opened.model, opened.tokenizer, pictures, beam=beam, n_best=n_best, look=out is not None)
+        say(
+            opened.model,
+            opened.tokenizer,
+            pictures,
+            beam=width,
+            n_best=n_best,
+            chance=chance,
+            look=out is not None,
+        )
     )
     shown = [
         told(opened, picture, ranks[0], name=str(path))
@@ -62,6 +89,23 @@ def caption(
     if out is not None:
         for path in _write(opened, out, images, shown, head):
             typer.echo(path, err=as_json)
+
+
+def _chance(given: dict[str, Any], beam: int | None) -> Chance | None:
+    """How captions are drawn, or None where none of its options was given."""
+    if given and beam is not None:
+        flags = ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in given.items())
+        raise ValueError(f"captions are searched for or drawn, got --beam {beam} and {flags}; give one up")
+    return Chance(**given) if given else None
+
+
+def _check_counts(beam: int, n_best: int, chance: Chance | None) -> None:
+    if beam < 1:
+        raise ValueError(f"--beam must be at least 1, got {beam}")
+    if n_best < 1:
+        raise ValueError(f"--n-best must be at least 1, got {n_best}")
+    if chance is None and n_best > beam:
+        raise ValueError(f"--n-best must be between 1 and --beam {beam}, got {n_best}; widen the beam")
 
 
 def _as_object(images: Sequence[Path], found: Sequence[Sequence[Said]]) -> dict[str, Any]:

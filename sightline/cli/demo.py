@@ -18,11 +18,13 @@ from sightline.cli.mechanism import pictures
 from sightline.cli.page import page
 from sightline.cli.report_page import Report, report_page
 from sightline.cli.runs import Asked, chosen_device
-from sightline.cli.train import CAPTION, begin, saved_or_preset
+from sightline.cli.train import CAPTION, saved_or_preset
 from sightline.evaluate.captions import score, scored
 from sightline.evaluate.ranked import ranked
+from sightline.models.saved import CONFIG
 from sightline.show.curves import read_metrics
 from sightline.train.caption_run import train_captioner
+from sightline.train.run import check_free
 
 _SHOWN, _WORST, _EXAMPLES = 6, 3, 4
 _INTRODUCTION = (
@@ -54,12 +56,13 @@ def demo(
     typer.echo(_report(run, seconds))
 
 
-def _trained(out: Path, preset: str, seed: int, *, resume: bool) -> tuple[Path, float]:
-    """Train as the preset says; the folder, and how long it took."""
-    begin(out, resume=resume)
+def _trained(out: Path, preset: str, seed: int, *, resume: bool) -> tuple[Path, float | None]:
+    """Train as the preset says; the folder, and how long it took if all of it was trained now."""
+    check_free(out, resume=resume)
+    goes_on = (out / CONFIG).exists()
     score(["a"], [["a"]])  # says at once if what scores is not installed
     started = time.monotonic()
-    base = saved_or_preset("caption", out, preset, resume=resume)
+    base = saved_or_preset("caption", out, preset, resume=resume, typed=preset)
     settings = settled(CAPTION, base, {"data": {"source": "scenes"}, "train": {"seed": seed}})
     train_captioner(
         dataclasses.replace(settings["data"], augment=settings["augment"]),
@@ -69,10 +72,10 @@ def _trained(out: Path, preset: str, seed: int, *, resume: bool) -> tuple[Path, 
         score=score,
         resume=resume,
     )
-    return out, time.monotonic() - started
+    return out, None if goes_on else time.monotonic() - started
 
 
-def _report(folder: Path, seconds: float) -> Path:
+def _report(folder: Path, seconds: float | None) -> Path:
     """Score the run on unseen scenes and write the page."""
     run = open_run(folder, chosen_device(None))
     captions = run.captions()
@@ -98,12 +101,13 @@ def _report(folder: Path, seconds: float) -> Path:
     return path
 
 
-def _facts(run: CaptionRun, n_train: int, seconds: float) -> str:
+def _facts(run: CaptionRun, n_train: int, seconds: float | None) -> str:
     n = sum(weight.numel() for weight in run.model.parameters())
     rows, columns = run.model.grid
+    taken = "" if seconds is None else f", in {_duration(seconds)}"
     return (
         f"From {n_train:,} drawn scenes with five captions each, a model of {n / 1e6:.1f} million weights "
-        f"learned to describe such pictures from nothing, in {_duration(seconds)}. It cuts a picture into "
+        f"learned to describe such pictures from nothing{taken}. It cuts a picture into "
         f"{rows} x {columns} patches and writes word after word, looking at the patches for each."
     )
 

@@ -18,13 +18,14 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.settings import as_json, from_json, help_of
+from sightline.settings import from_json, help_of
 
 __all__ = ["Given", "Group", "settled", "with_fields"]
 
 Given = dict[str, dict[str, Any]]  # part -> field -> value
 
 _NONE = "none"
+_NOTHING: Any = object()  # stands for a None that was typed: the parameter's own None is "not typed"
 _NUMBERS: dict[type, str] = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 
 
@@ -52,8 +53,14 @@ class Group:
         return {self.prefix + name: found for name, found in named.items()}
 
 
-def with_fields(groups: Sequence[Group]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_fields(
+    groups: Sequence[Group], start: Mapping[str, Mapping[str, Any]] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command a flag for every field of some settings; it gets what was given as ``given``.
+
+    Args:
+        groups: The settings.
+        start: What a command starts from where no preset is named: the help shows it for the default.
 
     Raises:
         ValueError: If two fields would be one flag.
@@ -69,7 +76,8 @@ def with_fields(groups: Sequence[Group]) -> Callable[[Callable[..., None]], Call
                 if name in places or name in own:
                     raise ValueError(f"the flag {name!r} of {group.title!r} is there twice; give it a prefix")
                 places[name] = (group.part, found.name)
-                parameters.append(_parameter(name, found, hints[found.name], group.title))
+                default = (start or {}).get(group.part, {}).get(found.name, found.default)
+                parameters.append(_parameter(name, found, hints[found.name], group.title, default))
 
         @wraps(function)
         def command(**values: Any) -> None:
@@ -77,7 +85,7 @@ def with_fields(groups: Sequence[Group]) -> Callable[[Callable[..., None]], Call
             for name, (part, found) in places.items():
                 value = values.pop(name)
                 if value is not None:
-                    given[part][found] = None if value == _NONE else value
+                    given[part][found] = None if value is _NOTHING else value
             function(**values, given=given)
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -100,17 +108,24 @@ def settled(groups: Sequence[Group], *layers: Mapping[str, Mapping[str, Any]]) -
     for layer in layers:
         for part, fields in layer.items():
             values.setdefault(part, {}).update(fields)
-    kinds = {group.part: group.kind for group in groups}
-    return {part: from_json(kinds[part], fields, where=part) for part, fields in values.items()}
+    named = {group.part: group for group in groups}
+    return {part: _made(named[part], fields) for part, fields in values.items()}
 
 
-def shown(settings: Mapping[str, Any]) -> Given:
-    """Settings by part as plain values."""
-    return {part: as_json(value) for part, value in settings.items()}
+def _made(group: Group, fields: Mapping[str, Any]) -> Any:
+    """Settings of a group; where its flags have a prefix, a complaint says whose setting it is about."""
+    try:
+        return from_json(group.kind, fields, where=group.part)
+    except ValueError as problem:
+        if not group.prefix:
+            raise
+        raise ValueError(f"{group.title.lower()}: {problem}") from None
 
 
-def _parameter(name: str, found: "dataclasses.Field[Any]", hint: Any, title: str) -> inspect.Parameter:
-    default = found.default if found.default is not dataclasses.MISSING else None
+def _parameter(
+    name: str, found: "dataclasses.Field[Any]", hint: Any, title: str, default: Any
+) -> inspect.Parameter:
+    default = default if default is not dataclasses.MISSING else None
     kinds = hint.__args__ if isinstance(hint, types.UnionType) else (hint,)
     optional = type(None) in kinds
     flag = f"--{name.replace('_', '-')}"
@@ -143,7 +158,7 @@ def _shown_default(default: bool | None, flag: str) -> str:
 def _parser(kind: type[Any], *, optional: bool) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         if optional and text.lower() == _NONE:
-            return _NONE
+            return _NOTHING
         try:
             return kind(text)
         except ValueError:

@@ -4,7 +4,7 @@ import dataclasses
 import importlib.util
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,13 +17,16 @@ from sightline.train.caption_data import CaptionData
 from sightline.train.caption_run import train_captioner
 from sightline.train.captioning import Score
 from sightline.train.config import TrainConfig
-from sightline.train.presets import Preset, preset
+from sightline.train.presets import Preset, preset, presets
 from sightline.train.run import check_free
 from sightline.train.self_critical import SelfCriticalConfig
 
 app = typer.Typer(help="Train a model and leave a run folder.", no_args_is_help=True)
 
 TRAINING = Group(part="train", kind=TrainConfig, title="Training")
+SELF_CRITICAL = Group(
+    part="self_critical", kind=SelfCriticalConfig, title="Self-critical stage", prefix="sc_"
+)
 CAPTION = [
     Group(part="model", kind=CaptionerConfig, title="Model", without=frozenset({"vocab_size", "decoder"})),
     Group(part="data", kind=CaptionData, title="Data", without=frozenset({"source", "augment"})),
@@ -34,14 +37,19 @@ CAPTION = [
         without=frozenset({"mixup", "cutmix", "mix"}),
     ),
     TRAINING,
-    Group(part="self_critical", kind=SelfCriticalConfig, title="Self-critical stage", prefix="sc_"),
+    SELF_CRITICAL,
 ]
 
 # What every kind of training takes besides its fields.
 Data = Annotated[str | None, typer.Option(help="A folder, a zip, or the name of an embedded set.")]
 Out = Annotated[Path, typer.Option(help="The run folder to make.")]
-PresetName = Annotated[str | None, typer.Option("--preset", help="Named settings to start from.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, to the same end.")]
+
+
+def preset_option(kind: str) -> Any:
+    """The option that names a preset, with the names there are."""
+    names = ", ".join(name for name in presets(kind) if not name.endswith("-recurrent"))
+    return typer.Option("--preset", help=f"Named settings to start from: {names}.", show_default="default")
 
 
 @app.callback()
@@ -50,12 +58,12 @@ def train() -> None:
 
 
 @app.command()
-@with_fields(CAPTION)
+@with_fields(CAPTION, preset("caption", None))
 def caption(
     given: Given,
     out: Out,
     data: Data = None,
-    preset_name: PresetName = None,
+    preset_name: Annotated[str | None, preset_option("caption")] = None,
     model: Annotated[str | None, typer.Option(help="The decoder: transformer or recurrent.")] = None,
     resume: Resume = False,
     self_critical: Annotated[
@@ -70,8 +78,11 @@ def caption(
             given[part][name] = value
     if "source" not in {**base.get("data", {}), **given["data"]}:
         raise ValueError("a training needs data; add --data with a folder, a zip or 'scenes'")
+    has_second = self_critical or SELF_CRITICAL.part in base
+    if not has_second:
+        _check_asked(given)
     settings = settled(CAPTION, base, given)
-    second = settings["self_critical"] if self_critical or "self_critical" in base else None
+    second = settings[SELF_CRITICAL.part] if has_second else None
     done = train_captioner(
         dataclasses.replace(settings["data"], augment=settings["augment"]),
         settings["model"],
@@ -84,10 +95,28 @@ def caption(
     say_done(done)
 
 
+def _check_asked(given: Given) -> None:
+    """Refuse settings of a stage that there will not be."""
+    for name in given[SELF_CRITICAL.part]:
+        flag = f"--{SELF_CRITICAL.prefix}{name}".replace("_", "-")
+        raise ValueError(
+            f"{flag} is for the self-critical stage, which was not asked for; add --self-critical"
+        )
+
+
 def begin(out: Path, *, resume: bool) -> None:
-    """Refuse a folder in use before any work is done; with several processes, in the first alone."""
-    if _is_first():
-        check_free(out, resume=resume)
+    """Refuse a folder in use before any work is done; with several processes, in the first alone.
+
+    Where a run was to go on and there is none, that is told: a new one begins.
+    """
+    for place in (out, *out.parents):
+        if os.path.lexists(place) and not place.is_dir():
+            raise ValueError(f"--out must be a folder, {str(place)!r} is a file; choose another --out")
+    if not _is_first():
+        return
+    check_free(out, resume=resume)
+    if resume and not (out / CONFIG).exists():
+        typer.echo(f"there is nothing to resume in {str(out)!r}: a new run begins", err=True)
 
 
 def saved_or_preset(

@@ -7,7 +7,7 @@ import typer
 
 from sightline.cli.classify_run import tell
 from sightline.cli.fields import Given, Group, settled, with_fields
-from sightline.cli.train import TRAINING, Out, PresetName, Resume, begin, saved_or_preset, say_done
+from sightline.cli.train import TRAINING, Out, Resume, begin, preset_option, saved_or_preset, say_done
 from sightline.data.augment import Augment
 from sightline.data.labelled import ClassSet
 from sightline.evaluate.classes import score
@@ -16,6 +16,7 @@ from sightline.settings import from_json
 from sightline.shapes import did_you_mean
 from sightline.train.classifying import ClassData, ClassTask, read_source
 from sightline.train.loop import fit
+from sightline.train.presets import preset
 
 CLASSIFY = [
     Group(part="model", kind=VisionTransformerConfig, title="Model", without=frozenset({"n_classes"})),
@@ -32,12 +33,12 @@ def add(app: typer.Typer) -> None:
     app.command()(classify)
 
 
-@with_fields(CLASSIFY)
+@with_fields(CLASSIFY, preset("classify", None))
 def classify(
     given: Given,
     out: Out,
     data: Data = None,
-    preset_name: PresetName = None,
+    preset_name: Annotated[str | None, preset_option("classify")] = None,
     size: Annotated[str | None, typer.Option(help=f"Named widths and depth: {', '.join(SIZES)}.")] = None,
     resume: Resume = False,
 ) -> None:

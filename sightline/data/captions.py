@@ -5,8 +5,8 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -20,6 +20,9 @@ from sightline.shapes import Shaped
 __all__ = ["CLEANING", "CaptionSet", "Captioned", "Images", "Problem", "clean", "read_captions"]
 
 CLEANING = "lower-cased, punctuation stripped (sightline.data.captions.clean)"  # for signatures of scores
+SPLITS = ("train", "val", "test")
+STATED = "stated"
+ASKED = "as large as is asked for: a training draws --n-train, --n-val and --n-test"  # of a set that is drawn
 _FILES = (".json", ".txt", ".csv", ".tsv", ".token")
 
 
@@ -99,20 +102,23 @@ class CaptionSet:
     problems: Sequence[Problem] = ()
     source: str = ""
     form: str = ""
-    rule: str = "stated"
+    rule: str = STATED
 
     def split(self, name: str) -> list[Captioned]:
         """The images of one split; ValueError, with those there are, if it has none."""
         found = [record for record in self.records if record.split == name]
         if not found:
             counts = ", ".join(f"{split!r} ({n})" for split, n in self.splits().items()) or "none"
-            raise ValueError(f"there is no image in the split {name!r} of {self.source!r}; splits: {counts}")
+            raise ValueError(
+                f"there is no image in the split {name!r} of {self.source!r}, which has {counts}; "
+                + self._remedy(name)
+            )
         return found
 
     def splits(self) -> dict[str, int]:
         """How many images each split has: train, val and test first."""
         counts = Counter(record.split for record in self.records)
-        order = [x for x in ("train", "val", "test") if x in counts]
+        order = [x for x in SPLITS if x in counts]
         return {name: counts[name] for name in [*order, *sorted(set(counts) - set(order))]}
 
     def lines(self, split: str) -> list[str]:
@@ -131,14 +137,19 @@ class CaptionSet:
         """A name for the image's content, to know it again: for caches, and to find duplicates."""
         return self.images.digest(record.name)
 
-    def without(self, names: Collection[str], problems: Iterable[Problem] = ()) -> "CaptionSet":
-        """The same without some images, such as those found broken, and with the problems they had."""
-        kept = tuple(record for record in self.records if record.name not in names)
-        return replace(self, records=kept, problems=(*self.problems, *problems))
-
     def __len__(self) -> int:
         """How many images can be used."""
         return len(self.records)
+
+    def _remedy(self, name: str) -> str:
+        """How a set gets a split that it lacks."""
+        if name not in SPLITS:
+            return "choose one of these"
+        if self.rule == STATED:
+            return f"give some images the split {name!r}, or none a split, and they are drawn"
+        if self.rule == ASKED:
+            return f"ask for some with --n-{name}"
+        return "it is drawn where there are at least three images: add some"
 
 
 class ImageFiles:
@@ -212,7 +223,7 @@ def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
         Captioned(one.image, tuple(one.captions), one.split or drawn.get(one.image, "train")) for one in there
     ]
     images = ImageFiles(files, {name: at for name, at in paths.items() if at})
-    rule = "stated" if stated else f"a tenth val, a tenth test, by a hash of seed {seed} and the name"
+    rule = STATED if stated else f"a tenth val, a tenth test, by a hash of seed {seed} and the name"
     return CaptionSet(tuple(records), images, tuple(problems), str(path), form, rule)
 
 

@@ -224,16 +224,30 @@ def _grouped(rows: Iterable[tuple[str, str, str | None]]) -> list[Found]:
 
 
 def _take_lists(found: list[Found], files: Files, name: str, names: list[str]) -> None:
-    """Take splits from lists of images beside the captions, as Flickr_8k.trainImages.txt."""
+    """Take splits from lists of images beside the captions, as Flickr_8k.trainImages.txt.
+
+    A list may leave out what images' names end in: ``1000_a`` for ``1000_a.jpg``.
+    """
     folder = name.rpartition("/")[0]
+    known = {one.image for one in found} | {_stem(one.image) for one in found}
     split_of: dict[str, str] = {}
     for other in names:
         match = _LIST.search(other.rpartition("/")[2])
         if match and other.rpartition("/")[0] == folder:
-            listed = text_of(files.read(other), other).splitlines()
-            split_of |= dict.fromkeys((line.strip() for line in listed), _split(match[1]))
+            lines = text_of(files.read(other), other).splitlines()
+            listed = [line.strip() for line in lines if line.strip()]
+            if listed and known.isdisjoint(listed):
+                raise ValueError(
+                    f"a list of a split names images of {name!r}, such as {found[0].image!r}; {other!r} "
+                    f"names none, its first is {listed[0]!r}: write the same names, or take the list away"
+                )
+            split_of |= dict.fromkeys(listed, _split(match[1]))
     for one in found:
-        one.split = one.split or split_of.get(one.image)
+        one.split = one.split or split_of.get(one.image) or split_of.get(_stem(one.image))
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"\.\w{3,4}$", "", name)
 
 
 def _split(name: Any) -> str:

@@ -13,7 +13,7 @@ from sightline.data.batches import ahead
 from sightline.data.captions import CLEANING, Captioned, CaptionSet, Problem, clean
 from sightline.data.images import BrokenImage, digest
 
-__all__ = ["Report", "SplitReport", "check", "without_broken"]
+__all__ = ["Report", "SplitReport", "check"]
 
 Tell = Callable[[int], None]
 _OFTEN = 5  # a word seen so often in train can be learned; what vocabularies of captions usually keep
@@ -123,16 +123,6 @@ def check(captions: CaptionSet, *, longest: int = 50, tell: Tell | None = None, 
         repeated,
         (*problems, *across),
     )
-
-
-def without_broken(captions: CaptionSet, *, tell: Tell | None = None, threads: int = 2) -> CaptionSet:
-    """The set without the images that can't be read; they are named among its problems.
-
-    Opens every image once. A training that reads images as it goes can skip them when they come instead:
-    :meth:`~sightline.data.captions.CaptionSet.open` raises :class:`~sightline.data.images.BrokenImage`.
-    """
-    problems = _broken(list(_opened(captions, tell, threads)))
-    return captions.without({problem.name for problem in problems}, problems)
 
 
 def _opened(captions: CaptionSet, tell: Tell | None, threads: int) -> Iterator[_Opened]:

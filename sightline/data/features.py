@@ -109,32 +109,27 @@ def keep_features(
     """
     if not records or views < 1:
         raise ValueError(f"features need at least one picture and one view, got {len(records)} and {views}")
-    folder = cache_folder() if folder is None else Path(folder)
-    digests = [_digest(images, record) for record in records]
-    total, done = len(records) * views, 0
+    making = _Making(
+        images=images,
+        records=records,
+        digests=[_digest(images, record) for record in records],
+        encode=encode,
+        signature=signature,
+        size=size,
+        views=views,
+        folder=cache_folder() if folder is None else Path(folder),
+        device=device,
+        batch_size=batch_size,
+        threads=threads,
+        progress=progress,
+    )
     files, broken = [], {}
     for view in range(views):
         parts = []
         for first in range(0, len(records), SHARD):
-            last = min(first + SHARD, len(records))
-            path = folder / f"{_name(signature, size, view, digests[first:last])}.safetensors"
-            shard = _opened(path)
-            if shard is None:
-
-                def tell(n: int, before: int = done) -> None:
-                    if progress is not None:
-                        progress(before + n, total)
-
-                load = _loader(images, records[first:last], digests[first:last], size, view)
-                grids, bad = _computed(load, last - first, encode, device, batch_size, threads, tell)
-                _write(path, grids, bad, signature, view)
-                shard = _opened(path)
-                if shard is None:
-                    raise OSError(f"can't read {str(path)!r}, which was just written; is the disk sound?")
-            part, bad = shard
+            part, bad = making.shard(view, first)
             parts.append(part)
             broken.update({first + i: sentence for i, sentence in bad.items()})
-            done += last - first
         files.append(tuple(parts))
     p, c = files[0][0].get_shape()[1:]
     return Features(broken=broken, shape=(p, c), views=views, _n=len(records), _files=tuple(files))
@@ -184,45 +179,65 @@ def _name(signature: str, size: int, view: int, digests: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps([signature, size, view, *digests]).encode()).hexdigest()[:32]
 
 
-def _loader(
-    images: CaptionSet, records: Sequence[Captioned], digests: Sequence[str], size: int, view: int
-) -> Callable[[int], tuple[Tensor, str | None]]:
-    def load(i: int) -> tuple[Tensor, str | None]:
-        try:
-            picture = images.open(records[i], size=size if view < 2 else None)
-        except BrokenImage as problem:
-            return torch.zeros(3, size, size, dtype=torch.uint8), str(problem)
-        return view_of(picture, view, size, digest=digests[i]), None
+@dataclass(frozen=True, kw_only=True)
+class _Making:
+    """What :func:`keep_features` was asked, and how a file of it is opened or made."""
 
-    return load
+    images: CaptionSet
+    records: Sequence[Captioned]
+    digests: Sequence[str]
+    encode: Encode
+    signature: str
+    size: int
+    views: int
+    folder: Path
+    device: torch.device | str
+    batch_size: int
+    threads: int
+    progress: Callable[[int, int], None] | None
 
+    def shard(self, view: int, first: int) -> tuple[Any, dict[int, str]]:
+        """One view of the pictures from ``first`` on: their grids, and what is wrong with them."""
+        last = min(first + SHARD, len(self.records))
+        name = _name(self.signature, self.size, view, self.digests[first:last])
+        path = self.folder / f"{name}.safetensors"
+        found = _opened(path)
+        if found is None:
+            _write(path, *self._computed(view, first, last), self.signature, view)
+            found = _opened(path)
+        if found is None:
+            raise OSError(f"can't read {str(path)!r}, which was just written; is the disk sound?")
+        return found
 
-def _computed(
-    load: Callable[[int], tuple[Tensor, str | None]],
-    n: int,
-    encode: Encode,
-    device: torch.device | str,
-    batch_size: int,
-    threads: int,
-    tell: Callable[[int], None],
-) -> tuple[Float[Tensor, "n P C"], dict[int, str]]:
-    """The grids of a shard in one view, and what is wrong with its pictures."""
-    grids, bad = [], {}
-    with ahead(load, range(n), threads=threads, depth=2 * batch_size) as loaded, torch.no_grad():
-        for first in range(0, n, batch_size):
-            pictures = []
-            for i in range(first, min(first + batch_size, n)):
-                picture, problem = next(loaded)
-                pictures.append(picture)
-                if problem is not None:
-                    bad[i] = problem
-            found = encode(normalise(torch.stack(pictures).to(device)))
-            grids.append(found.to("cpu", torch.float16))
-            tell(first + len(pictures))
-    whole = torch.cat(grids)
-    if bad:
+    def _computed(self, view: int, first: int, last: int) -> tuple[Float[Tensor, "n P C"], dict[int, str]]:
+        grids, bad = [], {}
+        numbers = range(first, last)
+        with (
+            ahead(
+                lambda i: self._load(i, view), numbers, threads=self.threads, depth=2 * self.batch_size
+            ) as loaded,
+            torch.no_grad(),
+        ):
+            for start in range(first, last, self.batch_size):
+                batch = numbers[start - first : start - first + self.batch_size]
+                pictures, problems = zip(*(next(loaded) for _ in batch), strict=True)
+                bad.update({i - first: said for i, said in zip(batch, problems, strict=True) if said})
+                found = self.encode(normalise(torch.stack(pictures).to(self.device)))
+                grids.append(found.to("cpu", torch.float16))
+                if self.progress is not None:
+                    n = len(self.records)
+                    self.progress(view * n + batch[-1] + 1, self.views * n)
+        whole = torch.cat(grids)
         whole[list(bad)] = 0.0
-    return whole, bad
+        return whole, bad
+
+    def _load(self, i: int, view: int) -> tuple[Shaped[Tensor, "3 size size"], str | None]:
+        """A picture in a view; black, with the reason, if it can't be read."""
+        try:
+            picture = self.images.open(self.records[i], size=self.size if view < 2 else None)
+        except BrokenImage as problem:
+            return torch.zeros(3, self.size, self.size, dtype=torch.uint8), str(problem)
+        return view_of(picture, view, self.size, digest=self.digests[i]), None
 
 
 def _write(path: Path, grids: Tensor, bad: dict[int, str], signature: str, view: int) -> None:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sightline.data.captions import Captioned, CaptionSet
+from sightline.data.captions import ASKED, SPLITS, Captioned, CaptionSet
 from sightline.data.images import digest, resize_crop
 from sightline.data.scenes_dice import Dice, Ints
 from sightline.data.scenes_draw import draw
@@ -39,7 +39,6 @@ from sightline.shapes import Shaped, did_you_mean
 
 __all__ = ["Relation", "Scene", "SceneImages", "Scenes", "Thing", "scenes_set"]
 
-SPLITS = ("train", "val", "test")
 _BLOCK = 64  # scenes drawn at once: their canvases stay in the processor's cache
 
 
@@ -236,4 +235,4 @@ def scenes_set(n_train: int, n_val: int, n_test: int, seed: int = 0) -> CaptionS
         for split, scenes in splits.items()
         for i in range(len(scenes))
     ]
-    return CaptionSet(tuple(records), SceneImages(splits), source="scenes", form="scenes", rule="stated")
+    return CaptionSet(tuple(records), SceneImages(splits), source="scenes", form="scenes", rule=ASKED)

@@ -1,12 +1,15 @@
 """One token after the other: the likeliest each time, or one drawn by chance."""
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from sightline.data.tokens import BOS, EOS, PAD
 from sightline.decode.decoded import Decoded
 from sightline.decode.protocol import S, Steps, branched
-from sightline.decode.stopping import all_done, check_length, column_index
+from sightline.decode.stopping import all_done, column_index, limits
 from sightline.shapes import Float, Int
 
 __all__ = ["greedy", "kept", "sample"]
@@ -17,7 +20,7 @@ def greedy(
     model: Steps[S],
     state: S,
     *,
-    max_length: int,
+    max_length: int | Sequence[int],
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
@@ -27,7 +30,7 @@ def greedy(
     Args:
         model: Steps from a state to the next.
         state: Where to start: one row for each input.
-        max_length: Most tokens of a sequence, its end included.
+        max_length: Most tokens of a sequence, its end included: one number, or one for each input.
         bos, eos: The ids of the first and the last token.
         forbidden: Ids that are never chosen.
     """
@@ -44,7 +47,7 @@ def sample(
     top_k: int | None = None,
     top_p: float | None = None,
     generator: torch.Generator | None = None,
-    max_length: int,
+    max_length: int | Sequence[int],
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
@@ -65,8 +68,10 @@ def sample(
     for name, count in (("samples", samples), ("top_k", top_k)):
         if count is not None and count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
-    if not temperature > 0:
-        raise ValueError(f"temperature must be above 0, got {temperature}; greedy takes the likeliest")
+    if not 0 < temperature < math.inf:
+        raise ValueError(
+            f"temperature must be above 0 and finite, got {temperature}; greedy takes the likeliest"
+        )
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}")
 
@@ -106,22 +111,23 @@ def _walk(
     state: S,
     width: int,
     choose: object,
-    max_length: int,
+    max_length: int | Sequence[int],
     bos: int,
     eos: int,
     forbidden: tuple[int, ...],
 ) -> Decoded:
     """Go on with what ``choose`` takes until all have ended; nothing ever branches or is reordered."""
     assert callable(choose)  # noqa: S101
-    check_length(max_length)
     n, device = len(state), state.device
+    limit = limits(max_length, n // width, device)
     never = column_index(forbidden, device)
     ids = torch.full((n,), bos, device=device)
     scores = torch.zeros(n, device=device)
     lengths = torch.zeros_like(ids)
     alive = torch.ones_like(ids, dtype=torch.bool)
+    upto = limit.each.repeat_interleave(width)
     taken, looks = [], []
-    for t in range(max_length):
+    for t in range(limit.most):
         log_probs, state = model.step(state, ids)
         ids = choose(log_probs.index_fill(1, never, -torch.inf))
         scores = scores + log_probs.gather(1, ids[:, None]).squeeze(1).where(alive, 0.0)
@@ -131,6 +137,8 @@ def _walk(
         taken.append(ids)
         if state.attended is not None:
             looks.append(state.attended * alive[:, None, None])
+        if t + 1 in limit.steps:
+            alive = alive & (upto > t + 1)
         if all_done(~alive, t):
             break
     rows = (-1, width)

@@ -1,22 +1,22 @@
 """What a captioner says of pictures: the caption, its tokens, and where each of them looked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from sightline.data.images import normalise
-from sightline.data.tokens import BOS, PAD, UNK, Tokenizer
-from sightline.decode.search import Decoded
+from sightline.data.tokens import UNSAID, Tokenizer
+from sightline.decode.search import Decoded, sample
 from sightline.decode.search import beam as beam_search
 from sightline.models.captioner import Captioner
 from sightline.shapes import Float, Shaped
 
-__all__ = ["Said", "say"]
+__all__ = ["Chance", "Said", "say"]
 
 _BEGINS = "▁"  # before the first piece of a word
-_FORBIDDEN = (PAD, BOS, UNK)  # a caption never says that it does not know a word
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,27 @@ class Said:
         text: The whole.
         words: Its words; where the model writes pieces of words, those of one word are put together.
         weights: ``(T, H, P)``, where each word looked, the mean over its pieces; None unless asked for.
-        score: Its log-probability, divided by its length to the power of alpha.
+        score: Its log-probability; of a search, divided by its length to the power of alpha.
     """
 
     text: str
     words: tuple[str, ...]
     weights: Float[Tensor, "T H P"] | None
     score: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chance:
+    """How captions are drawn by chance: see :func:`sightline.decode.search.sample`."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"seed must be at least 0 and below 2 ** 63, got {self.seed}")
 
 
 def say(
@@ -44,33 +58,39 @@ def say(
     beam: int = 5,
     n_best: int = 1,
     alpha: float = 1.0,
+    chance: Chance | None = None,
     look: bool | Sequence[int] = False,
     batch_size: int = 64,
 ) -> Iterator[list[Said]]:
-    """The n best captions of each picture, best first.
+    """The n best captions of each picture, best first; or n that chance draws.
 
     Args:
         model: In eval, on the device it should run on.
         tokenizer: The run's own.
         images: Bytes, squares of the model's ``image_size``.
         beam: Width of the search; 1 is greedy.
-        n_best: How many captions of each picture, at most the width.
+        n_best: How many captions of each picture, of a search at most its width.
         alpha: A larger one prefers longer captions.
+        chance: Draw the captions instead of searching for them.
         look: Whether to keep where each token looked; or the decoder layers to keep it of.
         batch_size: Pictures decoded together.
     """
     device = next(model.parameters()).device
+    search: Callable[..., Decoded] = (
+        partial(beam_search, width=beam, n_best=n_best, alpha=alpha)
+        if chance is None
+        else partial(
+            sample,
+            samples=n_best,
+            temperature=chance.temperature,
+            top_k=chance.top_k,
+            top_p=chance.top_p,
+            generator=torch.Generator(device).manual_seed(chance.seed),
+        )
+    )
     for chunk in images.split(batch_size):
         state = model.start(normalise(chunk.to(device)), look=look)
-        found = beam_search(
-            model,
-            state,
-            width=beam,
-            n_best=n_best,
-            alpha=alpha,
-            max_length=model.config.max_length,
-            forbidden=_FORBIDDEN,
-        ).cpu()
+        found = search(model, state, max_length=model.config.max_length, forbidden=UNSAID).cpu()
         for i, ranked in enumerate(found.lists()):
             scores = found.scores[i].tolist()
             yield [

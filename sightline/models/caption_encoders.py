@@ -22,7 +22,7 @@ from sightline.layers import TransformerEncoder, TransformerEncoderLayer
 from sightline.positions import SinusoidalPositions2d
 from sightline.shapes import Float, did_you_mean
 
-__all__ = ["NETWORKS", "GridEncoder", "PatchEncoder", "network", "pretrained_grid"]
+__all__ = ["NETWORKS", "GridEncoder", "PatchEncoder", "network", "pretrained_grid", "signature_of"]
 
 # name in a config -> (name of the architecture, package with its weights, class that knows the file)
 NETWORKS = {
@@ -206,12 +206,6 @@ class GridEncoder(nn.Module):
         with torch.no_grad():
             return pretrained_grid(frozen, images.float(), self.image_size)
 
-    @property
-    def signature(self) -> str:
-        """What tells the network's grids from any other's: the key under which they are kept on disk."""
-        weights = hashlib.sha256(weights_file(self.name).read_bytes()).hexdigest()[:16]
-        return f"{self.name} {weights}, {self.image_size} pixels, -1 to 1"
-
     def train(self, mode: bool = True) -> "GridEncoder":
         """Train all but the network's batch statistics: a batch of captions says little about pictures."""
         super().train(mode)
@@ -264,6 +258,15 @@ def pretrained_grid(net: Any, images: Float[Tensor, "B 3 h w"], image_size: int)
     images = images.contiguous(memory_format=torch.channels_last)
     grid: Tensor = net.extract_features(images)  # (B, C, rows, columns)
     return grid.flatten(2).transpose(1, 2)
+
+
+def signature_of(name: str, net: nn.Module, image_size: int) -> str:
+    """What tells a network's grids from any other's, its weights included: the key they are kept under."""
+    weights = hashlib.sha256()
+    for key, tensor in net.state_dict().items():
+        weights.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        weights.update(tensor.cpu().contiguous().numpy().tobytes())
+    return f"{name} {weights.hexdigest()[:16]}, {image_size} pixels, -1 to 1"
 
 
 def _layers(d_model: int, n_heads: int, n_layers: int, d_ff: int, dropout: float) -> nn.Module:

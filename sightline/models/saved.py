@@ -152,8 +152,8 @@ def read_weights(path: Path | str) -> dict[str, torch.Tensor]:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
-            f"a run folder has its weights in {path.name}, {str(path.parent)!r} has none; "
-            "was the training stopped before its first checkpoint?"
+            f"a run folder has its weights in {path.name}, {str(path.parent)!r} has none yet: the training "
+            "was stopped before its first evaluation; go on with it by `sightline train` and --resume"
         )
     try:
         return load_file(path)

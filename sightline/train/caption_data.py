@@ -1,18 +1,20 @@
 """What a captioner is trained on: the settings, the set they name, and the tokenizer learned from it."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from sightline.data.augment import Augment
 from sightline.data.captions import CaptionSet, read_captions
-from sightline.data.tokens import Tokenizer
+from sightline.data.tokens import SPECIALS, Tokenizer
 from sightline.settings import setting
 from sightline.shapes import did_you_mean
 
 __all__ = ["SCENES", "CaptionData", "learned_tokens", "open_captions"]
 
 SCENES = "scenes"
+_NAMED = 3  # missing images that are told by name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +49,11 @@ class CaptionData:
     def __post_init__(self) -> None:
         if self.tokens not in {"word", "bpe"}:
             raise ValueError(f"unknown tokens {self.tokens!r}, {did_you_mean(self.tokens, ['word', 'bpe'])}")
-        for name in ("vocabulary", "min_count", "captions", "views", "val_beam", "val_most"):
+        if self.vocabulary <= len(SPECIALS):
+            raise ValueError(
+                f"vocabulary must be above {len(SPECIALS)}, the special entries, got {self.vocabulary}"
+            )
+        for name in ("min_count", "captions", "views", "val_beam", "val_most"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
@@ -61,12 +67,20 @@ class CaptionData:
 
 
 def open_captions(data: CaptionData) -> CaptionSet:
-    """The set that the settings name."""
+    """The set that the settings name; images that it lacks are told on standard error."""
     if data.source == SCENES:
         from sightline.data.scenes import scenes_set  # noqa: PLC0415
 
         return scenes_set(data.n_train, data.n_val, data.n_test, data.data_seed)
-    return read_captions(Path(data.source), seed=data.data_seed)
+    captions = read_captions(Path(data.source), seed=data.data_seed)
+    missing = [repr(problem.name) for problem in captions.problems if problem.kind == "missing"]
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        sys.stderr.write(
+            f"images that are named and not in {data.source!r}, or there more than once, are left out "
+            f"({len(missing)}): {', '.join(missing[:_NAMED])}{more}\n"
+        )
+    return captions
 
 
 def learned_tokens(captions: CaptionSet, data: CaptionData) -> Tokenizer:

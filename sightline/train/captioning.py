@@ -3,7 +3,7 @@
 import copy
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sightline.data.augment import Augment
 from sightline.data.batches import pad, shuffled
 from sightline.data.captions import Captioned, CaptionSet, clean
 from sightline.data.draws import uniform
-from sightline.data.tokens import BOS, EOS, PAD, Tokenizer
+from sightline.data.tokens import BOS, EOS, PAD, UNSAID, Tokenizer
 from sightline.decode.search import beam, greedy
 from sightline.models.caption_encoders import NETWORKS
 from sightline.models.captioner import Captioner, CaptionerConfig
@@ -23,8 +24,8 @@ from sightline.shapes import Int
 from sightline.train.caption_data import CaptionData
 from sightline.train.caption_loss import caption_loss, grids_of
 from sightline.train.config import TrainConfig
-from sightline.train.pictures import Pictures, Pixels, Streamed, kept_grids, read_all
-from sightline.train.task import Loss, Task
+from sightline.train.pictures import Pictures, Pixels, Streamed, kept_grids, none_read, read_all
+from sightline.train.task import Loss, Task, digest_of
 
 __all__ = ["CaptionBatch", "CaptionTask", "Score", "Split"]
 
@@ -113,6 +114,11 @@ class CaptionTask(Task):
                 f"{self.model.encoder} learns along, which takes hours on a CPU; with --no-finetune, as in "
                 "the preset photos-cpu, it sees each picture once\n"
             )
+        if self._keeps_grids() and self.settings.augment != Augment() and not self._splits:
+            sys.stderr.write(
+                f"the grids of {self.model.encoder} are kept, so pictures are not augmented: crop, flip, "
+                "colour and the like have no effect; --views keeps crops of each, --no-cached sees it anew\n"
+            )
         for name, most in (("train", None), ("val", self.settings.val_most)):
             if name not in self._splits:
                 self._splits[name] = self.split(name, most)
@@ -129,10 +135,12 @@ class CaptionTask(Task):
         pictures = split.pictures.load(indices, epoch)
         chosen = torch.tensor(indices)
         ids = split.ids[chosen]  # (B, C, L)
-        if isinstance(split.pictures, Streamed) and (broken := split.pictures.broken.intersection(indices)):
-            ids[[i in broken for i in indices]] = PAD  # where no other is left, it teaches nothing
-            rows = [row for row, i in enumerate(indices) if i not in broken] or [0]
+        sound = _sound(split.pictures, indices)
+        if len(sound) < len(indices):
+            rows = sound or [0]
             chosen, ids, pictures = chosen[rows], ids[rows], pictures[rows] if pictures is not None else None
+            if not sound:
+                ids[:] = PAD  # where no other is left, it teaches nothing
         most = self.settings.captions
         if most is not None and most < ids.size(1):
             draws = uniform(self.train.seed, epoch, chosen, ids.size(1), stream=_CHOICE)
@@ -169,23 +177,29 @@ class CaptionTask(Task):
         split = self._splits["val"]
         total = terms = 0.0
         texts: list[str] = []
-        for images, ids in self._pieces(split):
+        references: list[list[str]] = []
+        for images, ids, records in self._pieces(split):
             seen = grids_of(model, images)
             longest = int((ids != PAD).sum(-1).max())
             loss = caption_loss(model, seen, ids[:, :, :longest])
             total, terms = total + loss.total.item(), terms + loss.terms.item()
             if self.score is not None:
                 texts += self.write(model, seen)
+                references += [[clean(c) for c in record.captions] for record in records]
         mean = total / max(1.0, terms)
         scores = {"loss": mean, "perplexity": math.exp(min(mean, 50.0))}
         if self.score is not None:
-            references = [[clean(c) for c in record.captions] for record in split.records]
             scores.update(self.score(texts, references))
         return scores
 
     def data(self) -> dict[str, Any]:
         """The settings of the data."""
         return as_json(self.settings)
+
+    def digest(self) -> str:
+        """Names the pictures and their captions, by what the annotations call them."""
+        records = [*self.captions.split("train"), *self.captions.split("val")]
+        return digest_of((record.split, record.name, *record.captions) for record in records)
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer."""
@@ -250,9 +264,9 @@ class CaptionTask(Task):
         length = self.model.max_length
         width = self.settings.val_beam
         found = (
-            greedy(model, state, max_length=length)
+            greedy(model, state, max_length=length, forbidden=UNSAID)
             if width == 1
-            else beam(model, state, width=width, max_length=length)
+            else beam(model, state, width=width, max_length=length, forbidden=UNSAID)
         )
         return found.texts(self.tokenizer)
 
@@ -266,12 +280,24 @@ class CaptionTask(Task):
             rows += [*coded, *[[]] * (most - len(coded))]
         return pad(rows, value=PAD).unflatten(0, (len(records), most))
 
-    def _pieces(self, split: Split) -> Any:
-        """The split in batches on the device, as it is."""
-        size = self.train.batch_size
+    def _pieces(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[Captioned]]]:
+        """The split in batches on the device, as it is, without the pictures that can't be read."""
+        size, n = self.train.batch_size, 0
         for first in range(0, len(split.records), size):
             numbers = list(range(first, min(first + size, len(split.records))))
             loaded = split.pictures.load(numbers, 0)
-            indices = torch.tensor(numbers, device=self.device)
-            images = split.pictures.take(None if loaded is None else loaded.to(self.device), indices, None)
-            yield images, split.ids[numbers].to(self.device)
+            sound = _sound(split.pictures, numbers)
+            if not sound:
+                continue
+            numbers, n = [numbers[row] for row in sound], n + len(sound)
+            loaded = None if loaded is None else loaded[sound].to(self.device)
+            images = split.pictures.take(loaded, torch.tensor(numbers, device=self.device), None)
+            yield images, split.ids[numbers].to(self.device), [split.records[i] for i in numbers]
+        if n == 0:
+            raise none_read(self.captions, len(split.records))
+
+
+def _sound(pictures: Pictures, indices: Sequence[int]) -> list[int]:
+    """The rows of a batch that was loaded whose pictures could be read."""
+    broken = pictures.broken if isinstance(pictures, Streamed) else ()
+    return [row for row, i in enumerate(indices) if i not in broken]

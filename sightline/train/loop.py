@@ -9,6 +9,7 @@ weights, the optimizer's and the moving mean's tensors, and a few numbers: see :
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -115,13 +116,17 @@ def fit(
             open_run(out, model, task, config, stages)
         accelerator.wait_for_everyone()
         place: Place | None = None
-        metric = config.metric
+        metric, was_done = config.metric, True
         for stage in (Stage(name=MAIN, task=task, config=config), *then):
             if place is not None and stage.config.metric != metric:
                 # Scores of two kinds can't be compared.
                 place.best, place.best_loss, metric = None, math.inf, stage.config.metric
             with nullcontext() if stage.task.one_shape else any_shape():
-                place = _Trainer(model, stage, out, accelerator, place, shown=shown).train()
+                trainer = _Trainer(model, stage, out, accelerator, place, shown=shown)
+                place = trainer.train()
+            was_done &= trainer.was_done
+    if was_done and trainer.shown:
+        sys.stderr.write("the run was finished before: nothing was left to train\n")
     return out
 
 
@@ -158,7 +163,8 @@ class _Trainer:
         if found is not None:
             names = {x.name for x in dataclasses.fields(Place)}
             self.place = Place(**{name: value for name, value in found.state.items() if name in names})
-        if not self.place.done:
+        self.was_done = self.place.done
+        if not self.was_done:
             self._go_on(found)
         if self.main:
             self.keeper.drop_epochs()

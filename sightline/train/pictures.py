@@ -14,7 +14,7 @@ from sightline.data.captions import Captioned, CaptionSet
 from sightline.data.draws import below
 from sightline.data.features import Features, keep_features
 from sightline.data.images import BrokenImage
-from sightline.models.caption_encoders import network, pretrained_grid
+from sightline.models.caption_encoders import network, pretrained_grid, signature_of
 from sightline.shapes import Float, Int, Shaped
 
 __all__ = ["Grids", "Pictures", "Pixels", "Streamed", "kept_grids", "none_read", "read_all", "read_sound"]
@@ -159,7 +159,7 @@ def kept_grids(
         captions,
         records,
         encode=lambda images: pretrained_grid(net, images, size),
-        signature=f"{encoder} {size}",
+        signature=signature_of(encoder, net, size),
         size=size,
         views=views,
         folder=None if folder is None else Path(folder),

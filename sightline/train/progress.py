@@ -67,7 +67,7 @@ class Progress:
         spent = time.perf_counter() - self._began
         words = [f"epoch {int(row['epoch'])}/{total_epochs}"]
         words += [
-            f"{k} {v:.4g}" for k, v in row.items() if k not in {"step", "epoch", "lr"} and v is not None
+            f"{k} {_short(v)}" for k, v in row.items() if k not in {"step", "epoch", "lr"} and v is not None
         ]
         if self._done > self._first:
             left = spent / (self._done - self._first) * max(0, self._total - self._done)
@@ -87,3 +87,13 @@ def _clock(seconds: float) -> str:
         '2:05'
     """
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def _short(value: float) -> str:
+    """Four digits, and a zero for what only rounding keeps from it.
+
+    Example:
+        >>> _short(0.123456), _short(1.25e-17)
+        ('0.1235', '0')
+    """
+    return f"{0 if abs(value) < 1e-9 else value:.4g}"

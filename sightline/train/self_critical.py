@@ -12,6 +12,7 @@ score they are judged by.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +67,9 @@ class SelfCriticalConfig:
                 f"the baseline {self.baseline!r} needs at least {least} samples, got {self.samples}"
                 + ("; the baseline 'greedy' needs one" if least > 1 else "")
             )
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be above 0, got {self.temperature}")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be above 0 and finite, got {self.temperature}")
+        self.training(TrainConfig())  # refuses what the loop would
 
     def training(self, before: TrainConfig) -> TrainConfig:
         """The loop's settings for the stage, after those of the first."""
@@ -157,6 +159,10 @@ class SelfCriticalTask(Task):
     def data(self) -> Mapping[str, Any]:
         """As in the first stage."""
         return self._task.data()
+
+    def digest(self) -> str:
+        """As in the first stage."""
+        return self._task.digest()
 
     def save(self, folder: Path) -> None:
         """As in the first stage."""

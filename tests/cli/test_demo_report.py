@@ -69,6 +69,7 @@ def test_it_leaves_a_run_a_report_and_pictures_to_try(folder):
         "3.png",
     ]
     assert json.loads((folder / "config.json").read_text())["train"]["seed"] == 3
+    assert re.search(r"from nothing, in [\d.]+ (seconds|minutes)\.", page(folder))
 
 
 def test_the_report_is_one_file_and_holds_all(folder):
@@ -104,6 +105,13 @@ def test_the_path_is_printed_last(folder, capsys):
         patch.setattr(demo_command, "saved_or_preset", lambda *_, **__: TINY)
         assert run("demo", "--out", folder, "--seed", 3, "--resume") == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(folder / "report.html")
+
+
+def test_a_run_that_goes_on_states_no_time_and_says_what_it_keeps(folder, capsys):
+    capsys.readouterr()
+    assert run("demo", "--out", folder, "--seed", 3, "--resume") == 0
+    assert "the run goes on as it was started" in capsys.readouterr().err
+    assert "from nothing. It cuts" in page(folder)
 
 
 def test_the_gallery_of_a_trained_run_has_its_curve(folder, tmp_path):

@@ -2,12 +2,11 @@ import json
 import statistics
 
 import pytest
-import torch
 from caption_sets import as_folder, as_zip, images, karpathy
 from picture_files import bomb, encoded, pixels, png
 
 from sightline.data.captions import Captioned, CaptionSet, read_captions
-from sightline.data.check import check, without_broken
+from sightline.data.check import check
 
 
 def messy():
@@ -91,17 +90,6 @@ def test_the_share_of_unknown_words_counts_each_as_often_as_it_stands(tmp_path):
         "val": pytest.approx(2 / 3),
         "test": 0.0,
     }
-
-
-def test_without_broken_names_them_and_keeps_the_rest(tmp_path):
-    captions = without_broken(read_captions(as_folder(messy(), tmp_path)))
-    assert [record.name for record in captions.records] == ["1.png", "4.png", "5.png", "6.png"]
-    assert [(x.kind, x.name) for x in captions.problems] == [
-        ("missing", "7.png"),
-        ("broken", "2.png"),
-        ("broken", "3.png"),
-    ]
-    assert all(captions.open(record).dtype == torch.uint8 for record in captions.records)
 
 
 @pytest.mark.bad_input

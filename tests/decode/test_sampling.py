@@ -134,7 +134,8 @@ def test_a_replay_gives_what_the_search_gives():
 @pytest.mark.parametrize(
     ("wishes", "words"),
     [
-        ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
+        ({"temperature": 0.0}, "temperature must be above 0 and finite, got 0.0"),
+        ({"temperature": float("inf")}, "temperature must be above 0 and finite, got inf"),
         ({"top_k": 0}, "top_k must be at least 1, got 0"),
         ({"top_p": 1.5}, "top_p must be above 0 and at most 1, got 1.5"),
         ({"samples": 0}, "samples must be at least 1, got 0"),

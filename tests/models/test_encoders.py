@@ -1,9 +1,10 @@
+import copy
 import sys
 
 import pytest
 import torch
 
-from sightline.models.caption_encoders import GridEncoder, PatchEncoder, network
+from sightline.models.caption_encoders import GridEncoder, PatchEncoder, network, signature_of
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.positions import sinusoidal_2d
 from sightline.train.caption_loss import caption_loss, grids_of
@@ -78,8 +79,16 @@ def test_a_frozen_network_is_no_part_of_the_model(frozen, tmp_path):
     frozen.save(tmp_path)
     images = torch.rand(1, 3, 64, 64)
     torch.testing.assert_close(Captioner.load(tmp_path).encode(images), frozen.encode(images))
-    assert "efficientnet_lite0" in frozen.encoder.signature
-    assert "64" in frozen.encoder.signature
+
+
+def test_the_signature_tells_name_weights_and_size():
+    net = torch.nn.Linear(3, 5)
+    first = signature_of("net", net, 61)
+    assert signature_of("net", copy.deepcopy(net), 61) == first
+    assert signature_of("net", net, 67) != first != signature_of("other", net, 61)
+    with torch.no_grad():
+        net.weight *= 1.5
+    assert signature_of("net", net, 61) != first
 
 
 def test_a_network_trained_along_is_part_of_it_and_keeps_its_statistics():

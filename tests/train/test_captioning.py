@@ -164,8 +164,8 @@ def test_augmented_in_training_and_not_in_evaluation():
     seen = [task.seen(model, batch) for batch in batches]
     assert any(not torch.equal(seen[0], other) for other in seen)
     assert torch.equal(seen[2], task.seen(model, task.load([5], 2)))
-    plain = [images for images, _ in task._pieces(task.trained)]
-    again = [images for images, _ in task._pieces(task.trained)]
+    plain = [images for images, *_ in task._pieces(task.trained)]
+    again = [images for images, *_ in task._pieces(task.trained)]
     assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))
 
 
@@ -293,6 +293,7 @@ def test_without_a_scorer_there_is_the_loss():
     ("settings", "sentence"),
     [
         ({"tokens": "letters"}, "unknown tokens 'letters'"),
+        ({"vocabulary": 4}, "vocabulary must be above 4, the special entries, got 4"),
         ({"val_beam": 0}, "val_beam must be at least 1, got 0"),
         ({"cell_dropout": -0.1}, "cell_dropout must be at least 0 and below 1, got -0.1"),
         ({"consistency": -1.0}, "consistency must be at least 0, got -1.0"),

@@ -1,0 +1,65 @@
+"""What ``sightline train caption`` says: of flags that would do nothing, and of runs that go on or don't."""
+
+import pytest
+from test_train_cli import pictures, sightline, train  # noqa: F401 - a fixture
+
+from sightline.models.saved import kind_of
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--sc-batch-size", "3"], "--sc-batch-size is for the self-critical stage, which was not asked for"),
+        (["--no-sc-drop"], "--sc-drop is for the self-critical stage, which was not asked for"),
+        (["--self-critical", "--sc-epochs", "0"], "self-critical stage: epochs must be at least 1, got 0"),
+        (["--self-critical", "--sc-lr", "0"], "self-critical stage: lr must be a positive number, got 0.0"),
+        (["--self-critical", "--sc-draw", "lots"], "self-critical stage: unknown draw 'lots'"),
+        (
+            ["--self-critical", "--sc-temperature", "inf"],
+            "self-critical stage: temperature must be above 0 and finite, got inf",
+        ),
+        (["--vocabulary", "3"], "vocabulary must be above 4, the special entries, got 3"),
+    ],
+)
+def test_settings_are_named_as_they_were_typed(pictures, tmp_path, capsys, words, sentence):  # noqa: F811
+    assert train(pictures, tmp_path / "run", *words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(sentence)
+    assert said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_not_there_begins_and_one_that_is_finished_stays(pictures, tmp_path, capsys):  # noqa: F811
+    out = tmp_path / "run"
+    assert train(pictures, out, "--epochs", "1", "--resume") == 0
+    said = capsys.readouterr().err
+    assert said.startswith(f"there is nothing to resume in '{out}': a new run begins\n")
+    assert "finished" not in said
+    assert kind_of(out) == "caption"
+    assert sightline("train", "caption", "--out", out, "--resume") == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{out}\n"
+    assert printed.err == "the run was finished before: nothing was left to train\n"
+
+
+@pytest.mark.bad_input
+def test_nothing_to_resume_and_no_data(tmp_path, capsys):
+    out = tmp_path / "nosuch"
+    assert sightline("train", "caption", "--out", out, "--resume") == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"there is nothing to resume in '{out}'")
+    assert "\na training needs data; add --data with a folder" in said
+    assert said.count("\n") == 2
+
+
+@pytest.mark.bad_input
+def test_a_file_where_the_folder_should_be(pictures, tmp_path, capsys):  # noqa: F811
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name, stands in (("file", "file"), ("file/run", "file"), ("link", "link")):
+        for more in ([], ["--resume"]):
+            assert train(pictures, tmp_path / name, *more) == 2
+            said = capsys.readouterr().err
+            assert said == f"--out must be a folder, '{tmp_path / stands}' is a file; choose another --out\n"
+    assert (tmp_path / "file").read_text() == "mine"
