@@ -47,8 +47,11 @@ def options() -> None:
 
 @app.command("check")
 def check_command(
-    path: Annotated[
-        Path, typer.Argument(metavar="DIR|ZIP", help="Images with captions, sentence pairs, scenes or dates.")
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help="A folder or zip of images with captions or sentence pairs, scenes or dates."
+        ),
     ],
     out: Annotated[Path | None, typer.Option(help="A contact sheet to draw (.png, .svg, ...).")] = None,
     longest: Annotated[int, typer.Option(help="Report captions of more words.")] = 50,
@@ -62,15 +65,16 @@ def check_command(
     Of sentence pairs: pairs and words by split; lines without a partner, empty and identical sides, lengths
     that don't fit, and sentences of another split in train.
 
-    Every image is opened once; nothing is written beside them.
+    Every image is opened once; nothing is written beside them. What is wrong is told and the exit code is 0,
+    as long as one image or one pair can be used.
     """
-    if has_pairs(path):
-        data_pairs.check(path, source=source, target=target, as_json=as_json)
+    if has_pairs(place) or source is not None or target is not None:
+        data_pairs.check(place, source=source, target=target, as_json=as_json)
         return
+    path = Path(place)
     if out is not None:
         _check_outside(checked_picture(out), path)
-    is_scenes = str(path) == "scenes" and not path.exists()
-    captions = scenes_set(*_SCENES, seed) if is_scenes else read_captions(path, seed=seed)
+    captions = scenes_set(*_SCENES, seed) if place == "scenes" else read_captions(path, seed=seed)
     with _progress(len(captions)) as tell:
         report = check(captions, longest=longest, tell=tell)
     if as_json:
@@ -99,7 +103,7 @@ def _progress(total: int) -> Iterator[Tell]:
 def _print(report: Report) -> None:
     console = Console(highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("split", "images", "captions", "words", "not in train", "longest"):
+    for column in ("split", "images", "captions", "distinct words", "not in train", "longest"):
         table.add_column(column, justify="left" if column == "split" else "right")
     for name, split in report.splits.items():
         cells = (split.images, split.captions, split.words, f"{split.unknown:.1%}", split.longest)

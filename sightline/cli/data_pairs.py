@@ -1,7 +1,6 @@
 """``sightline data check`` of sentence pairs."""
 
 import json
-from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -14,18 +13,20 @@ __all__ = ["check"]
 
 _SHOWN = 5  # problems of a kind that are listed; --json lists all
 _KINDS = {
-    "unequal": "splits have sides of different length and can't be paired",
-    "empty": "pairs have an empty side",
-    "identical": "pairs have the same text on both sides",
-    "ratio": "pairs have one side more than three times as long as the other",
-    "double": "pairs are there more than once",
-    "overlap": "sources of another split are in train",
+    "lacking": "splits that a training needs",
+    "none": "splits without a pair",
+    "unequal": "splits whose sides differ in length; they can't be paired",
+    "empty": "pairs with an empty side; a training refuses them",
+    "identical": "pairs with the same text on both sides",
+    "ratio": "pairs with one side more than three times as long as the other",
+    "double": "pairs that are there more than once",
+    "overlap": "sources of another split that are in train",
 }
 
 
-def check(path: Path, *, source: str | None, target: str | None, as_json: bool) -> None:
+def check(place: str, *, source: str | None, target: str | None, as_json: bool) -> None:
     """Count pairs and words by split, and name what is unequal, empty, identical, uneven or double."""
-    report = check_pairs(path, source=source, target=target)
+    report = check_pairs(place, source=source, target=target)
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1, ensure_ascii=False))
     else:
@@ -35,34 +36,38 @@ def check(path: Path, *, source: str | None, target: str | None, as_json: bool) 
 def _print(report: PairReport) -> None:
     console = Console(highlight=False, soft_wrap=True)
     source, target = report.languages
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in (
-        "split",
-        "pairs",
-        f"{source} words",
-        f"{target} words",
-        "longest",
-        f"{target}/{source} letters",
-        "not in train",
-    ):
-        table.add_column(column, justify="left" if column == "split" else "right")
-    for name, split in report.splits.items():
-        table.add_row(
-            Text(name),
-            f"{split.pairs:,}",
-            f"{split.words[0]:,}",
-            f"{split.words[1]:,}",
-            f"{split.longest[0]} / {split.longest[1]}",
-            f"{split.ratio:.2f}",
-            "-" if split.unknown is None else f"{split.unknown:.1%}",
-        )
-    console.print(Text(f"{report.source}: sentence pairs, {source} to {target}"))
-    console.print(table)
+    console.print(Text(f"{report.source}: sentence pairs, {source} to {target}; splits {report.rule}"))
+    console.print(_table(report))
     for kind, sentences in report.problems.items():
-        console.print(Text(f"{len(sentences):,} {_KINDS.get(kind, kind)}:", style="bold"))
+        console.print(Text(f"{kind} ({len(sentences):,}): {_KINDS.get(kind, kind)}", style="bold"))
         for sentence in sentences[:_SHOWN]:
             console.print(Text(f"  {sentence}"))
         if len(sentences) > _SHOWN:
             console.print(Text(f"  and {len(sentences) - _SHOWN:,} more; --json lists all"))
     if not report.problems:
         console.print(Text("no problem found"))
+
+
+def _table(report: PairReport) -> Table:
+    """The splits in numbers; their names, which --split takes, are never cut."""
+    source, target = report.languages
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("split", no_wrap=True, min_width=max(map(len, report.splits)))
+    for column in (
+        "pairs",
+        f"distinct words\n{source} / {target}",
+        f"longest\n{source} / {target}",
+        f"letters\n{target}/{source}",
+        "not in\ntrain",
+    ):
+        table.add_column(column, justify="right")
+    for name, split in report.splits.items():
+        table.add_row(
+            Text(name),
+            f"{split.pairs:,}",
+            f"{split.words[0]:,} / {split.words[1]:,}",
+            f"{split.longest[0]} / {split.longest[1]}",
+            f"{split.ratio:.2f}",
+            "-" if split.unknown is None else f"{split.unknown:.1%}",
+        )
+    return table

@@ -23,6 +23,12 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(help="Other data than the run's own: a folder, a zip, an embedded set.")
     ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Translation: the language to read, if not called as in the run.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Translation: the language to write, if not called as in the run.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="A folder for scores.json and a gallery of the best and worst examples."),
@@ -51,13 +57,21 @@ def evaluate(
         split=split,
         beam=beam,
         data=data,
+        source=source,
+        target=target,
         most=most,
         batch_size=batch_size,
         device=chosen_device(device),
         wants_pictures=out is not None,
         extras=frozenset(name for name, on in (("meteor", meteor), ("ptb", ptb)) if on),
     )
-    found = for_kind("evaluate", kind_in(run)).evaluate(asked)
+    kind = kind_in(run)
+    for option, language in (("--source", source), ("--target", target)):
+        if language is not None and kind != "translate":
+            raise ValueError(
+                f"{option} is for runs of kind 'translate', {str(run)!r} is of kind {kind!r}; leave it out"
+            )
+    found = for_kind("evaluate", kind).evaluate(asked)
     if as_json:
         typer.echo(json.dumps(_plain(found), indent=1))
         _say(found)

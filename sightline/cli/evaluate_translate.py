@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from sightline.cli.runs import Asked, Evaluated
 from sightline.cli.translate_run import TranslateRun, open_run
-from sightline.data.dates import SPLITS, DatePair, Dates
+from sightline.data.dates import SPLITS, DatePair, Dates, is_dates
 from sightline.data.pairs import Pair
 from sightline.decode.translations import Translation
 from sightline.evaluate.translation import alignment_accuracy, chance_of_alignment, score, signatures
-from sightline.train.translate_data import DATES, TranslateData
+from sightline.train.translate_data import TranslateData
 
 __all__ = ["evaluate"]
 
@@ -17,16 +17,16 @@ __all__ = ["evaluate"]
 def evaluate(asked: Asked) -> Evaluated:
     """Translate a split and score it; on dates also what is exactly right, and where the model looked."""
     run = open_run(asked.run, asked.device)
-    pairs = run.pairs(asked.data)
+    pairs = run.pairs(asked.data, source=asked.source, target=asked.target)
     chosen = (
         [pair for split in pairs.splits.values() for pair in split]
         if asked.split == "all"
         else list(pairs.split(asked.split))
     )[: asked.most]
     run.check([pair.source for pair in chosen], unknown=True)
-    is_dates = (run.data.place if asked.data is None else asked.data) == DATES
+    embedded = is_dates(asked.data or run.data.place)
     written = run.translate(
-        [pair.source for pair in chosen], width=asked.beam, look=is_dates, batch_size=asked.batch_size
+        [pair.source for pair in chosen], width=asked.beam, look=embedded, batch_size=asked.batch_size
     )
     texts, references = [one.text for one in written], [pair.target for pair in chosen]
     scores = score(texts, references)
@@ -34,7 +34,7 @@ def evaluate(asked: Asked) -> Evaluated:
         f"{len(chosen)} pairs of split {asked.split!r} of {pairs.name}, {pairs.source} to {pairs.target}, "
         f"beam {asked.beam}, length_penalty {run.data.length_penalty:g}"
     )
-    if is_dates:
+    if embedded:
         dates = _dates(run.data, asked.split)[: len(chosen)]
         offsets = [run.tokens.offsets(pair.source) for pair in chosen]
         scores["alignment_accuracy"] = alignment_accuracy(written, dates, offsets)

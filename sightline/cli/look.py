@@ -1,7 +1,6 @@
 """``sightline look``: where a model looked while it read a text, as a table of heads, a figure or a page."""
 
 import dataclasses
-import fnmatch
 import json
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.text import Text
 from sightline import show
 from sightline.cli import hugging_face, runs
 from sightline.cli.files import PICTURES, check_place, replacing, save
+from sightline.cli.layer_names import matches
 from sightline.cli.look_page import LEGEND, cells, page
 from sightline.cli.watched import Watched
 from sightline.look.heads import Head, by_layer, head_table, sharpest
@@ -42,10 +42,17 @@ def look(
     ] = None,
     layer: Annotated[
         str | None,
-        typer.Option(metavar="PATTERN", help="Only layers of this name, such as '*.3.*', 'layer.3' or 3."),
+        typer.Option(
+            metavar="PATTERN",
+            help="Only layers of this name, such as '*.3.*', 'layer.3' or 3; of a run that writes, "
+            "3 is what its decoder's layer 3 looked at.",
+        ),
     ] = None,
     head: Annotated[
-        int | None, typer.Option(help="A run's figure: one head instead of the mean of all.")
+        int | None,
+        typer.Option(
+            help="A run: one head, not the mean of all; counted within --layer, else through all layers."
+        ),
     ] = None,
     beam: Annotated[
         int | None, typer.Option(help="A run that writes: width of its search.", show_default="5")
@@ -113,7 +120,7 @@ def _watched(target: Path, text: str, layer: str | None) -> Watched:
 
     def chosen(name: str) -> bool:
         names.append(name)
-        return layer is None or _matches(name, layer)
+        return layer is None or matches(name, layer)
 
     watched = hugging_face.read(target, text, chosen)
     if not watched.seen:
@@ -121,11 +128,6 @@ def _watched(target: Path, text: str, layer: str | None) -> Watched:
             raise ValueError(f"no layer matches {layer!r}; this model has {', '.join(dict.fromkeys(names))}")
         raise ValueError(watched.seen.explanation())
     return dataclasses.replace(watched, is_part=layer is not None)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether a pattern fits a dotted name, or is a part of it: 'layer.3' of 'encoder.layer.3.self'."""
-    return fnmatch.fnmatchcase(name, pattern) or f".{pattern}." in f".{name}."
 
 
 def _check_out(out: Path) -> None:

@@ -2,40 +2,27 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
 
 from sightline.cli.files import replacing, save
 from sightline.cli.runs import Look
+from sightline.cli.translate_layers import SELF, Layer, asked_for, layers_of, whole
 from sightline.cli.translate_run import TranslateRun, open_run
-from sightline.data.tokens import BOS
 from sightline.decode.translations import Translation
-from sightline.look.watch import watch
-from sightline.models.translator import Translator
-from sightline.shapes import Float
-from sightline.show.alignment import alignment, arcs, head_grid, heads_mean
+from sightline.show.alignment import arcs
 from sightline.show.document import document, drawn, escaped, figure_tag
 
-__all__ = ["check_written", "look", "page"]
+__all__ = ["check_written", "layers_of", "look", "page", "picture"]
 
-
-@dataclass(frozen=True)
-class Layer:
-    """The weights of one attention in a Transformer, and the words on its sides."""
-
-    name: str
-    weights: Float[Tensor, "H T S"]
-    queries: list[str]
-    keys: list[str]
+_PAGES = (".html", ".htm")
 
 
 def look(run: Path, given: str, wanted: Look) -> None:
@@ -44,47 +31,25 @@ def look(run: Path, given: str, wanted: Look) -> None:
     text = given.strip()
     opened.check([text], unknown=False)
     (one,) = opened.translate([text], width=wanted.beam, look=True)
-    layers = _chosen(opened, layers_of(opened, one), wanted.layer)
-    assert one.weights is not None  # noqa: S101  asked for
-    weights = heads_mean(one.weights if wanted.layer is None else layers[0].weights, wanted.head)
+    asked = asked_for(opened, layers_of(opened, one), wanted.layer, wanted.head)
+    everything = wanted.layer is None and wanted.head is None
+    as_page = wanted.out is not None and wanted.out.suffix.lower() in _PAGES
+    if wanted.out is not None:
+        check_written(one)
+        if not as_page and not everything:
+            _check_one(asked, wanted)
     if wanted.as_json:
-        typer.echo(json.dumps(_as_object(one, layers), ensure_ascii=False))
+        typer.echo(json.dumps(_as_object(one, asked), ensure_ascii=False))
     else:
-        _print(one, weights if wanted.layer is None else one.weights.mean(0))
+        _print(one, [whole(opened, one)] if everything else asked, hint=everything and wanted.out is None)
     if wanted.out is None:
         return
-    check_written(one)
-    if wanted.out.suffix.lower() in {".html", ".htm"}:
+    if as_page:
         with replacing(wanted.out) as beside:
-            beside.write_text(page(opened, one), encoding="utf-8")
+            beside.write_text(_page(opened, one, asked, everything=everything), encoding="utf-8")
     else:
-        save(_figure(one, layers, weights, wanted), wanted.out)
+        save(whole(opened, one).drawn(one.text) if everything else _titled(one, asked[0]), wanted.out)
     typer.echo(wanted.out, err=wanted.as_json)
-
-
-def layers_of(run: TranslateRun, one: Translation) -> list[Layer]:
-    """Every attention of a Transformer while it reads and writes; a recurrent model has the one it showed."""
-    assert one.weights is not None  # noqa: S101  whoever shows has asked to look
-    model = run.model
-    if not isinstance(model, Translator):
-        return [Layer("attention", one.weights, one.written, one.read)]
-    tokens, device = run.tokens, next(model.parameters()).device
-    source = torch.tensor([tokens.read(one.source)], device=device)
-    begun = ["<bos>", *one.written][: model.config.max_length]  # one that never ended has no step after it
-    ids = [BOS, *(tokens.target.inner.token_to_id(word) for word in begun[1:])]
-    with torch.no_grad(), watch(model, keep=True) as seen:
-        model(source, torch.tensor([ids], device=device))
-    found = []
-    for name in seen.names():
-        sight = seen.calls(name)[0]
-        weights = sight.rows(list(range(sight.t)))[0].cpu()  # (H, T, S)
-        if name.startswith("encoder"):
-            found.append(Layer(name, weights, one.read, one.read))
-        elif name.endswith("multihead_attn"):  # step t has read word t - 1 and writes word t
-            found.append(Layer(name, weights, [*one.written, "<eos>"][: len(begun)], one.read))
-        else:
-            found.append(Layer(name, weights, begun, begun))
-    return found
 
 
 def check_written(one: Translation) -> None:
@@ -93,63 +58,60 @@ def check_written(one: Translation) -> None:
         raise ValueError(f"{one.source!r} was translated to no word, there is nothing to draw; train longer")
 
 
-def page(run: TranslateRun, one: Translation) -> str:
-    """All of it on one page, everything inside."""
-    assert one.weights is not None  # noqa: S101  whoever shows has asked to look
-    figures = [
-        (
-            alignment(one.weights.mean(0), one.read, one.written),
-            "What each written word (down) looked at in the source (across), all heads averaged.",
-        )
-    ]
-    for layer in layers_of(run, one):
-        if layer.name.startswith("encoder"):
-            figures.append(
-                (
-                    arcs(layer.weights.mean(0), layer.keys),
-                    f"{layer.name}: which words look at which, heads averaged.",
-                )
-            )
-        if layer.weights.size(0) > 1:
-            kind = "cross-attention" if "multihead" in layer.name else "self-attention"
-            kind = "causal " + kind if layer.name.startswith("decoder") and kind[0] == "s" else kind
-            figures.append(
-                (head_grid(layer.weights, layer.queries, layer.keys), f"{layer.name}: {kind}, head by head.")
-            )
+def picture(run: TranslateRun, one: Translation, head: int | None) -> Figure:
+    """What each word looked at: one head, counted through the layers, or the mean of all."""
+    if head is None:
+        return whole(run, one).drawn(one.text)
+    (layer,) = asked_for(run, layers_of(run, one), None, head)
+    return _titled(one, layer)
+
+
+def page(run: TranslateRun, one: Translation, head: int | None = None) -> str:
+    """All of it on one page, or one head, counted through the layers; everything inside."""
+    return _page(run, one, asked_for(run, layers_of(run, one), None, head), everything=head is None)
+
+
+def _page(run: TranslateRun, one: Translation, layers: Sequence[Layer], *, everything: bool) -> str:
+    figures = []
+    if everything:
+        first = whole(run, one)
+        said = f", {first.said}" if first.said else ""
+        caption = f"What each written word (down) looked at in the source (across){said}."
+        figures.append((first.drawn(""), caption))
+        layers = [layer for layer in layers if layer.weights.size(0) > 1 or layer.kind == SELF]
+    for layer in layers:
+        heads = layer.weights.size(0)
+        if layer.kind == SELF:
+            averaged = ", heads averaged" if heads > 1 else ""
+            caption = f"{layer.said}: which words look at which{averaged}."
+            figures.append((arcs(layer.weights.mean(0), layer.keys), caption))
+        apart = ", head by head" if heads > 1 else ""
+        figures.append((layer.drawn(""), f"{layer.said}: {layer.kind}{apart}."))
     body = [f"<h1>{escaped(one.text)}</h1>", f"<p>{escaped(one.source)}</p>"]
     body += [
         figure_tag(drawn(figure), alt=caption, caption=caption, inches=figure.get_figwidth())
         for figure, caption in figures
     ]
-    body.append(f'<p class="soft">{escaped(run.folder.name)}: {escaped(run.model.config.architecture)}</p>')
+    about = f"A {run.model.config.architecture} translator, from the run {run.folder.name!r}."
+    body.append(f'<p class="soft">{escaped(about)}</p>')
     return document(one.text, "\n".join(body))
 
 
-def _chosen(run: TranslateRun, layers: list[Layer], pattern: str | None) -> list[Layer]:
-    """The layers of this name, or those of the decoder's cross-attention of this number."""
-    if pattern is None:
-        return layers
-    number = f"decoder.layers.{pattern}.multihead_attn"
-    found = [layer for layer in layers if layer.name == number or f".{pattern}." in f".{layer.name}."]
-    found.sort(key=lambda layer: layer.name != number)
-    if not found:
+def _titled(one: Translation, layer: Layer) -> Figure:
+    return layer.drawn(f"{one.text}: {layer.said}")
+
+
+def _check_one(layers: Sequence[Layer], wanted: Look) -> None:
+    """Refuse one figure of several layers."""
+    if len(layers) > 1:
+        names = ", ".join(layer.name for layer in layers)
         raise ValueError(
-            f"no layer of {str(run.folder)!r} matches {pattern!r}; it has "
-            f"{', '.join(layer.name for layer in layers)}"
+            f"a figure shows one layer, --layer {wanted.layer!r} fits {len(layers)}: {names}; name one of "
+            "them, or write a page with --out page.html"
         )
-    return found
 
 
-def _figure(one: Translation, layers: list[Layer], weights: Tensor, wanted: Look) -> Figure:
-    if wanted.layer is None:
-        return alignment(weights, one.read, one.written, title=one.text)
-    layer = layers[0]
-    if wanted.head is not None or layer.weights.size(0) == 1:
-        return alignment(weights, layer.keys, layer.queries, title=layer.name)
-    return head_grid(layer.weights, layer.queries, layer.keys, title=layer.name)
-
-
-def _as_object(one: Translation, layers: list[Layer]) -> dict[str, Any]:
+def _as_object(one: Translation, layers: Sequence[Layer]) -> dict[str, Any]:
     return {
         "source": one.source,
         "translation": one.text,
@@ -159,17 +121,23 @@ def _as_object(one: Translation, layers: list[Layer]) -> dict[str, Any]:
     }
 
 
-def _print(one: Translation, weights: Tensor) -> None:
-    table = Table(title=None, box=None, pad_edge=False)
-    for name in ("written", "looked at"):
-        table.add_column(name, no_wrap=True)
-    for name in ("weight", "entropy"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for word, row in zip(one.written, weights, strict=True):
-        at = int(row.argmax())
-        entropy = -float((row * row.clamp_min(1e-30).log()).sum())
-        table.add_row(Text(word), Text(one.read[at]), f"{float(row[at]):.3f}", f"{entropy:.2f}")
+def _print(one: Translation, layers: Sequence[Layer], *, hint: bool) -> None:
+    """A table for each layer: what every word looked at most."""
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     console.print(Text(one.text))
-    console.print(table)
-    console.print(Text("heads averaged; entropy in nats; --out page.html shows every head"), soft_wrap=True)
+    for layer in layers:
+        table = Table(title=None, box=None, pad_edge=False)
+        for name in ("word" if layer.queries is layer.keys else "written", "looked at"):
+            table.add_column(name, no_wrap=True)
+        for name in ("weight", "entropy"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for word, row in zip(layer.queries, layer.weights.mean(0), strict=True):
+            at = int(row.argmax())
+            entropy = -float((row * row.clamp_min(1e-30).log()).sum())
+            table.add_row(Text(word), Text(layer.keys[at]), f"{float(row[at]):.3f}", f"{entropy:.2f}")
+        console.print(table)
+        said = [layer.said] if layer.said else []
+        said += ["heads averaged"] if layer.weights.size(0) > 1 else []
+        said += ["entropy in nats"]
+        said += ["--out page.html shows every head"] if hint and layer.said else []
+        console.print(Text("; ".join(said)), soft_wrap=True)

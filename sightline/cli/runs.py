@@ -30,6 +30,7 @@ class Asked:
         split: Which split; ``all`` is every one.
         beam: Width of the search, where there is one.
         data: Another folder, zip or embedded set than the run's own, or None.
+        source, target: What a translator's languages are called in the data, if not as in the run.
         most: Take only the first so many examples, or None.
         batch_size: Examples that go through the model together.
         device: Where the model runs.
@@ -41,6 +42,8 @@ class Asked:
     split: str = "test"
     beam: int = 5
     data: str | None = None
+    source: str | None = None
+    target: str | None = None
     most: int | None = None
     batch_size: int = 64
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from sightline.cli.fields import Given, Group, settled, with_fields
-from sightline.cli.train import TRAINING, Data, Out, PresetName, Resume, begin, saved_or_preset, say_done
+from sightline.cli.train import TRAINING, Data, Out, Resume, begin, preset_option, saved_or_preset, say_done
+from sightline.data.dates import DATES
 from sightline.evaluate.translation import score
 from sightline.models.rnn import RecurrentConfig
 from sightline.models.translator import TranslatorConfig
 from sightline.shapes import did_you_mean
 from sightline.train.presets import Preset, presets
-from sightline.train.translate_data import DATES, TranslateData
+from sightline.train.translate_data import TranslateData
 from sightline.train.translate_run import train_translator
 
 MODELS = ("transformer", "recurrent")
@@ -23,17 +24,23 @@ _TRANSFORMER = Group(part="model", kind=TranslatorConfig, title="Model", without
 _RECURRENT = Group(part="recurrent", kind=RecurrentConfig, title="Recurrent model", without=_FOUND | _BOTH)
 
 
+def _start() -> Preset:
+    """What is taken where no preset is named, the recurrent model's own settings included."""
+    found = presets("translate")
+    return {**found["default"], "recurrent": found["default-recurrent"]["model"]}
+
+
 def add(app: typer.Typer) -> None:
     """Make it a command of ``sightline train``."""
     app.command()(translate)
 
 
-@with_fields([_TRANSFORMER, _RECURRENT, _DATA, TRAINING])
+@with_fields([_TRANSFORMER, _RECURRENT, _DATA, TRAINING], _start())
 def translate(
     given: Given,
     out: Out,
     data: Data = None,
-    preset_name: PresetName = None,
+    preset_name: Annotated[str | None, preset_option("translate")] = None,
     model: Annotated[str | None, typer.Option(help="transformer or recurrent.")] = None,
     resume: Resume = False,
 ) -> None:

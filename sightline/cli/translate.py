@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from sightline.cli.files import PICTURES, replacing, save
-from sightline.cli.look_translate import check_written, page
+from sightline.cli.look_translate import check_written, page, picture
 from sightline.cli.runs import chosen_device
 from sightline.cli.translate_run import TranslateRun, open_run
 from sightline.data.pair_files import lines
 from sightline.decode.translations import Translation
-from sightline.show.alignment import alignment, heads_mean
 
 _PAGES = (".html", ".htm")
 
@@ -31,7 +30,10 @@ def translate(
         typer.Option(help="What each word looked at: a figure (.png, ...), a page (.html), or a folder."),
     ] = None,
     beam: Annotated[int, typer.Option(help="Width of the search; 1 is greedy.")] = 5,
-    head: Annotated[int | None, typer.Option(help="Show one head; by default the mean of all.")] = None,
+    head: Annotated[
+        int | None,
+        typer.Option(help="Draw one head, counted through the layers; by default the mean of all."),
+    ] = None,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Read letters that training never saw as unknown.")
     ] = False,
@@ -41,6 +43,8 @@ def translate(
     """Translate some sentences, and draw what the model looked at for every word."""
     if beam < 1:
         raise ValueError(f"--beam must be at least 1, got {beam}")
+    if head is not None and out is None:
+        raise ValueError(f"--head is drawn to a file, got --head {head} and no --out; add --out head.png")
     given = [line for text in texts for line in (lines(sys.stdin.read().rstrip()) if text == "-" else [text])]
     if not given:
         raise ValueError("there must be something to translate, standard input was empty")
@@ -82,10 +86,9 @@ def _write(run: TranslateRun, out: Path, found: Sequence[Translation], head: int
     suffix = out.suffix.lower()
     if suffix in _PAGES:
         with replacing(out) as beside:
-            beside.write_text(page(run, found[0]), encoding="utf-8")
+            beside.write_text(page(run, found[0], head), encoding="utf-8")
         return [out]
     paths = [out] if suffix in PICTURES else [out / f"{i}.png" for i in range(1, len(found) + 1)]
     for path, one in zip(paths, found, strict=True):
-        assert one.weights is not None  # noqa: S101  asked for above
-        save(alignment(heads_mean(one.weights, head), one.read, one.written, title=one.text), path)
+        save(picture(run, one, head), path)
     return paths

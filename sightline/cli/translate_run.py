@@ -7,13 +7,14 @@ from pathlib import Path
 import torch
 
 from sightline.cli.runs import kind_in, settings_in
+from sightline.data.dates import DATES, is_dates
 from sightline.data.pair_tokens import PairTokens
 from sightline.data.pairs import PairSet
 from sightline.decode.translations import Translation, translate
 from sightline.models.rnn import RecurrentTranslator
 from sightline.models.translator import Translator, open_translator
 from sightline.settings import from_json
-from sightline.train.translate_data import DATES, TranslateData, open_pairs
+from sightline.train.translate_data import TranslateData, open_pairs
 
 __all__ = ["TranslateRun", "open_run"]
 
@@ -32,10 +33,22 @@ class TranslateRun:
         """Whether the model is the recurrent one."""
         return isinstance(self.model, RecurrentTranslator)
 
-    def pairs(self, place: str | None = None) -> PairSet:
-        """The data of the run, or another set read the same way."""
-        data = self.data if place is None else replace(self.data, place=place)
-        if data.place != DATES and not Path(data.place).exists():
+    def pairs(
+        self, place: str | None = None, *, source: str | None = None, target: str | None = None
+    ) -> PairSet:
+        """The data of the run, or another set read the same way.
+
+        Args:
+            place: Another set.
+            source, target: What the run's languages are called there, if not as in the run.
+        """
+        data = replace(
+            self.data,
+            place=place or self.data.place,
+            source=source or self.data.source,
+            target=target or self.data.target,
+        )
+        if not is_dates(data.place) and not Path(data.place).exists():
             raise ValueError(
                 f"the data of {str(self.folder)!r} was {data.place!r}, which is not there any more; "
                 "say where it is with --data"
@@ -75,13 +88,13 @@ class TranslateRun:
                 if "\udc80" <= letter <= "\udcff":  # how Python keeps a byte that it could not read
                     raise ValueError(
                         f"a text must be UTF-8, got the byte 0x{ord(letter) - 0xDC00:02x}{where}; if it is "
-                        "Latin-1, convert it: iconv -f latin1 -t utf-8"
+                        "Latin-1, convert it: iconv -f latin1 -t utf-8 TEXT | sightline translate RUN -"
                     )
             strange = None if unknown else self.tokens.unknown(text)
             if strange is not None:
                 raise ValueError(
-                    f"the tokenizer of {str(self.folder)!r} never saw the character {strange!r} in training, "
-                    f"got it in {text[:60]!r}; {remedy}"
+                    f"the vocabulary of {str(self.folder)!r} has no token for the character {strange!r}, got "
+                    f"it in {text[:60]!r}; {remedy}"
                 )
             length = len(self.tokens.read(text))
             if length > most:

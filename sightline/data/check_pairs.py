@@ -1,21 +1,20 @@
 """A set of sentence pairs, looked at before training: what is in it, and what is wrong with it.
 
-Nothing is refused here: a file that the training would refuse is told among the problems.
+Nothing is refused here as long as one pair is left: what a training would refuse is told among the problems.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sightline.data.dates import dates_set
-from sightline.data.pair_files import TABLES, names_in
-from sightline.data.pairs import Pair, PairSet, read_columns
+from sightline.data.dates import dates_set, is_dates
+from sightline.data.pair_files import is_table, names_in, parallel_in
+from sightline.data.pairs import Columns, Pair, PairSet, dealt, read_columns
 
 __all__ = ["PairReport", "SplitPairs", "check_pairs", "has_pairs"]
 
-_DATES = "dates"  # the embedded set
 _OTHERS = {".json", ".csv", ".txt", ".npz", ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 _RATIO = 3.0  # one side so many times as long as the other
 _SHORT = 20  # letters; shorter ones may well differ that much
@@ -48,13 +47,15 @@ class PairReport:
         source: Where the set lies.
         languages: Source and target.
         splits: Each split in numbers.
-        problems: Sentences by kind: unequal, empty, identical, ratio, double, overlap.
+        problems: Sentences by kind: lacking, none, unequal, empty, identical, ratio, double, overlap.
+        rule: How the splits came about.
     """
 
     source: str
     languages: tuple[str, str]
     splits: Mapping[str, SplitPairs]
     problems: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rule: str = "stated"
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -72,34 +73,53 @@ class PairReport:
         return {
             "source": self.source,
             "languages": list(self.languages),
+            "rule": self.rule,
             "splits": splits,
             "problems": problems,
         }
 
 
-def has_pairs(path: Path) -> bool:
+def has_pairs(place: Path | str) -> bool:
     """Whether a place looks like sentence pairs rather than pictures with captions; ``dates`` is some."""
-    if path.suffix in TABLES or _is_embedded(path):
+    path = Path(place)
+    if is_table(path) or is_dates(place):
         return True
     if not path.is_dir() and path.suffix != ".zip":
         return False
     try:
         endings = {Path(name).suffix.lower() for name in names_in(path)}
-    except (OSError, ValueError):
+        return bool(endings - _OTHERS or parallel_in(path))
+    except (OSError, ValueError, ImportError):  # without babel no name is a language's
         return False
-    return bool(endings - _OTHERS)
 
 
-def check_pairs(path: Path | str, *, source: str | None = None, target: str | None = None) -> PairReport:
-    """Look at every pair of a set.
+def check_pairs(place: Path | str, *, source: str | None = None, target: str | None = None) -> PairReport:
+    """Look at every pair of a set, in the splits that a training would get.
 
     Args:
-        path: As :func:`~sightline.data.pairs.read_pairs` takes it, or ``dates``, the embedded set.
+        place: As :func:`~sightline.data.pairs.read_pairs` takes it, or ``dates``, the embedded set.
         source, target: Which two languages, where there are more.
+
+    Raises:
+        ValueError: If there are no texts that could be pairs, or not one pair can be used.
     """
-    if _is_embedded(Path(path)):
-        return check_set(dates_set())
-    columns = read_columns(path, source=source, target=target)
+    if is_dates(place):
+        return replace(check_set(dates_set(source=source, target=target)), rule="by a hash of each day")
+    columns = read_columns(place, source=source, target=target)
+    problems, texts = _paired(columns)
+    if not any(pair.source and pair.target for split in texts.values() for pair in split):
+        first = next((found[0] for found in problems.values()), "a side of each is empty")
+        raise ValueError(f"not one pair of {str(place)!r} can be used; the first problem: {first}")
+    single = is_table(Path(place))
+    splits = dealt(next(iter(texts.values()))) if single else texts
+    pairs = PairSet(name=str(place), source=columns.source, target=columns.target, splits=splits)
+    report = check_set(pairs, texts)
+    rule = "dealt by a hash of each source, as a training does with a single file" if single else report.rule
+    return replace(report, problems=problems | dict(report.problems), rule=rule)
+
+
+def _paired(columns: Columns) -> tuple[dict[str, list[str]], dict[str, list[Pair]]]:
+    """What keeps splits from being paired, and the pairs of the others."""
     problems: dict[str, list[str]] = {}
     splits: dict[str, list[Pair]] = {}
     for name, (left, right) in columns.texts.items():
@@ -107,30 +127,32 @@ def check_pairs(path: Path | str, *, source: str | None = None, target: str | No
             problems.setdefault("unequal", []).append(
                 f"{name}.{columns.source} has {len(left)} lines and {name}.{columns.target} has {len(right)}"
             )
-            continue
-        splits[name] = [Pair(a, b) for a, b in zip(left, right, strict=True)]
-    report = check_set(PairSet(name=str(path), source=columns.source, target=columns.target, splits=splits))
-    return PairReport(
-        source=report.source,
-        languages=report.languages,
-        splits=report.splits,
-        problems=problems | dict(report.problems),
-    )
+        elif not left:
+            problems.setdefault("none", []).append(f"{name} has no pairs")
+        else:
+            splits[name] = [Pair(a, b) for a, b in zip(left, right, strict=True)]
+    return problems, splits
 
 
-def check_set(pairs: PairSet) -> PairReport:
+def check_set(pairs: PairSet, texts: Mapping[str, Sequence[Pair]] | None = None) -> PairReport:
     """Look at every pair of a set that has been read.
 
+    Args:
+        pairs: The set.
+        texts: Its pairs by the files they stand in, where these are not the splits: what is wrong with a pair
+            is told by its place there.
+
     Example:
-        >>> same = PairSet(name="x", source="a", target="b", splits={"train": [Pair("one", "one")]})
+        >>> same = PairSet(name="x", source="a", target="b", splits={"test": [Pair("one", "one")]})
         >>> dict(check_set(same).problems)
-        {'identical': ["train, pair 1: both sides are 'one'"]}
+        {'identical': ["test, pair 1: both sides are 'one'"]}
     """
-    trained = _train(pairs.splits)
+    trained = pairs.find("train")
     known = None if trained is None else set(_words(pair.source for pair in pairs.splits[trained]))
     splits = {name: _numbers(split, known) for name, split in pairs.splits.items() if split}
-    problems: dict[str, list[str]] = {}
-    for name, split in pairs.splits.items():
+    lacking = _lacking(pairs)
+    problems: dict[str, list[str]] = {} if lacking is None else {"lacking": [lacking]}
+    for name, split in (pairs.splits if texts is None else texts).items():
         for number, pair in enumerate(split, 1):
             for kind, sentence in _wrong(pair):
                 problems.setdefault(kind, []).append(f"{name}, pair {number}: {sentence}")
@@ -138,6 +160,12 @@ def check_set(pairs: PairSet) -> PairReport:
     return PairReport(
         source=pairs.name, languages=(pairs.source, pairs.target), splits=splits, problems=problems
     )
+
+
+def _lacking(pairs: PairSet) -> str | None:
+    """What a training would miss; nothing where there is no train split, for the set is to be evaluated."""
+    full = {name: split for name, split in pairs.splits.items() if split}
+    return replace(pairs, splits=full).lacking() if pairs.find("train") else None
 
 
 def _wrong(pair: Pair) -> list[tuple[str, str]]:
@@ -152,16 +180,6 @@ def _wrong(pair: Pair) -> list[tuple[str, str]]:
     if ratio > _RATIO and max(len(source), len(target)) > _SHORT:
         return [("ratio", f"{len(source)} letters beside {len(target)}, {source[:40]!r} and {target[:40]!r}")]
     return []
-
-
-def _is_embedded(path: Path) -> bool:
-    return str(path) == _DATES and not path.exists()
-
-
-def _train(splits: Mapping[str, Sequence[Pair]]) -> str | None:
-    """The name of the train split, found as :meth:`~sightline.data.pairs.PairSet.split` finds it."""
-    alike = [name for name in splits if name.startswith("train")]
-    return "train" if "train" in splits else alike[0] if len(alike) == 1 else None
 
 
 def _repeated(splits: Mapping[str, Sequence[Pair]], train: str | None) -> dict[str, list[str]]:

@@ -89,6 +89,13 @@ class Cuts:
         lengths: list[int] = (total[self._ends[1:]] - total[self._ends[:-1]]).tolist()
         return lengths
 
+    def unknown(self) -> float:
+        """The share of all ids, without dropout, that stand for no letter: UNK."""
+        often = np.bincount(self._words, minlength=len(self._plain.counts))
+        row = np.repeat(np.arange(len(often)), self._plain.counts)
+        total = int((often * self._plain.counts).sum())
+        return float(often[row[self._plain.pieces == UNK]].sum() / max(1, total))
+
     def batch(
         self, indices: Sequence[int], epoch: int, *, first: int | None = None, last: int | None = None
     ) -> Int[Tensor, "B L"]:

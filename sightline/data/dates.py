@@ -15,14 +15,17 @@ import random
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from sightline.data.pairs import Pair, PairSet
 from sightline.shapes import did_you_mean
 
-__all__ = ["FIELDS", "SPLITS", "DatePair", "Dates", "dates_set"]
+__all__ = ["DATES", "FIELDS", "SPLITS", "DatePair", "Dates", "dates_set", "is_dates"]
 
+DATES = "dates"
+SOURCE, TARGET = "date", "iso"
 FIELDS = ("year", "month", "day")
 SPLITS = ("train", "val", "test")
 SIZES = MappingProxyType({"train": 20_000, "val": 500, "test": 1000})
@@ -98,17 +101,35 @@ class Dates(Sequence[DatePair]):
         return self._pairs[index]
 
 
-def dates_set(*, seed: int = 0, sizes: tuple[int, int, int] | None = None) -> PairSet:
+def is_dates(place: Path | str) -> bool:
+    """Whether a place that a user names is the embedded set; a folder of that name is ``./dates``."""
+    return str(place) == DATES
+
+
+def dates_set(
+    *,
+    seed: int = 0,
+    sizes: tuple[int, int, int] | None = None,
+    source: str | None = None,
+    target: str | None = None,
+) -> PairSet:
     """All splits as sentence pairs, as :func:`~sightline.data.pairs.read_pairs` gives those of files.
 
     Args:
         seed: Which dates.
         sizes: Of train, val and test. Default: 20,000, 500 and 1,000.
+        source, target: The languages, if they are named: ``date`` and ``iso``.
     """
+    for role, name, own in (("source", source, SOURCE), ("target", target, TARGET)):
+        if name not in (None, own):
+            raise ValueError(
+                f"{DATES!r} is translated from {SOURCE!r} to {TARGET!r}, got the {role} {name!r}; leave out "
+                f"--{role}, or give other data"
+            )
     counts = tuple(SIZES.values()) if sizes is None else sizes
     splits = {name: Dates(n, seed=seed, split=name) for name, n in zip(SPLITS, counts, strict=True)}
     pairs = {name: [Pair(one.source, one.target) for one in split] for name, split in splits.items()}
-    return PairSet(name="dates", source="date", target="iso", splits=pairs)
+    return PairSet(name=DATES, source=SOURCE, target=TARGET, splits=pairs)
 
 
 def split_of(day: dt.date) -> str:

@@ -1,13 +1,14 @@
-"""The texts that sentence pairs are read from: files in a folder or a zip, their lines and their columns."""
+"""The texts that sentence pairs are read from: files in a folder or a zip, and their lines."""
 
-import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from sightline.data.pair_tables import is_language
 from sightline.data.sources import Zip, files_of, text_of
 
-__all__ = ["TABLES", "lines", "names_in", "split_name", "table", "texts_in"]
+__all__ = ["TABLES", "is_table", "lines", "names_in", "parallel_in", "split_name", "texts_in"]
 
 TABLES = (".tsv", ".jsonl")
 _SPLIT = re.compile(r"(training|train|validation|valid|val|dev|test)([._-].*)?")
@@ -27,17 +28,40 @@ def split_name(stem: str) -> str:
     return stem
 
 
+def is_table(path: Path) -> bool:
+    """Whether a place is a single table, a set by itself."""
+    return path.suffix in TABLES and not path.is_dir()
+
+
 def names_in(path: Path) -> list[str]:
     """The files of a folder, or anywhere in a zip, that may hold pairs by their name."""
-    names = sorted(x.name for x in path.iterdir() if x.is_file()) if path.is_dir() else Zip(path).names()
-    return [name for name in names if _is_text(PurePosixPath(name).name)]
+    return [name for name in _all_in(path) if _is_text(PurePosixPath(name).name)]
+
+
+def parallel_in(path: Path) -> list[str]:
+    """The files of a folder or a zip that differ in their ending alone, and that is a language's.
+
+    They are parallel texts, whether or not they have the name of a split.
+    """
+    parts = [name.rpartition(".") for name in _all_in(path)]
+    languages = {ending for ending in {ending for _, _, ending in parts} if is_language(ending)}
+    texts = [(stem, ending) for stem, _, ending in parts if stem and ending in languages]
+    stems = Counter(stem for stem, _ in texts)
+    return [f"{stem}.{ending}" for stem, ending in texts if stems[stem] > 1]
+
+
+def _all_in(path: Path) -> list[str]:
+    return sorted(x.name for x in path.iterdir() if x.is_file()) if path.is_dir() else Zip(path).names()
 
 
 def texts_in(path: Path) -> Iterator[tuple[str, str]]:
     """The names and texts of the files that may hold pairs."""
     if not path.exists():
-        raise FileNotFoundError(f"there is nothing at {str(path)!r}; --data takes a folder, a zip or 'dates'")
-    if path.suffix in TABLES and path.is_file():
+        raise FileNotFoundError(
+            f"there is nothing at {str(path)!r}; sentence pairs are a folder, a .zip, a .tsv, a .jsonl, or "
+            "'dates', the embedded set"
+        )
+    if is_table(path):
         yield path.name, text_of(path.read_bytes(), path.name)
         return
     if not path.is_dir() and path.suffix != ".zip":
@@ -62,67 +86,3 @@ def lines(text: str) -> list[str]:
     """The lines of a text; only a newline ends one, as ``wc -l`` counts them."""
     found = [line.strip() for line in text.split("\n")]
     return found if found[-1] else found[:-1]
-
-
-def table(name: str, text: str) -> dict[str, list[str]]:
-    r"""The columns of a TSV or JSON lines file.
-
-    Example:
-        >>> table("x.tsv", "en\tde\na dog\tein Hund\n")
-        {'en': ['a dog'], 'de': ['ein Hund']}
-    """
-    return _json_lines(name, text) if name.endswith(".jsonl") else _tab_separated(name, text)
-
-
-def _tab_separated(name: str, text: str) -> dict[str, list[str]]:
-    numbered = [(i, line.split("\t")) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
-    rows = [row for _, row in numbered]
-    for number, row in numbered:
-        if len(row) != len(rows[0]) or len(row) < 2:
-            raise ValueError(
-                f"each line of {name} must have as many tabs as the first, got {len(row)} columns on line "
-                f"{number} and {len(rows[0])} on line {numbered[0][0]}; two columns or more make pairs"
-            )
-    if not rows:
-        raise ValueError(f"{name} is empty; it must hold a pair a line, source, tab, target")
-    names = [cell.strip() for cell in rows[0]]
-    is_header = all(re.fullmatch(r"[A-Za-z_-]{2,10}", cell) for cell in names)
-    if is_header and len(set(names)) < len(names):
-        raise ValueError(f"the columns of {name} must differ, got {', '.join(names)} on its first line")
-    if not is_header:
-        if len(names) > 2:
-            raise ValueError(
-                f"without a first line of names a table has two columns, got {len(names)} in {name}; write "
-                "names above them, such as en, tab, de, tab, notes, and choose with --source and --target"
-            )
-        names = ["source", "target"]
-    body = rows[1:] if is_header else rows
-    return {column: [row[i].strip() for row in body] for i, column in enumerate(names)}
-
-
-def _json_lines(name: str, text: str) -> dict[str, list[str]]:
-    columns: dict[str, list[str]] = {}
-    count = 0
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as problem:
-            raise ValueError(f"line {number} of {name} is no JSON: {problem.msg}") from None
-        if not isinstance(row, dict) or not all(isinstance(value, str) for value in row.values()):
-            raise ValueError(
-                f'each line of {name} must be an object of texts such as {{"en": "...", "de": "..."}}, got '
-                f"{line[:60]!r} on line {number}"
-            )
-        if count and set(row) != set(columns):
-            raise ValueError(
-                f"each line of {name} must have the same keys, got {sorted(row)} on line {number} and "
-                f"{sorted(columns)} before"
-            )
-        for key, value in row.items():
-            columns.setdefault(key, []).append(" ".join(value.split()))
-        count += 1
-    if not count:
-        raise ValueError(f'{name} is empty; it must hold a pair a line, {{"en": "...", "de": "..."}}')
-    return columns

@@ -5,7 +5,7 @@ A folder or a zip holds the splits, ``train``, ``val`` (or ``valid``, ``dev``) a
 
 =======================================  =====================================================
 ``train.en`` and ``train.de``             two parallel texts, a sentence a line
-``train.tsv``                             source, tab, target; a first line of names is optional
+``train.tsv``                             source, tab, target; a first line of their names is optional
 ``train.jsonl``                           an object a line, ``{"en": "...", "de": "..."}``
 =======================================  =====================================================
 
@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sightline.data.pair_files import TABLES, lines, split_name, table, texts_in
+from sightline.data.pair_files import TABLES, is_table, lines, parallel_in, split_name, texts_in
+from sightline.data.pair_tables import tables
 from sightline.shapes import did_you_mean
 
-__all__ = ["Columns", "Pair", "PairSet", "read_columns", "read_pairs"]
+__all__ = ["Columns", "Pair", "PairSet", "dealt", "read_columns", "read_pairs"]
 
+_NAMED = 4  # files in a sentence
 _SHARES = 20  # of a single file: one is the test split's and one is val's
 
 
@@ -56,12 +58,32 @@ class PairSet:
             >>> PairSet(name="x", source="a", target="b", splits={"test_1": [Pair("1", "2")]}).split("test")
             [Pair(source='1', target='2')]
         """
-        if name in self.splits:
-            return self.splits[name]
+        found = self.find(name)
+        if found is not None:
+            return self.splits[found]
         alike = [key for key in self.splits if key.startswith(name)]
-        if len(alike) == 1:
-            return self.splits[alike[0]]
-        raise ValueError(f"there is no split {name!r} in {self.name}, {did_you_mean(name, self.splits)}")
+        other = alike[0] if alike else "val" if "val" in self.splits else next(iter(self.splits), "all")
+        raise ValueError(
+            f"there is no split {name!r} in {self.name}; choose another, as in --split {other}, "
+            f"{did_you_mean(name, self.splits)}"
+        )
+
+    def find(self, name: str) -> str | None:
+        """The whole name of a split: itself, or the only one that begins so; None if there is none."""
+        alike = [key for key in self.splits if key.startswith(name)]
+        return name if name in self.splits else alike[0] if len(alike) == 1 else None
+
+    def lacking(self) -> str | None:
+        """What keeps a training from using the set, with a remedy; None if nothing does."""
+        for name, use in (("train", "learn from"), ("val", "choose the best weights by")):
+            if self.find(name) is None:
+                there = ", ".join(map(repr, self.splits))
+                return (
+                    f"a training needs pairs to {use}, there is no split {name!r} in {self.name}, but "
+                    f"{there}; put some into {name}.{self.source} and {name}.{self.target}, or {name}.tsv, "
+                    "or give all pairs as one .tsv or .jsonl, which is dealt to the splits"
+                )
+        return None
 
 
 def read_pairs(path: Path | str, *, source: str | None = None, target: str | None = None) -> PairSet:
@@ -69,8 +91,9 @@ def read_pairs(path: Path | str, *, source: str | None = None, target: str | Non
 
     Args:
         path: The folder, the ``.zip``, the ``.tsv`` or the ``.jsonl``.
-        source: The language to read from: the ending of the parallel texts, or the name of a column.
-            Default: the first of the two there are.
+        source: The language to read from: the ending of the parallel texts, or the name of a column; of a
+            table without names, what the first column is called. Default: the first of the two there are, by
+            the alphabet for parallel texts, as they stand in a table.
         target: The language to translate to. Default: the other one.
 
     Raises:
@@ -82,8 +105,15 @@ def read_pairs(path: Path | str, *, source: str | None = None, target: str | Non
     splits = {
         split: _paired(split, texts, columns.source, columns.target) for split, texts in columns.texts.items()
     }
-    if Path(path).suffix in TABLES:
-        splits = _dealt(next(iter(splits.values())))
+    if is_table(Path(path)):
+        (pairs,) = splits.values()
+        splits = dealt(pairs)
+        for name, some in splits.items():
+            if not some:
+                raise ValueError(
+                    f"a single file is dealt to train, val and test by its sentences, got none for {name} "
+                    f"out of {len(pairs)}; give a folder with a file for each split"
+                )
     return PairSet(name=str(path), source=columns.source, target=columns.target, splits=splits)
 
 
@@ -97,13 +127,18 @@ class Columns(NamedTuple):
 
 def read_columns(path: Path | str, *, source: str | None = None, target: str | None = None) -> Columns:
     """The texts that :func:`read_pairs` pairs, before it asks whether they can be paired."""
+    if source is not None and source == target:
+        raise ValueError(f"source and target must be two languages, got {source!r} for both")
     path = Path(path)
     files = dict(texts_in(path))
-    found = {path.name: table(path.name, files[path.name])} if path.suffix in TABLES else _by_split(files)
+    by_file = tables({x: text for x, text in files.items() if _is_table(x)}, source=source, target=target)
+    by_file |= {x: {x.rpartition(".")[2]: lines(text)} for x, text in files.items() if not _is_table(x)}
+    found = {path.name: by_file[path.name]} if is_table(path) else _by_split(by_file)
     if not found:
+        there = ", ".join(parallel_in(path)[:_NAMED]) or "none of them"
         raise ValueError(
             f"there are no sentence pairs in {str(path)!r}; expected train.en and train.de, train.tsv or "
-            "train.jsonl, and the same for val and test"
+            f"train.jsonl, and the same for val and test, got {there}"
         )
     languages = tuple(dict.fromkeys(name for texts in found.values() for name in texts))
     source, target = _chosen(path, languages, source, target)
@@ -117,21 +152,23 @@ def read_columns(path: Path | str, *, source: str | None = None, target: str | N
     return Columns(source, target, texts)
 
 
-def _by_split(files: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
+def _is_table(name: str) -> bool:
+    return name.endswith(TABLES)
+
+
+def _by_split(by_file: Mapping[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
     """For each split the lines of each language."""
     found: dict[str, dict[str, list[str]]] = {}
     files_of: dict[tuple[str, str], str] = {}
-    for name, text in files.items():
-        stem, _, ending = name.rpartition(".")
-        split = split_name(stem)
-        texts = table(name, text) if f".{ending}" in TABLES else {ending: lines(text)}
-        for language in texts:
+    for name in sorted(by_file):
+        split = split_name(name.rpartition(".")[0])
+        for language in by_file[name]:
             before = files_of.setdefault((split, language), name)
             if before != name:
                 raise ValueError(
                     f"there must be {split} in {language} once, got {before} and {name}; remove one of them"
                 )
-        found.setdefault(split, {}).update(texts)
+        found.setdefault(split, {}).update(by_file[name])
     return found
 
 
@@ -139,7 +176,15 @@ def _chosen(path: Path, columns: tuple[str, ...], source: str | None, target: st
     """Which two of the languages are meant."""
     for role, name in (("source", source), ("target", target)):
         if name is not None and name not in columns:
-            raise ValueError(f"there is no {role} {name!r} in {str(path)!r}, {did_you_mean(name, columns)}")
+            raise ValueError(
+                f"there is no {role} {name!r} in {str(path)!r}; name another with --{role}, "
+                f"{did_you_mean(name, columns)}"
+            )
+    if len(columns) < 2:
+        raise ValueError(
+            f"pairs are of two languages, {str(path)!r} has {columns[0]} alone; add the other, beside "
+            "train.en as train.de, in a table as a second column"
+        )
     if source is None and target is None and len(columns) == 2:
         return columns[0], columns[1]
     others = [name for name in columns if name not in (source, target)]
@@ -152,8 +197,6 @@ def _chosen(path: Path, columns: tuple[str, ...], source: str | None, target: st
             f"it must be clear which languages to translate, {str(path)!r} has {', '.join(columns)}; "
             "name two of them with --source and --target"
         )
-    if source == target:
-        raise ValueError(f"source and target must be two languages, got {source!r} for both")
     return source, target
 
 
@@ -178,16 +221,10 @@ def _paired(name: str, texts: tuple[list[str], list[str]], source: str, target: 
     return [Pair(a, b) for a, b in zip(left, right, strict=True)]
 
 
-def _dealt(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+def dealt(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
     """Split the pairs of a single file by their source, so that a sentence is never in two splits."""
     splits: dict[str, list[Pair]] = {"train": [], "val": [], "test": []}
     for pair in pairs:
         share = zlib.crc32(pair.source.encode()) % _SHARES
         splits[{0: "test", 1: "val"}.get(share, "train")].append(pair)
-    for name, dealt in splits.items():
-        if not dealt:
-            raise ValueError(
-                f"a single file is dealt to train, val and test by its sentences, got none for {name} out of "
-                f"{len(pairs)}; give a folder with a file for each split"
-            )
     return splits

@@ -118,9 +118,10 @@ def text_of(content: bytes, name: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
+        last = PurePosixPath(name).name
         raise ValueError(
             f"a text must be UTF-8, {name!r} has the byte 0x{content[problem.start]:02x} on line {line}; "
-            f"if it is Latin-1, convert it: iconv -f latin1 -t utf-8 {PurePosixPath(name).name}"
+            f"if it is Latin-1, convert it: iconv -f latin1 -t utf-8 {last} > new && mv new {last}"
         ) from None
 
 

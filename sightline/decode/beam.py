@@ -9,6 +9,7 @@ and once the pool holds K, the input is done. Beginnings still open at ``max_len
 others. With K = 1 this is greedy decoding; with K unbounded it is exhaustive search.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from sightline.data.tokens import BOS, EOS, PAD
 from sightline.decode.decoded import Decoded, Tree
 from sightline.decode.largest import largest
 from sightline.decode.protocol import S, Steps, branched, reordered
-from sightline.decode.stopping import check_length, column_index, may_ask
+from sightline.decode.stopping import column_index, limits, may_ask
 from sightline.shapes import Float, Int
 
 __all__ = ["beam"]
@@ -51,7 +52,7 @@ def beam(
     width: int = 5,
     n_best: int = 1,
     alpha: float = 1.0,
-    max_length: int,
+    max_length: int | Sequence[int],
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
@@ -64,7 +65,7 @@ def beam(
         width: Beginnings kept for each input, K.
         n_best: Sequences handed back for each input, at most ``width``.
         alpha: Strength of the length normalisation; 0 for none, which favours short ones.
-        max_length: Most tokens of a sequence, its end included.
+        max_length: Most tokens of a sequence, its end included: one number, or one for each input.
         bos, eos: The ids of the first and the last token.
         forbidden: Ids that are never chosen.
 
@@ -72,7 +73,6 @@ def beam(
         ``n_best`` sequences for each input, best first. One that was still open at ``max_length`` is
         scored like the others, and has that length.
     """
-    check_length(max_length)
     if width < 1:
         raise ValueError(f"a beam must be at least 1 wide, got {width}; 5 is usual, 1 is greedy")
     if not 1 <= n_best <= width:
@@ -80,13 +80,15 @@ def beam(
             f"n_best must be between 1 and the beam's width, got n_best={n_best} for a width of {width}"
         )
     b, k, device = len(state), width, state.device
+    limit = limits(max_length, b, device)
     never = column_index(forbidden, device)
     tree = Tree()
     ids = torch.full((b,), bos, device=device)
     scores = torch.zeros(b, 1, device=device)
     pool = _Pool(torch.full((b, k), -torch.inf, device=device), ids[:, None].expand(b, k))
     first_rows = torch.arange(0, b * k, k, device=device)[:, None]
-    for t in range(max_length):
+    every_row = torch.arange(k, device=device).expand(b, k)
+    for t in range(limit.most):
         log_probs, state = model.step(state, ids)
         best, rows, tokens = _candidates(log_probs, scores, never, k)
         ended = tokens == eos
@@ -95,13 +97,15 @@ def beam(
         scores, at = best.masked_fill(ended, -torch.inf).topk(k)
         parents, tokens = rows.gather(1, at), tokens.gather(1, at)
         tree.grow(parents, tokens, state.attended)
+        if t + 1 in limit.steps:  # what is still open here is ranked like all others, and goes no further
+            closes = limit.each[:, None] == t + 1
+            cut = (scores / (t + 1) ** alpha).where(closes, -torch.inf)
+            pool = pool.add(cut, (t + 1) * k + every_row)
+            scores = scores.masked_fill(closes, -torch.inf)
         if may_ask(device, t) and bool(pool.full.all()):
             break
         state = branched(state, k) if t == 0 else reordered(state, (first_rows + parents).flatten())
         ids = tokens.flatten()
-    steps = len(tree)
-    still_open = steps * k + torch.arange(k, device=device).expand(b, k)
-    pool = pool.add(scores / steps**alpha, still_open)
     scores, ends = pool.scores[:, :n_best], pool.ends[:, :n_best]
     ends = ends.where(scores > -torch.inf, 0)  # there were fewer: an empty one
     return tree.read(ends // k, ends % k, scores)

@@ -1,5 +1,8 @@
 """When to stop, without asking a GPU too often: every question makes the host wait for it."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -20,10 +23,36 @@ def all_done(done: Bool[Tensor, "..."], t: int) -> bool:
     return may_ask(done.device, t) and bool(done.all())
 
 
-def check_length(max_length: int) -> None:
-    """Refuse a search that may not take a step."""
-    if max_length < 1:
-        raise ValueError(f"max_length must be at least 1 token, got {max_length}")
+class Limits(NamedTuple):
+    """The most tokens that each input may get.
+
+    Attributes:
+        most: The largest of them: so many steps are taken at most.
+        steps: All of them, known to the host: in other steps nothing has to be closed.
+        each: One for each input, on its device.
+    """
+
+    most: int
+    steps: frozenset[int]
+    each: Int[Tensor, " B"]
+
+
+def limits(max_length: int | Sequence[int], n: int, device: torch.device) -> Limits:
+    """The same limit for all of ``n`` inputs, or one for each.
+
+    Raises:
+        ValueError: If a search might not take a step, or there is not one limit for each input.
+    """
+    alike = isinstance(max_length, int)
+    given = (max_length,) if isinstance(max_length, int) else tuple(max_length)
+    if not alike and len(given) != n:
+        raise ValueError(
+            f"max_length must be one number, or one for each input, got {len(given)} for {n} inputs"
+        )
+    if min(given, default=1) < 1:
+        raise ValueError(f"max_length must be at least 1 token, got {min(given)}")
+    each = column_index(given, device)
+    return Limits(max(given, default=1), frozenset(given), each.expand(n) if alike else each)
 
 
 def column_index(ids: tuple[int, ...], device: torch.device) -> Int[Tensor, " F"]:

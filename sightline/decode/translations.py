@@ -67,22 +67,35 @@ def translate(
             raise ValueError(f"there must be something to translate, text {i} of {len(texts)} is {text!r}")
     was_training = model.training
     model.eval()
+    try:
+        return _translated(model, tokens, texts, width, alpha, look, batch_size)
+    finally:
+        model.train(was_training)
+
+
+def _translated(
+    model: Any,
+    tokens: PairTokens,
+    texts: Sequence[str],
+    width: int,
+    alpha: float,
+    look: bool,
+    batch_size: int,
+) -> list[Translation]:
     rows = [tokens.read(text) for text in texts]
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     found: dict[int, Translation] = {}
     device = next(model.parameters()).device
     for top in range(0, len(order), batch_size):
         chosen = order[top : top + batch_size]
-        source = pad([rows[i] for i in chosen]).to(device)
-        longest = min(model.config.max_length, _TIMES * source.size(1) + _MORE)
-        state = model.start(source, look=look)
+        limits = [min(model.config.max_length, _TIMES * len(rows[i]) + _MORE) for i in chosen]
+        state = model.start(pad([rows[i] for i in chosen]).to(device), look=look)
         decoded = (
-            greedy(model, state, max_length=longest)
+            greedy(model, state, max_length=limits)
             if width == 1
-            else beam(model, state, width=width, alpha=alpha, max_length=longest)
+            else beam(model, state, width=width, alpha=alpha, max_length=limits)
         )
         found.update(_read(decoded.cpu(), chosen, texts, rows, tokens))
-    model.train(was_training)
     return [found[i] for i in range(len(texts))]
 
 

@@ -1,4 +1,4 @@
-"""One recurrent layer, GRU or LSTM, run over a whole sequence at once or one step at a time.
+"""Recurrent layers, GRU or LSTM, run over a whole sequence at once or one step at a time; and their state.
 
     states, last = layer(x, first)             # (B, T, E): one call of the library's kernel
     state = layer.once(x[:, t], state)         # the same numbers, a step at a time
@@ -6,16 +6,65 @@
 A state is one tensor ``(B, E)`` for a GRU; for an LSTM the cell stands beside it, ``(B, 2 E)``.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sightline.shapes import Bool, Float, did_you_mean
+from sightline.shapes import Bool, Float, Int, Shaped, did_you_mean
 
-__all__ = ["CELLS", "BothWays", "Recurrence"]
+__all__ = ["CELLS", "BothWays", "Recurrence", "RecurrentState"]
 
 CELLS = ("gru", "lstm")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecurrentState:
+    """What a recurrent decoder carries: N = B * K rows, the K hypotheses of each of B inputs side by side.
+
+    Attributes:
+        rows: What each hypothesis has of its own, such as the states of its layers.
+        inputs: What was encoded, once for all hypotheses of an input.
+        look: Whether weights are wanted.
+        attended: Those of the last step.
+    """
+
+    rows: tuple[Float[Tensor, "N _"], ...]
+    inputs: tuple[Shaped[Tensor, "B ..."], ...]
+    look: bool = False
+    attended: Float[Tensor, "N H S"] | None = None
+
+    def __len__(self) -> int:
+        """How many rows there are, N."""
+        return self.rows[0].size(0)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.rows[0].device
+
+    @property
+    def width(self) -> int:
+        """How many hypotheses an input has, K."""
+        return len(self) // self.inputs[0].size(0)
+
+    def select(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
+        """The state of any rows, in this order, each with an input of its own from here on."""
+        return replace(self.reorder(rows), inputs=tuple(x[rows // self.width] for x in self.inputs))
+
+    def branch(self, width: int) -> "RecurrentState":
+        """Each row ``width`` times, side by side; what was encoded stays shared."""
+        return self._moved(lambda x: x.repeat_interleave(width, 0))
+
+    def reorder(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
+        """Each row goes on from another one (or the same) of the same input."""
+        return self._moved(lambda x: x[rows])
+
+    def _moved(self, move: Callable[[Tensor], Tensor]) -> "RecurrentState":
+        attended = None if self.attended is None else move(self.attended)
+        return replace(self, rows=tuple(map(move, self.rows)), attended=attended)
 
 
 class Recurrence(nn.Module):

@@ -9,7 +9,7 @@ Its regulariser asks that every part of the picture be looked at about once in a
 received, summed over the words, should be near one (the "doubly stochastic" attention of the paper).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -17,62 +17,11 @@ from torch import Tensor, nn
 
 from sightline.attention.additive import additive_scores
 from sightline.attention.scores import Additive
+from sightline.models.recurrence import RecurrentState
 from sightline.models.steps import keys_and_values
 from sightline.shapes import Float, Int
 
 __all__ = ["RecurrentDecoder", "RecurrentState"]
-
-
-@dataclass(frozen=True, eq=False)
-class RecurrentState:
-    """The LSTM's state for N = B * K rows, and what the K rows of an input share.
-
-    Attributes:
-        h, c: Output and cell of the LSTM, (N, hidden).
-        memory: What was encoded, (B, P, E).
-        keys: The same, projected for the score, (B, P, d_attn).
-        width: Hypotheses of each input, K.
-        look: Whether the weights are handed out.
-        attended: Those of the last step, (N, 1, P).
-    """
-
-    h: Float[Tensor, "N hidden"]
-    c: Float[Tensor, "N hidden"]
-    memory: Float[Tensor, "B P E"]
-    keys: Float[Tensor, "B P d_attn"]
-    width: int
-    look: bool
-    attended: Float[Tensor, "N 1 P"] | None = None
-
-    def __len__(self) -> int:
-        """How many rows there are, N."""
-        return self.h.size(0)
-
-    @property
-    def device(self) -> torch.device:
-        """Where its tensors are."""
-        return self.h.device
-
-    def select(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
-        """The state of any rows, in this order, each with a memory of its own from here on."""
-        inputs = rows // self.width
-        return replace(self.reorder(rows), memory=self.memory[inputs], keys=self.keys[inputs], width=1)
-
-    def branch(self, width: int) -> "RecurrentState":
-        """Each row ``width`` times, side by side; what was encoded stays shared."""
-        attended = None if self.attended is None else self.attended.repeat_interleave(width, 0)
-        return replace(
-            self,
-            h=self.h.repeat_interleave(width, 0),
-            c=self.c.repeat_interleave(width, 0),
-            width=self.width * width,
-            attended=attended,
-        )
-
-    def reorder(self, rows: Int[Tensor, " N"]) -> "RecurrentState":
-        """Each row goes on from another one (or the same) of the same input."""
-        attended = None if self.attended is None else self.attended[rows]
-        return replace(self, h=self.h[rows], c=self.c[rows], attended=attended)
 
 
 class RecurrentDecoder(nn.Module):
@@ -117,7 +66,7 @@ class RecurrentDecoder(nn.Module):
         outputs, contexts, looks = [], [], []
         for t in range(ids.size(1)):
             context, state = self._moved(state, words[:, t])
-            outputs.append(state.h)
+            outputs.append(state.rows[0])
             contexts.append(context)
             looks.append(state.attended)
         told = self._read_out(torch.stack(outputs, 1), torch.stack(contexts, 1), words)
@@ -138,27 +87,29 @@ class RecurrentDecoder(nn.Module):
         """The log-probabilities of the word after ``ids``; as in eval, nothing is dropped."""
         words = self._embedded(ids)
         context, state = self._moved(state, words)
-        logits = self._logits(self._read_out(state.h, context, words))
+        logits = self._logits(self._read_out(state.rows[0], context, words))
         return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)), state
 
     def _begun(self, memory: Float[Tensor, "B P C"], *, look: bool) -> RecurrentState:
         found_by, memory = keys_and_values(memory, self.words.embedding_dim)
         h, c = self.first(memory.mean(1)).tanh().chunk(2, dim=-1)
         keys = F.linear(found_by, self.score.W)  # once, not with every word
-        return RecurrentState(h=h, c=c, memory=memory, keys=keys, width=1, look=look)
+        return RecurrentState(rows=(h, c), inputs=(memory, keys), look=look)
 
     def _moved(
         self, state: RecurrentState, words: Float[Tensor, "N E"]
     ) -> tuple[Float[Tensor, "N E"], RecurrentState]:
         """Look, take in, and move on by a word."""
-        queries = F.linear(state.h, self.score.V).unflatten(0, (-1, state.width))  # (B, K, d_attn)
-        scores = additive_scores(queries, state.keys, self.score.v)
+        h, c = state.rows
+        memory, keys = state.inputs
+        queries = F.linear(h, self.score.V).unflatten(0, (-1, state.width))  # (B, K, d_attn)
+        scores = additive_scores(queries, keys, self.score.v)
         weights = scores.softmax(-1)  # (B, K, P)
-        context = (weights @ state.memory).flatten(0, 1)  # (N, E)
-        context = self.gate(state.h).sigmoid() * context
-        h, c = self.cell(torch.cat([words, context], dim=-1), (state.h, state.c))
+        context = (weights @ memory).flatten(0, 1)  # (N, E)
+        context = self.gate(h).sigmoid() * context
+        h, c = self.cell(torch.cat([words, context], dim=-1), (h, c))
         attended = weights.flatten(0, 1).unsqueeze(1) if state.look else None
-        return context, replace(state, h=h, c=c, attended=attended)
+        return context, replace(state, rows=(h, c), attended=attended)
 
     def _embedded(self, ids: Tensor) -> Tensor:
         return self.words(ids) * self.words.embedding_dim**0.5

@@ -6,9 +6,12 @@
     r_t = tanh(W [top state; c_t; y_{t-1}])     p(y_t) = softmax(O r_t)
 
 The query of step t has read y_{t-1} and chooses y_t, so row t of the weights aligns y_t with the source.
-Layers above the first read ``[s_t; c_t]``. With ``feed="none"`` no recurrence waits for attention, so that
-teacher forcing runs each layer, all queries and all readouts in one call; with ``feed="context"`` or
-``feed="readout"`` (input feeding) the last step's context or readout joins the next input, step by step.
+The context always joins the readout, and layers above the first read ``[s_t; c_t]``. ``feed`` chooses what
+else of the last step the first layer reads beside y_{t-1}:
+
+    none      nothing: Luong's global attention; no recurrence waits for it, so teacher forcing is one call
+    context   c_{t-1}, found by s_{t-1}: the recurrence of Bahdanau, who reads it out with the same context
+    readout   r_{t-1}: Luong's input feeding; c_{t-1} comes with it, as the readout was made from it
 """
 
 import math
@@ -25,18 +28,18 @@ from sightline.attention.attend import attention
 from sightline.attention.scores import Additive, General, LowRank, Score, named
 from sightline.attention.softmax import masked_softmax
 from sightline.data.tokens import PAD
-from sightline.models.recurrence import CELLS, BothWays, Recurrence
+from sightline.models.recurrence import CELLS, BothWays, Recurrence, RecurrentState
 from sightline.models.saved import CONFIG, Saved, read_config
 from sightline.settings import setting
-from sightline.shapes import Bool, Float, Int, did_you_mean
+from sightline.shapes import Float, Int, did_you_mean
 
 __all__ = [
     "FEEDS",
     "SCORES",
     "RecurrentConfig",
-    "RecurrentState",
     "RecurrentTranslator",
     "check_architecture",
+    "check_shared",
 ]
 
 SCORES = ("additive", "cosine", "dot", "general", "low_rank", "scaled_dot", "none")
@@ -79,72 +82,7 @@ class RecurrentConfig:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
-        if self.shared and self.source_vocab_size != self.vocab_size:
-            raise ValueError(
-                "shared embeddings need one vocabulary for source and target, got "
-                f"{self.source_vocab_size} and {self.vocab_size} tokens; train a joint tokenizer"
-            )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecurrentState:
-    """What the decoder carries: N rows, the K hypotheses of each of B sentences side by side.
-
-    Attributes:
-        hidden: The state of each layer.
-        fed: What of the last step joins the next input; zero columns if nothing does.
-        keys, values, real: The sources as the decoder sees them, and which of it is no padding; once for
-            all hypotheses of a sentence.
-        look: Whether weights are wanted.
-        weights: Those of the last step.
-    """
-
-    hidden: tuple[Float[Tensor, "N Es"], ...]
-    fed: Float[Tensor, "N F"]
-    keys: Float[Tensor, "B S Da"]
-    values: Float[Tensor, "B S E"]
-    real: Bool[Tensor, "B S"]
-    look: bool = False
-    weights: Float[Tensor, "N S"] | None = None
-
-    def __len__(self) -> int:
-        """How many rows there are, N."""
-        return self.fed.size(0)
-
-    @property
-    def device(self) -> torch.device:
-        """Where its tensors are."""
-        return self.fed.device
-
-    @property
-    def attended(self) -> Float[Tensor, "N H S"] | None:
-        """The weights of the last step over the source, if they were wanted: one head."""
-        return None if self.weights is None else self.weights[:, None]
-
-    @property
-    def width(self) -> int:
-        """How many hypotheses a sentence has, K."""
-        return len(self) // self.keys.size(0)
-
-    def select(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
-        """The state of any rows, each with a source of its own from here on."""
-        inputs = rows // self.width
-        return replace(
-            self.reorder(rows), keys=self.keys[inputs], values=self.values[inputs], real=self.real[inputs]
-        )
-
-    def branch(self, width: int) -> "RecurrentState":
-        """Each row ``width`` times, side by side; the source stays shared."""
-        return self.reorder(torch.arange(len(self), device=self.device).repeat_interleave(width))
-
-    def reorder(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
-        """Each row goes on from another one (or the same) of the same sentence."""
-        return replace(
-            self,
-            hidden=tuple(x[rows] for x in self.hidden),
-            fed=self.fed[rows],
-            weights=None if self.weights is None else self.weights[rows],
-        )
+        check_shared(shared=self.shared, source=self.source_vocab_size, target=self.vocab_size)
 
 
 class _Flat(Score):
@@ -228,12 +166,10 @@ class RecurrentTranslator(Saved):
             read = self.dropout(layer(x, real))
             x = read + x if i > 1 else read  # layers far from the input keep a short way to it
         whole = (x * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp_min(1)
+        hidden = (torch.tanh(first(whole)) for first in self.first)
         return RecurrentState(
-            hidden=tuple(torch.tanh(first(whole)) for first in self.first),
-            fed=whole.new_zeros(whole.size(0), self.d_fed),
-            keys=self.to_key(x),
-            values=self.to_value(x),
-            real=real,
+            rows=(*hidden, whole.new_zeros(whole.size(0), self.d_fed)),
+            inputs=(self.to_key(x), self.to_value(x), real),
             look=look,
         )
 
@@ -246,35 +182,38 @@ class RecurrentTranslator(Saved):
 
     def _whole(self, state: RecurrentState, y: Float[Tensor, "B T E"]) -> Float[Tensor, "B T V"]:
         """All steps at once: no recurrence waits for attention."""
-        s, _ = self.decoder[0](y, state.hidden[0])
+        *first, _ = state.rows
+        s, _ = self.decoder[0](y, first[0])
         s = self.dropout(s)
         context, _ = self._look(state, s)
-        for layer, hidden in zip(self.decoder[1:], state.hidden[1:], strict=True):
+        for layer, hidden in zip(self.decoder[1:], first[1:], strict=True):
             above, _ = layer(torch.cat([s, context], -1), hidden)
             s = s + self.dropout(above)
         return self._logits(self._read(s, context, y))
 
     def _once(self, state: RecurrentState, y: Float[Tensor, "N E"]) -> tuple[Tensor, RecurrentState]:
-        """One step: what is read out, and the state after it."""
-        hidden = [self.decoder[0].once(torch.cat([y, state.fed], -1), state.hidden[0])]
+        """One step: what is read out, and the state after it, whose last row is what is fed to the next."""
+        *before, fed = state.rows
+        hidden = [self.decoder[0].once(torch.cat([y, fed], -1), before[0])]
         s = self.dropout(self.decoder[0].output(hidden[0]))
         context, weights = self._look(state, s.view(-1, state.width, s.size(-1)))  # (B, K, E)
         context = context.flatten(0, 1)
-        for layer, before in zip(self.decoder[1:], state.hidden[1:], strict=True):
-            hidden.append(layer.once(torch.cat([s, context], -1), before))
+        for layer, last in zip(self.decoder[1:], before[1:], strict=True):
+            hidden.append(layer.once(torch.cat([s, context], -1), last))
             s = s + self.dropout(layer.output(hidden[-1]))
         read = self._read(s, context, y)
-        fed = {"none": state.fed, "context": context, "readout": read}[self.config.feed]
-        seen = None if weights is None else weights.flatten(0, 1)
-        return read, replace(state, hidden=tuple(hidden), fed=fed, weights=seen)
+        fed = {"none": fed, "context": context, "readout": read}[self.config.feed]
+        attended = None if weights is None else weights.flatten(0, 1)[:, None]
+        return read, replace(state, rows=(*hidden, fed), attended=attended)
 
     def _look(self, state: RecurrentState, s: Float[Tensor, "B T E"]) -> tuple[Tensor, Tensor | None]:
         """Mix the source for each state; and, if wanted, by which weights ``(B, T, S)``."""
-        q, real = self.to_query(s), state.real[:, None]
+        keys, values, real = state.inputs
+        q, real = self.to_query(s), real[:, None]
         if state.look:
-            weights = masked_softmax(self.score(q, state.keys) * self.scale, real)
-            return weights @ state.values, weights
-        return attention(q, state.keys, state.values, real, score=self.score, scale=self.scale), None
+            weights = masked_softmax(self.score(q, keys) * self.scale, real)
+            return weights @ values, weights
+        return attention(q, keys, values, real, score=self.score, scale=self.scale), None
 
     def _read(self, s: Tensor, context: Tensor, y: Tensor) -> Tensor:
         return self.dropout(torch.tanh(self.readout(torch.cat([s, context, y], -1))))
@@ -300,6 +239,15 @@ def _score(config: RecurrentConfig) -> tuple[Score, float]:
         return _Flat(), 1.0
     # ``scale`` multiplies a score's own
     return named(config.score), math.sqrt(d) if config.score == "cosine" else 1.0
+
+
+def check_shared(*, shared: bool, source: int, target: int) -> None:
+    """Refuse embeddings that source and target would share while their vocabularies differ in size."""
+    if shared and source != target:
+        raise ValueError(
+            "shared embeddings need one vocabulary for source and target, got "
+            f"{source} and {target} tokens; train a joint tokenizer"
+        )
 
 
 def check_architecture(folder: Path | str, wanted: str) -> None:

@@ -22,7 +22,7 @@ from sightline.attention.multihead import MultiheadAttention
 from sightline.data.tokens import PAD
 from sightline.layers.decoder import TransformerDecoder, TransformerDecoderLayer
 from sightline.layers.encoder import TransformerEncoder, TransformerEncoderLayer
-from sightline.models.rnn import RecurrentTranslator, check_architecture
+from sightline.models.rnn import RecurrentTranslator, check_architecture, check_shared
 from sightline.models.saved import Saved, read_config
 from sightline.models.steps import DecoderState, advance, begin, hiding
 from sightline.positions import LearnedPositions, Rotary, SinusoidalPositions
@@ -68,11 +68,7 @@ class TranslatorConfig:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {value}; 0 drops nothing")
-        if self.shared and self.source_vocab_size != self.vocab_size:
-            raise ValueError(
-                "shared embeddings need one vocabulary for source and target, got "
-                f"{self.source_vocab_size} and {self.vocab_size} tokens; train a joint tokenizer"
-            )
+        check_shared(shared=self.shared, source=self.source_vocab_size, target=self.vocab_size)
 
     def _check_heads(self) -> None:
         if self.d_model % self.n_heads:

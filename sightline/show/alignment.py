@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Arc
 from torch import Tensor
 
 from sightline.shapes import Float, is_tensor
+from sightline.show.fonts import Picture
 from sightline.show.matrix import weights as draw_weights
+from sightline.show.sights import head_panels
 from sightline.show.style import COLOURS, matrix_of, style
 
 __all__ = ["alignment", "arcs", "head_grid"]
 
-_MOST_HEADS = 16
 _LEAST = 0.05  # a weaker look is no arc
 
 
@@ -52,12 +52,23 @@ def head_grid(
     """Draw all heads of a layer side by side: self-, causal or cross-attention alike.
 
     Args:
-        weights: Of up to 16 heads.
+        weights: Of up to 128 heads.
         queries: The words that look.
         keys: The words that are looked at.
         title: Stands above the picture.
     """
-    return _named(draw_weights(weights[:_MOST_HEADS], _shown(queries), _shown(keys), title), "looks", "seen")
+    is_tensor(weights, "weights")
+    if weights.dim() != 3:
+        raise ValueError(f"weights must be (H, T, S), got shape {tuple(weights.shape)}")
+    names = [f"head {i}" for i in range(weights.size(0))]
+    return head_panels(
+        weights,
+        names if len(names) > 1 else [""],
+        _shown(queries),
+        _shown(keys),
+        sides=("looks", "seen"),
+        title=title or "",
+    )
 
 
 def arcs(weights: Float[Tensor, "T T"], words: Sequence[str], *, title: str | None = None) -> Figure:
@@ -83,7 +94,7 @@ def arcs(weights: Float[Tensor, "T T"], words: Sequence[str], *, title: str | No
     places = _places(words)
     reach = places[-1] / 2 + 0.6
     with style():
-        figure = Figure(figsize=(max(3.0, 0.55 + 0.55 * places[-1]), 3.6), dpi=150)
+        figure = Picture(figsize=(max(3.0, 0.55 + 0.55 * places[-1]), 3.6), dpi=150)
         ax = figure.add_axes((0.02, 0.02, 0.96, 0.86 if title else 0.96))
         ax.set(xlim=(-0.8, places[-1] + 0.8), ylim=(-reach * 0.75, reach * 0.75), xticks=[], yticks=[])
         for t in range(n):
@@ -130,17 +141,3 @@ def _named(figure: Figure, down: str, across: str) -> Figure:
         if ax.get_xlabel() == "Key":
             ax.set_xlabel(across)
     return figure
-
-
-def heads_mean(weights: Float[Tensor, "H T S"], head: int | None = None) -> Float[Tensor, "T S"]:
-    """One head, or the mean of all.
-
-    Raises:
-        ValueError: If there is no such head.
-    """
-    is_tensor(weights, "weights")
-    if head is None:
-        return weights.mean(0)
-    if not 0 <= head < weights.size(0):
-        raise ValueError(f"--head must be between 0 and {weights.size(0) - 1}, got {head}")
-    return torch.as_tensor(weights[head])

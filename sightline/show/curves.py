@@ -8,13 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from sightline.show.fonts import Picture
 from sightline.show.style import MAY_LOOK, style
 
 __all__ = ["curves", "read_metrics"]
 
 Curve = Sequence[tuple[float, float]]  # (step, value), in order
 _NOT_SCORES = ("step", "epoch", "lr", "perplexity")  # perplexity is the loss again
-_LOSSES = {"loss": "in training", "val_loss": "on unseen data"}
+_LEARNED = {"loss": "in training", "val_loss": "on unseen data", "reward": "in training"}
+_REWARD = "Reward in training, self-critical stage"
 _LINES = ("#21918c", "#b5367a", "#3b528b", "#d98b1f", "#5a9e2f", "#7a5195", "#8c6d4f", "#555555")
 _SHARE = 1.05  # a score that goes further is no share of one
 _MANY = 60  # points beyond which single steps are noise
@@ -54,6 +56,9 @@ def read_metrics(path: Path) -> dict[str, list[tuple[float, float]]]:
 def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     """Draw how a run went: the loss on the left, the scores on unseen data on the right.
 
+    After a self-critical stage the loss is that of the stage before it, since the other is no likelihood;
+    the reward has a panel of its own, and a dashed line marks where that stage began.
+
     Of many points the loss is drawn faint, with its running mean over it. The best of each score is marked
     and written beside its name. Scores that are not shares of one, such as CIDEr, have a panel of their own.
 
@@ -67,34 +72,42 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
         ['Loss', 'bleu4 on unseen data: 0.250 at best']
     """
     metrics = {name.removeprefix("val_") if name != "val_loss" else name: c for name, c in metrics.items()}
+    reward = metrics.get("reward", ())
+    rewarded = {step for step, _ in reward}
+    metrics["loss"] = [(step, value) for step, value in metrics.get("loss", ()) if step not in rewarded]
+    began = metrics["loss"][-1][0] if reward and metrics["loss"] else None
     losses = {name: metrics[name] for name in ("loss", "val_loss") if metrics.get(name)}
-    scores = {name: c for name, c in metrics.items() if name not in (*_NOT_SCORES, *losses) and c}
+    drawn = {"reward": reward} if reward else {}
+    scores = {name: c for name, c in metrics.items() if name not in (*_NOT_SCORES, *_LEARNED) and c}
     large = {name: curve for name, curve in scores.items() if max(value for _, value in curve) > _SHARE}
     shares = {name: curve for name, curve in scores.items() if name not in large}
-    panels = {"Loss": losses, "Scores on unseen data": shares, ", ".join(large): large}
+    panels = {"Loss": losses, _REWARD: drawn, "Scores on unseen data": shares, ", ".join(large): large}
     panels = {name: panel for name, panel in panels.items() if panel}
     if not panels:
         raise ValueError("there is nothing to draw: no loss and no score has a value yet")
     with style():
-        figure = Figure(figsize=(0.4 + 4.4 * len(panels), 3.2), dpi=150, layout="constrained")
+        figure = Picture(figsize=(0.4 + 4.4 * len(panels), 3.2), dpi=150, layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1)  # type: ignore[union-attr, call-arg]
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for ax, (name, panel) in zip(axes, panels.items(), strict=True):
             _dress(ax, name)
-            (_draw_losses if panel is losses else _draw_scores)(ax, panel)
+            if began is not None and panel is not drawn:
+                label = "self-critical from here" if panel is losses else None
+                ax.axvline(began, color="#888888", linestyle="--", linewidth=1, label=label)
+            (_draw_learned if set(panel) <= set(_LEARNED) else _draw_scores)(ax, panel)
         if title:
             figure.suptitle(title)
     return figure
 
 
-def _draw_losses(ax: Axes, losses: Mapping[str, Curve]) -> None:
-    for colour, (name, curve) in zip(_cycle(len(losses)), losses.items(), strict=True):
+def _draw_learned(ax: Axes, curves: Mapping[str, Curve]) -> None:
+    for colour, (name, curve) in zip(_cycle(len(curves)), curves.items(), strict=True):
         steps, values = zip(*curve, strict=True)
         if len(curve) > _MANY:
             ax.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
             values = _running(values, len(curve) // 40)
-        ax.plot(steps, values, color=colour, linewidth=1.6, label=_LOSSES[name])
-    if len(losses) > 1:
+        ax.plot(steps, values, color=colour, linewidth=1.6, label=_LEARNED[name])
+    if len(ax.get_legend_handles_labels()[0]) > 1:
         ax.legend()
 
 

@@ -14,6 +14,7 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from sightline.shapes import Float
+from sightline.show.fonts import Picture
 from sightline.show.style import style
 from sightline.show.told import Box, Told
 
@@ -62,7 +63,7 @@ def overlay(told: Told, *, head: int | None = None, title: str | None = None, sm
     size = (across * (wide + 0.12) + 1.0, above + down * (tall + 0.34) + 0.1)
     brightest = told.brightest(head)
     with style():
-        figure = Figure(figsize=size, dpi=150)
+        figure = Picture(figsize=size, dpi=150)
         figure.text(0.15 / size[0], 1 - 0.14 / size[1], "\n".join(lines), va="top", fontsize=13)
         for i in range(len(told.words) + 1):
             row, column = divmod(i, across)

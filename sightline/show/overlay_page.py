@@ -46,7 +46,7 @@ def told_tag(told: Told, identity: str, *, first: int | None = None, wide: int =
         kind=kind,
         data=base64.b64encode(data).decode(),
         words=escaped(told.caption),  # until the script runs, and where none does
-        references=f'<div class="soft">people wrote</div>\n<ul>{items}</ul>\n' if items else "",
+        references=f'<div class="soft">references</div>\n<ul>{items}</ul>\n' if items else "",
         json=json_tag(_as_object(told, first), identity),
     )
 

@@ -12,11 +12,16 @@ from torch import Tensor
 
 from sightline.look.sight import Sight, Span
 from sightline.shapes import Float
+from sightline.show.fonts import Picture
 from sightline.show.style import COLOURS, NAME, SCALE, Sheet, matrix_of, name_ticks, room_for, style
 
 _MOST_HEADS = 128
 _PANEL = 1.45  # inches a head takes in the grid
-_LARGEST_PANEL = {16: 3.4, _MOST_HEADS: 2.0}  # the same where tokens are written, for up to so many heads
+_LARGEST_PANEL = {
+    4: 4.5,
+    16: 3.6,
+    _MOST_HEADS: 2.0,
+}  # the same where tokens are written, for up to so many heads
 _MOST_NAMED = 32  # tokens of which at least some are written beside a head
 _FEW = 32  # keys, of which each gets a fair part of the weight; with more, colours follow the logarithm
 _DARKEST = 1e-4  # of the brightest, where they do
@@ -109,22 +114,64 @@ def heads(
     rows, columns = checked_names(queries, sight.t, "query"), checked_names(keys, sight.s, "key")
     maps = map_of(one, size, 64)  # (H, rows, columns)
     whole = tuple(maps.shape[-2:]) == (sight.t, sight.s)
-    matrices = [matrix_of(head, "map") for head in maps]
-    brightest = max(float(matrix.max()) for matrix in matrices)
-    names = [f"head {i}" for i in range(len(matrices))]
+    names = [f"head {i}" for i in range(maps.size(0))]
     if "entropy" in one.statistics:
         entropies = one.entropy.detach().double().mean(-1).tolist()
         names = [f"{name} · {nats:.2f}" for name, nats in zip(names, entropies, strict=True)]
+    named = [names if whole and len(names or ()) <= _MOST_NAMED else None for names in (rows, columns)]
+    return head_panels(
+        maps,
+        names,
+        *named,
+        spans=(sight.t, sight.s),
+        title=title or sight.name,
+        label="Weight" if whole else "Mean weight",
+        logarithmic=sight.s > _FEW,
+    )
+
+
+def head_panels(
+    maps: Float[Tensor, "H rows columns"],
+    titles: Sequence[str],
+    queries: list[str] | None = None,
+    keys: list[str] | None = None,
+    *,
+    spans: tuple[int, int] | None = None,
+    sides: tuple[str, str] = ("Query", "Key"),
+    title: str = "",
+    label: str = "Weight",
+    logarithmic: bool = False,
+) -> Figure:
+    """Draw a small panel for each head, on one scale of colours, with tokens at the edges of the grid.
+
+    Args:
+        maps: Up to 128 heads.
+        titles: Stand above the panels.
+        queries: Tokens beside the panels; numbers if None.
+        keys: Tokens under them.
+        spans: How many queries and keys the maps are of. Default: one for each row and column.
+        sides: What the two sides are called.
+        title: Stands above the grid.
+        label: What the colours are.
+        logarithmic: Whether colours follow the logarithm.
+    """
+    if not 0 < maps.size(0) <= _MOST_HEADS:
+        raise ValueError(f"a grid has 1 to {_MOST_HEADS} heads, got {maps.size(0)}; draw a part of them")
+    matrices = [matrix_of(head, "map") for head in maps]
+    brightest = max(float(matrix.max()) for matrix in matrices)
+    t, s = spans or (maps.size(1), maps.size(2))
     with style():
-        named = [names if whole and len(names or ()) <= _MOST_NAMED else None for names in (rows, columns)]
-        figure, axes = _grid(len(matrices), sight.t, sight.s, title or sight.name, *named)
-        for ax, matrix, name in zip(axes, matrices, names, strict=True):
+        figure, axes = _grid(len(matrices), t, s, queries, keys)
+        for ax, matrix, name in zip(axes, matrices, titles, strict=True):
             image = ax.imshow(matrix, cmap=COLOURS, vmin=0, vmax=brightest, aspect="auto")
-            if sight.s > _FEW:
+            if logarithmic:
                 follow_logarithm(image, brightest)
-            _place(image, (0, sight.t), (0, sight.s))
+            _place(image, (0, t), (0, s))
             ax.set_title(name, fontsize=10)
-        figure.colorbar(image, ax=axes, label="Weight" if whole else "Mean weight", aspect=30, fraction=0.05)
+        figure.suptitle(title, fontsize=12)
+        figure.supylabel(sides[0], fontsize=11)
+        figure.supxlabel(sides[1], fontsize=11)
+        figure.colorbar(image, ax=axes, label=label, aspect=30, fraction=0.05)
     return figure
 
 
@@ -191,7 +238,7 @@ def _place(image: AxesImage, queries: Span, keys: Span) -> None:
 
 
 def _grid(
-    count: int, t: int, s: int, title: str, queries: list[str] | None, keys: list[str] | None
+    count: int, t: int, s: int, queries: list[str] | None, keys: list[str] | None
 ) -> tuple[Figure, list[Axes]]:
     """Panels in rows, wider than high and as full as can be; sides are named or numbered at the edges."""
     wide = [n for n in range(math.ceil(count**0.5), math.ceil(2 * count**0.5) + 1) if n <= max(count, 1)]
@@ -205,7 +252,7 @@ def _grid(
         max(columns * (width + 0.2), 2.6) + 1.9 + room_for(queries),
         rows * (height + 0.45) + 0.9 + room_for(keys) * (2 if count % columns else 1),
     )
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    figure = Picture(figsize=size, dpi=150, layout="constrained")
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten().tolist()
     for spare in axes[count:]:
         spare.remove()
@@ -217,7 +264,4 @@ def _grid(
                 axis.set_major_locator(MaxNLocator(nbins=2, integer=True, min_n_ticks=1))
                 axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         ax.tick_params(labelbottom=i + columns >= count)  # in the last row, and where it is shorter
-    figure.suptitle(title, fontsize=12)
-    figure.supxlabel("Key", fontsize=11)
-    figure.supylabel("Query", fontsize=11)
     return figure, axes[:count]

@@ -2,6 +2,7 @@
 
 import math
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from sightline.shapes import is_tensor
+from sightline.show.fonts import FONT, Picture
 
 COLOURS = "viridis"
 MAY_LOOK, MAY_NOT = "#21918c", "#e4e4e8"  # the middle of viridis, and a grey that stays behind it
+_NAMES, _SMALLEST = 10.0, 7.0  # points of a name, and of one that is small so that all fit
 
 _STYLE: Any = {
-    "font.family": "DejaVu Sans",
+    "font.family": FONT,
     "font.size": 11,
     "axes.titlesize": 12,
     "axes.labelsize": 11,
@@ -31,8 +34,8 @@ _STYLE: Any = {
     "axes.spines.bottom": False,
     "axes.spines.left": False,
     "axes.grid": False,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
+    "xtick.labelsize": _NAMES,
+    "ytick.labelsize": _NAMES,
     "xtick.major.size": 0,
     "ytick.major.size": 0,
     "legend.frameon": False,
@@ -97,14 +100,18 @@ class Sheet:
         """
         columns = math.ceil(count / math.ceil(count / 3))
         rows = math.ceil(count / columns)
-        height, width = _sides(t, s, most=6.5 if count == 1 else 2.8)
+        most = 6.5 if count == 1 else 2.8
+        needed = NAME * max(t, s)  # for all names
+        if (queries or keys) and needed <= 1.5 * most:
+            most = max(most, needed)
+        height, width = _sides(t, s, most=most)
         slanted = _LETTER * _longest(keys) * math.sqrt(0.5)  # as far down as left of its column
         left, under = max(0.45, _LETTER * _longest(queries) + 0.12, slanted), max(0.3, slanted + 0.2)
         across, down = left + width + 0.15, 0.35 + height + under
         full_width = max(0.35 + columns * across + beside, 3.2)
         lines = textwrap.wrap(title or "", int(10 * full_width))
         full_height = 0.15 + 0.25 * len(lines) + rows * down + 0.3 + below
-        figure = Figure(figsize=(full_width, full_height), dpi=150)
+        figure = Picture(figsize=(full_width, full_height), dpi=150)
         figure.text(0.5, 1 - 0.12 / full_height, "\n".join(lines), ha="center", va="top", fontsize=12)
         axes = []
         for i in range(count):
@@ -149,7 +156,8 @@ def name_ticks(
 ) -> None:
     """Number the rows or columns, or name them: all that fit into so many inches, evenly spaced.
 
-    Long names of columns are slanted, or stand upright, which takes no room beside them.
+    Names are smaller where all fit then. Long names of columns are slanted, or stand upright, which takes
+    no room beside them.
     """
     if names is None:
         axis.set_major_locator(
@@ -160,13 +168,16 @@ def name_ticks(
         raise ValueError(
             f"there must be one name for each row or column, got {len(names)} names for {count} of them"
         )
-    step = math.ceil(count * NAME / room)
-    shortened = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in names]
+    size = min(_NAMES, _NAMES * room / (count * NAME))
+    step = 1
+    if size < _SMALLEST:
+        size, step = _NAMES, math.ceil(count * NAME / room)
+    shortened = [_short(name) for name in names]
     sideways: dict[str, Any] = {}
     if isinstance(axis, XAxis) and _longest(names) > 2:
         slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
         sideways = {"rotation": 90} if upright else slanted
-    axis.set_ticks(range(0, count, step), shortened[::step], parse_math=False, **sideways)
+    axis.set_ticks(range(0, count, step), shortened[::step], parse_math=False, fontsize=size, **sideways)
 
 
 def matrix_of(x: Tensor, name: str) -> Any:
@@ -186,7 +197,16 @@ def room_for(names: Sequence[str] | None) -> float:
 
 
 def _longest(names: Sequence[str] | None) -> int:
-    return min(max(map(len, names or [""])), _LONGEST)
+    """Letters of the longest name; those of Chinese, Japanese and Korean are two wide."""
+    return max(len(name) + sum(map(_is_wide, name)) for name in map(_short, names or [""]))
+
+
+def _is_wide(letter: str) -> bool:
+    return unicodedata.east_asian_width(letter) in "WF"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
 
 
 def _sides(t: int, s: int, *, most: float) -> tuple[float, float]:

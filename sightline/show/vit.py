@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sightline.evaluate.glance import Glance
 from sightline.shapes import Float, Int, Shaped
+from sightline.show.fonts import Picture
 from sightline.show.overlay import colours, grey
 from sightline.show.style import COLOURS, MAY_LOOK, name_ticks, style
 
@@ -102,7 +103,7 @@ def distances(distance: Float[Tensor, "L H"], *, title: str | None = None) -> Fi
     values = distance.detach().cpu().double().numpy()
     n_layers, n_heads = values.shape
     with style():
-        figure = Figure(figsize=(max(4.2, 0.35 * n_layers + 2), 3.2), dpi=150, layout="constrained")
+        figure = Picture(figsize=(max(4.2, 0.35 * n_layers + 2), 3.2), dpi=150, layout="constrained")
         ax = figure.subplots()
         for head in range(n_heads):
             ax.plot(range(n_layers), values[:, head], "o", color=MAY_LOOK, alpha=0.6, markersize=5)
@@ -133,7 +134,7 @@ def confused(counts: Int[Tensor, "V V"], names: Sequence[str], *, title: str | N
     n = len(names)
     side = min(max(0.42 * n, 2.5), 10.0)
     with style():
-        figure = Figure(figsize=(side + 2.4, side + 1.4), dpi=150, layout="constrained")
+        figure = Picture(figsize=(side + 2.4, side + 1.4), dpi=150, layout="constrained")
         ax = figure.subplots()
         image = ax.imshow(shares, cmap=COLOURS, vmin=0, vmax=1)
         name_ticks(ax.xaxis, n, names, room=side)
@@ -163,7 +164,7 @@ def _panels(
     size = across * (wide + 0.1) + 1.1, len(rows) * (tall + 0.3) + (0.5 if title else 0.2)
     brightest = max(float(x.max()) for row in rows for x in row if x is not None)
     with style():
-        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        figure = Picture(figsize=size, dpi=150, layout="constrained")
         axes = figure.subplots(len(rows), across, squeeze=False)
         shown: Any = None
         for row, line, of_row in zip(rows, axes, names, strict=True):

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sightline.data.dates import dates_set
+from sightline.data.dates import DATES, dates_set, is_dates
 from sightline.data.pair_tokens import KINDS, PairTokens
 from sightline.data.pairs import PairSet, read_pairs
 from sightline.settings import setting
 from sightline.shapes import did_you_mean
 
-__all__ = ["DATES", "TranslateData", "learned_pair_tokens", "open_pairs"]
+__all__ = ["TranslateData", "learned_pair_tokens", "open_pairs"]
 
-DATES = "dates"
+_COUNTS = ("vocabulary", "variants", "max_tokens", "val_beam", "val_most", "n_train", "n_val", "n_test")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,9 @@ class TranslateData:
     bpe_dropout: float = setting(0.0, "How likely a merge is left out in training: words cut in many ways.")
     variants: int = setting(16, "In how many ways each word is cut, with bpe_dropout.")
     max_tokens: int | None = setting(
-        None, "Batches of like length with at most so many tokens a side; None: by batch_size."
+        None,
+        "Batches of like length with at most so many tokens a side; None: by batch_size. "
+        "Words are counted as they are cut without bpe_dropout, which cuts them finer.",
     )
     consistency: float = setting(
         0.0, "R-Drop: weight of the divergence between two passes with different dropout."
@@ -46,7 +48,7 @@ class TranslateData:
     def __post_init__(self) -> None:
         if self.tokens not in KINDS:
             raise ValueError(f"unknown tokens {self.tokens!r}, {did_you_mean(self.tokens, KINDS)}")
-        for name in ("vocabulary", "variants", "max_tokens", "val_beam", "val_most"):
+        for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
@@ -60,8 +62,9 @@ class TranslateData:
 
 def open_pairs(data: TranslateData) -> PairSet:
     """The set that the settings name."""
-    if data.place == DATES:
-        return dates_set(seed=data.data_seed, sizes=(data.n_train, data.n_val, data.n_test))
+    if is_dates(data.place):
+        sizes = (data.n_train, data.n_val, data.n_test)
+        return dates_set(seed=data.data_seed, sizes=sizes, source=data.source, target=data.target)
     return read_pairs(Path(data.place), source=data.source, target=data.target)
 
 

@@ -1,16 +1,19 @@
 """From settings to a trained translator in its run folder."""
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sightline.data.pair_tokens import JOINT, SOURCE, PairTokens
-from sightline.data.pairs import Pair
+from sightline.data.pairs import Pair, PairSet
 from sightline.decode.translations import translate
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
-from sightline.models.saved import read_config, write_config
+from sightline.models.saved import CONFIG, read_config, write_config
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.settings import as_json, from_json
 from sightline.train.config import TrainConfig
@@ -46,7 +49,14 @@ def train_translator(
     Returns:
         ``out``, which holds all that later commands need.
     """
+    begun = read_config(out).get("data", {}) if resume and (out / CONFIG).exists() else {}
+    data = replace(data, source=data.source or begun.get("source"), target=data.target or begun.get("target"))
     pairs = open_pairs(data)
+    lacking = pairs.lacking()
+    if lacking is not None:
+        raise ValueError(lacking)
+    if not begun:
+        data = replace(data, source=pairs.source, target=pairs.target)
     known = resume and ((out / JOINT).exists() or (out / SOURCE).exists())
     tokens = PairTokens.load(out) if known else learned_pair_tokens(pairs, data)
     sizes = {
@@ -61,11 +71,28 @@ def train_translator(
     else:
         translator = Translator(from_json(TranslatorConfig, as_json(model) | sizes))
     task = TranslateTask(pairs, tokens, train, data, max_length=translator.config.max_length, score=score)
+    if shown and os.environ.get("RANK", "0") == "0":
+        _tell(pairs, task, tokens)
     fit(translator, task, train, out, resume=resume, shown=shown)
     if data.tune_length and score is not None:
         alpha = tuned_length(translator, tokens, pairs.split("val"), score)
         _note(out, {"length_penalty": alpha})
     return out
+
+
+def _tell(pairs: PairSet, task: TranslateTask, tokens: PairTokens) -> None:
+    """Say on standard error what is learned from what, and what the vocabularies leave out."""
+    counts = [f"{len(pairs.split(name)):,}" for name in ("train", "val")]
+    sys.stderr.write(
+        f"{pairs.source} to {pairs.target}: {counts[0]} pairs to learn from, {counts[1]} to choose by\n"
+    )
+    sides = (("source", tokens.source), ("target", tokens.target))
+    for share, (side, tokenizer) in zip(task.unknown(), sides, strict=True):
+        if share:
+            sys.stderr.write(
+                f"{share:.2%} of the {side}'s tokens are unknown: it has more letters than a vocabulary of "
+                f"{len(tokenizer)} holds; raise --vocabulary, or take --tokens char\n"
+            )
 
 
 def tuned_length(model: Any, tokens: PairTokens, pairs: Sequence[Pair], score: Score) -> float:

@@ -24,7 +24,7 @@ from sightline.decode.translations import translate
 from sightline.settings import as_json
 from sightline.shapes import Float, Int
 from sightline.train.config import TrainConfig
-from sightline.train.task import Loss, Task
+from sightline.train.task import Loss, Task, digest_of
 from sightline.train.translate_data import TranslateData
 
 __all__ = ["PairBatch", "TranslateTask", "loss_of"]
@@ -74,6 +74,7 @@ class TranslateTask(Task):
         trained = pairs.split("train")
         self._val: Sequence[Pair] = pairs.split("val")[: data.val_most]
         self._check_lengths(pairs.split("val"))
+        self._digest = digest_of((pair.source, pair.target) for pair in (*trained, *pairs.split("val")))
 
         def cut(tokenizer: Tokenizer, texts: Sequence[str]) -> Cuts:
             p, variants = data.bpe_dropout, data.variants
@@ -93,6 +94,14 @@ class TranslateTask(Task):
                     f"a source to be translated has at most max_length={self._most} tokens, pair {number} of "
                     f"val has {length}: {pair.source[:40]!r}...; raise --max-length, or leave the pair out"
                 )
+
+    def digest(self) -> str:
+        """Names the sentences."""
+        return self._digest
+
+    def unknown(self) -> tuple[float, float]:
+        """The share of the source's and of the target's tokens in train that the vocabularies lack."""
+        return self._source.unknown(), self._target.unknown()
 
     def prepare(self, device: torch.device) -> None:
         """Nothing to do: batches are small, and are made in threads."""

@@ -45,7 +45,8 @@ def test_the_report(data, capsys):
     out = capsys.readouterr().out
     assert f"{data}: table captions; splits stated" in out
     for row in (
-        "train       1         1      3          0.0%        3",
+        "split  images  captions  distinct words  not in train  longest",
+        "train       1         1               3          0.0%        3",
         "broken (1): images that can't be read; they are skipped",
     ):
         assert row in out

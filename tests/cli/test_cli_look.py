@@ -15,7 +15,7 @@ import torch
 import sightline as sl
 from sightline import show
 from sightline.cli import hugging_face, main
-from sightline.cli.look import _matches
+from sightline.cli.layer_names import matches
 from sightline.look.heads import head_table
 
 transformers = pytest.importorskip("transformers")
@@ -151,7 +151,7 @@ def test_queries_of_an_encoder_decoder(tmp_path):
     ],
 )
 def test_patterns(pattern, fits):
-    assert _matches("encoder.layer.3.self", pattern) is fits
+    assert matches("encoder.layer.3.self", pattern) is fits
 
 
 def test_text_from_standard_input(folder, monkeypatch, capsys):

@@ -5,33 +5,17 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from translate_runs import SMALL, TRANSFORMER, make_runs, run
 
-from sightline.cli import main
 from sightline.data.tokens import EOS
 from sightline.decode.translations import translate
 from sightline.models.saved import read_config
 from sightline.show.alignment import alignment, arcs, head_grid
 
-SMALL = ["--n-train", "60", "--n-val", "7", "--n-test", "11", "--epochs", "1", "--no-tensorboard"]
-RECURRENT = ["--d-model", "8", "--d-attn", "6"]
-TRANSFORMER = ["--d-model", "8", "--n-heads", "2", "--d-ff", "12"]
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return ended.value.code
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("translate")
-    made = {}
-    for model, size in (("recurrent", RECURRENT), ("transformer", TRANSFORMER)):
-        made[model] = folder / model
-        common = ["--data", "dates", "--model", model, "--out", made[model], "--device", "cpu"]
-        assert run("train", "translate", *common, *SMALL, *size) == 0
-    return made
+    return make_runs(tmp_path_factory.mktemp("translate"))
 
 
 @pytest.fixture(params=["recurrent", "transformer"])
@@ -108,7 +92,7 @@ def test_pairs_are_checked(tmp_path, capsys):
     assert run("data", "check", tmp_path, "--source", "en") == 0
     shown = capsys.readouterr().out
     assert "en to de" in shown
-    assert "1 pairs have the same text on both sides" in shown
+    assert "identical (1): pairs with the same text on both sides" in shown
     assert run("data", "check", tmp_path, "--source", "en", "--json") == 0
     assert json.loads(capsys.readouterr().out)["splits"]["train"]["pairs"] == 2
 
@@ -117,7 +101,7 @@ def test_pairs_are_checked(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["translate", "RUN", "3 漢 1979"], "never saw the character '漢'"),
+        (["translate", "RUN", "3 漢 1979"], "has no token for the character '漢'"),
         (["translate", "RUN", " "], "something to translate, got ' '"),
         (["translate", "RUN", "1 " * 90], "reads at most 64 tokens, got 181"),
         (["translate", "RUN", "3", "--beam", "0"], "--beam must be at least 1, got 0"),
@@ -201,18 +185,19 @@ def test_what_is_drawn_is_what_the_model_looked_at(runs, tmp_path, monkeypatch, 
 
     assert run("look", made, "3 mai 1979", "--json", "--device", "cpu") == 0
     found = json.loads(capsys.readouterr().out)
-    monkeypatch.setattr("sightline.cli.translate.alignment", spy(alignment))
+    monkeypatch.setattr("sightline.cli.translate_layers.alignment", spy(alignment))
     assert (
         run("translate", made, "3 mai 1979", "--head", 3, "--out", tmp_path / "x.png", "--device", "cpu") == 0
     )
     (weights, words) = drawn.pop()
-    assert words == (found["read"], found["written"])
-    last = torch.tensor(found["layers"]["decoder.layers.1.multihead_attn"])  # its rows end with the end
-    torch.testing.assert_close(weights, last[1, :-1])
+    assert words == (found["read"], [*found["written"], "<eos>"])
+    last = torch.tensor(found["layers"]["decoder.layers.1.multihead_attn"])
+    torch.testing.assert_close(weights, last[1])
     monkeypatch.setattr("sightline.cli.look_translate.arcs", spy(arcs))
-    monkeypatch.setattr("sightline.cli.look_translate.head_grid", spy(head_grid))
+    monkeypatch.setattr("sightline.cli.translate_layers.head_grid", spy(head_grid))
     assert run("look", made, "3 mai 1979", "--out", tmp_path / "x.html", "--device", "cpu") == 0
     ways = torch.tensor(found["layers"]["encoder.layers.0.self_attn"])
+    assert drawn.pop(0)[1] == (found["read"], found["written"])
     torch.testing.assert_close(drawn[0][0], ways.mean(0))
     assert drawn[0][1] == (found["read"],)
     begun, ended = ["<bos>", *found["written"]], [*found["written"], "<eos>"]
@@ -236,7 +221,8 @@ def test_a_folder_called_dates_is_not_the_embedded_set(made, capsys, tmp_path, m
     (tmp_path / "dates").mkdir()
     (tmp_path / "dates" / "test.a").write_text("3 mai 1979\n")
     (tmp_path / "dates" / "test.b").write_text("1979-05-03\n")
-    assert run("evaluate", made, "--data", "./dates", "--json", "--device", "cpu") == 0
+    named = ["--source", "a", "--target", "b"]
+    assert run("evaluate", made, "--data", "./dates", *named, "--json", "--device", "cpu") == 0
     assert set(json.loads(capsys.readouterr().out)) == {"bleu", "chrf"}
 
 
@@ -244,7 +230,8 @@ def test_a_folder_called_dates_is_not_the_embedded_set(made, capsys, tmp_path, m
 def test_a_source_that_is_too_long_is_named_by_an_evaluation(made, capsys, tmp_path):
     (tmp_path / "test.a").write_text("3 mai 1979\n" + "1 " * 90 + "\n")
     (tmp_path / "test.b").write_text("1979-05-03\nx\n")
-    assert run("evaluate", made, "--data", tmp_path, "--device", "cpu") == 2
+    named = ["--source", "a", "--target", "b"]
+    assert run("evaluate", made, "--data", tmp_path, *named, "--device", "cpu") == 2
     assert "reads at most 64 tokens, got 181 in '1 1 1" in capsys.readouterr().err
 
 
@@ -269,7 +256,7 @@ def test_bytes_that_are_no_text_are_told(made, command, capsys):
 def test_a_look_offers_no_option_that_it_has_not(made, capsys):
     assert run("look", made, "3 漢 1979", "--device", "cpu") == 2
     told = capsys.readouterr().err
-    assert "never saw the character '漢'" in told
+    assert "has no token for the character '漢'" in told
     assert "--unknown" not in told
 
 

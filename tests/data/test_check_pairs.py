@@ -1,6 +1,9 @@
 from pathlib import Path
 
+import pytest
+
 from sightline.data.check_pairs import check_pairs, has_pairs
+from sightline.data.pairs import read_pairs
 
 
 def write(folder: Path, **texts):
@@ -36,6 +39,8 @@ def test_lengths_that_fit_are_no_problem(tmp_path):
         tmp_path,
         train__en="a\na sentence of a common length\n",
         train__de="vielleicht\nein Satz von ueblicher Laenge\n",
+        val__en="b\n",
+        val__de="c\n",
     )
     assert not check_pairs(tmp_path, source="en").problems, "short ones differ, long ones are alike"
 
@@ -50,6 +55,13 @@ def test_pairs_are_told_from_captions(tmp_path):
     assert has_pairs(tmp_path), "those that can't be read are to be told as pairs"
     assert has_pairs(Path("any.tsv"))
     assert not has_pairs(Path("picture.png"))
+
+
+def test_parallel_texts_without_a_split_are_told_as_pairs(tmp_path):
+    write(tmp_path, all__en="a\n", notes__md="x")
+    assert not has_pairs(tmp_path)
+    write(tmp_path, all__de="b\n")
+    assert has_pairs(tmp_path)
 
 
 def test_a_train_split_of_a_longer_name_is_the_train_split(tmp_path):
@@ -67,11 +79,53 @@ def test_a_train_split_of_a_longer_name_is_the_train_split(tmp_path):
 
 def test_without_a_train_split_nothing_is_said_of_it(tmp_path):
     write(tmp_path, test__en="a dog\n", test__de="ein Hund\n")
-    assert check_pairs(tmp_path, source="en").splits["test"].unknown is None
+    report = check_pairs(tmp_path, source="en")
+    assert report.splits["test"].unknown is None
+    assert not report.problems, "it is a set to evaluate with"
+
+
+def test_what_a_training_would_lack_is_a_problem(tmp_path):
+    write(tmp_path, train__en="a dog\n", train__de="ein Hund\n")
+    (sentence,) = check_pairs(tmp_path, source="en").problems["lacking"]
+    assert "no split 'val'" in sentence
+    write(tmp_path, val__en="", val__de="")
+    problems = check_pairs(tmp_path, source="en").problems
+    assert problems["none"] == ["val has no pairs"]
+    assert problems["lacking"] == [sentence]
+
+
+def test_a_single_file_is_shown_in_the_splits_of_a_training(tmp_path):
+    rows = [f"word {i}\tWort {i}" for i in range(97)]
+    (tmp_path / "all.tsv").write_text("\n".join([*rows, "same\tsame"]))
+    report, splits = check_pairs(tmp_path / "all.tsv"), read_pairs(tmp_path / "all.tsv").splits
+    assert {name: one.pairs for name, one in report.splits.items()} == {n: len(x) for n, x in splits.items()}
+    assert report.problems == {"identical": ["all.tsv, pair 98: both sides are 'same'"]}
+    assert report.as_json()["rule"].startswith("dealt by a hash of each source")
+    (tmp_path / "all.tsv").write_text("\n".join(rows[:2]))
+    assert "lacking" in check_pairs(tmp_path / "all.tsv").problems
+
+
+@pytest.mark.bad_input
+def test_a_set_without_one_pair_is_refused(tmp_path):
+    write(tmp_path, train__en="x\ny\n", train__de="z\n")
+    with pytest.raises(ValueError, match=r"not one pair .*: train\.en has 2 lines and train\.de has 1"):
+        check_pairs(tmp_path, source="en")
+    write(tmp_path, train__de="\n\n")
+    with pytest.raises(ValueError, match=r"not one pair .*: a side of each is empty"):
+        check_pairs(tmp_path, source="en")
 
 
 def test_the_embedded_set_is_checked_by_name():
     assert has_pairs(Path("dates"))
     report = check_pairs("dates")
     assert report.splits["test"].pairs == 1000
+    assert report.rule == "by a hash of each day"
     assert not {"empty", "overlap"} & report.problems.keys()
+
+
+def test_the_embedded_set_is_not_a_folder_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dates").mkdir()
+    write(tmp_path / "dates", test__a="x\n", test__b="y\n")
+    assert check_pairs("dates").languages == ("date", "iso")
+    assert check_pairs("./dates").languages == ("a", "b")

@@ -128,3 +128,13 @@ def test_wrong_kinds_are_refused(tokenizer):
         PairTokens.train([Pair("a", "b")], kind="chars")
     with pytest.raises(ValueError, match="got one of kind 'word'"):
         Cuts(Tokenizer.train(["a b"], kind="word"), ["a"])
+
+
+def test_the_share_of_ids_that_are_unknown_is_counted_over_all_texts():
+    texts = ["abc ab ab", "xyz", "", "ab ab"]
+    tokenizer = Tokenizer.train(["abc ab"], kind="bpe", vocab_size=13)
+    ids = [i for text in texts for i in tokenizer.encode(text)]
+    assert 0 < ids.count(UNK) < len(ids)
+    assert Cuts(tokenizer, texts, dropout=0.5).unknown() == ids.count(UNK) / len(ids)
+    assert Cuts(tokenizer, texts[:1]).unknown() == 0
+    assert Cuts(tokenizer, [""]).unknown() == 0

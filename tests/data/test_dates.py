@@ -1,8 +1,9 @@
 import datetime as dt
 
 import pytest
+from babel.dates import tokenize_pattern
 
-from sightline.data.dates import FIELDS, SPLITS, Dates, dates_set, split_of
+from sightline.data.dates import FIELDS, SPLITS, Dates, _is_certain, _pieces, dates_set, split_of
 
 N = 397
 
@@ -49,6 +50,33 @@ def test_the_set_has_all_splits_as_pairs():
     found = dates_set(seed=1, sizes=(11, 3, 5))
     assert {name: len(split) for name, split in found.splits.items()} == {"train": 11, "val": 3, "test": 5}
     assert found.split("test")[2].target == Dates(5, seed=1, split="test")[2].target
+
+
+@pytest.mark.parametrize(
+    ("pattern", "certain"),
+    [
+        ("d/M/y", False),
+        ("M-d-y", False),
+        ("dd MM y", False),
+        ("d.M.y", True),
+        ("y/M/d", True),
+        ("d/MMM/y", True),
+        ("d MMM yy", False),
+        ("MMMM y", False),
+        ("EEEE d", False),
+    ],
+)
+def test_a_form_that_could_be_read_in_two_ways_is_left_out(pattern, certain):
+    assert _is_certain(_pieces(tokenize_pattern(pattern))) is certain
+
+
+@pytest.mark.bad_input
+def test_its_languages_are_its_own():
+    assert dates_set(sizes=(2, 3, 5), source="date", target="iso").source == "date"
+    with pytest.raises(ValueError, match="'date' to 'iso', got the source 'xx'; leave out --source"):
+        dates_set(source="xx")
+    with pytest.raises(ValueError, match="got the target 'date'"):
+        dates_set(target="date")
 
 
 @pytest.mark.bad_input

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import BOS, EOS, Toy, ToyState, everything, log_probability
 
-from sightline.decode.search import beam, greedy
+from sightline.decode.search import beam, greedy, sample
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
@@ -120,3 +120,37 @@ def test_wishes_that_make_no_sense(wishes, words):
     model = Toy(5)
     with pytest.raises(ValueError, match=words):
         beam(model, model.start(1), **{"max_length": 3} | wishes)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+@pytest.mark.parametrize("end", [-2.0, 1.0])
+def test_each_input_has_its_own_limit_as_if_it_were_alone(width, end):
+    model, limits = Toy(11, end=end), [2, 7, 3, 1, 5]
+    state = model.start(len(limits), look=True)
+    found = beam(model, state, width=width, n_best=width, alpha=0.7, max_length=limits)
+    plain = greedy(model, state, max_length=limits)
+    for i, longest in enumerate(limits):
+        start = state.select(torch.tensor([i]))
+        alone = beam(model, start, width=width, n_best=width, alpha=0.7, max_length=longest)
+        assert found.lists()[i] == alone.lists()[0]
+        torch.testing.assert_close(found.scores[i], alone.scores[0])
+        assert plain.lists()[i] == greedy(model, start, max_length=longest).lists()[0]
+        torch.testing.assert_close(plain.scores[i], greedy(model, start, max_length=longest).scores[0])
+
+
+def test_draws_keep_to_the_limit_of_their_input():
+    model, limits = Toy(7, end=-90.0), [3, 5, 2]
+    found = sample(model, model.start(3), samples=2, max_length=limits)
+    assert found.lengths.tolist() == [[n, n] for n in limits]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [([3, 5], "one for each input, got 2 for 3 inputs"), ([3, 0, 5], "at least 1 token, got 0")],
+)
+def test_limits_that_fit_no_inputs_are_refused(given, words):
+    model = Toy(7)
+    for search in (beam, greedy):
+        with pytest.raises(ValueError, match=words):
+            search(model, model.start(3), max_length=given)

@@ -32,9 +32,20 @@ def test_translations_come_in_the_order_of_their_texts_whatever_their_neighbours
     assert [one.source for one in together] == TEXTS
     for one, same in zip(together, in_pairs, strict=True):
         assert one.read == same.read == tokens.source_words(one.source)
-        n = min(len(one.written), len(same.written))  # what never ends may end with its neighbours
-        assert one.written[:n] == same.written[:n]
-        torch.testing.assert_close(one.weights[:, :n], same.weights[:, :n])
+        assert one.written == same.written
+        torch.testing.assert_close(one.weights, same.weights)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_never_ends_is_cut_by_its_own_source_alone(tokens, width):
+    torch.manual_seed(0)
+    sizes = {"source_vocab_size": len(tokens.source), "vocab_size": len(tokens.target), "max_length": 29}
+    model = RecurrentTranslator(RecurrentConfig(d_model=5, d_attn=3, **sizes))
+    with torch.no_grad():
+        model.bias[EOS] = -90.0
+    lengths = [len(one.written) for one in translate(model, tokens, TEXTS, width=width)]
+    assert lengths == [min(29, 2 * len(tokens.read(text)) + 10) for text in TEXTS]
+    assert len(set(lengths)) > 2
 
 
 def test_every_written_token_has_its_weights_over_its_own_source(model, tokens):
@@ -76,6 +87,14 @@ def test_a_model_in_training_goes_on_training(model, tokens):
         model.train(mode)
         translate(model, tokens, ["ab"], width=1)
         assert model.training == mode
+
+
+def test_a_model_in_training_goes_on_training_after_an_error(tokens):
+    sizes = {"source_vocab_size": len(tokens.source), "vocab_size": len(tokens.target), "max_length": 3}
+    model = RecurrentTranslator(RecurrentConfig(d_model=5, d_attn=3, **sizes))
+    with pytest.raises(ValueError, match="max_length=3 tokens"):
+        translate(model, tokens, ["ab ab ab"])
+    assert model.training
 
 
 @pytest.mark.bad_input

@@ -73,8 +73,7 @@ def test_a_recurrent_decoder_finds_by_keys_and_takes_in_values():
     model, images = captioner(local_keys=True, decoder="recurrent"), pictures(5)
     state = model.start(images)
     keys, values = model.encode(images).chunk(2, dim=-1)
-    torch.testing.assert_close(state.keys, keys @ model.decoder.score.W.T)
-    torch.testing.assert_close(state.memory, values)
+    torch.testing.assert_close(state.inputs, (values, keys @ model.decoder.score.W.T))
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

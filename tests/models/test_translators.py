@@ -7,6 +7,7 @@ from sightline.decode.search import beam, greedy
 from sightline.models.recurrence import BothWays, Recurrence
 from sightline.models.rnn import FEEDS, SCORES, RecurrentConfig, RecurrentTranslator
 from sightline.models.translator import POSITIONS, Translator, TranslatorConfig, open_translator
+from sightline.positions import sinusoidal
 
 B, S, T, VS, V = 3, 7, 5, 11, 13
 SIZES = {"source_vocab_size": VS, "vocab_size": V, "n_layers": 2, "max_length": 23}
@@ -95,7 +96,7 @@ def test_a_beam_shares_the_source_and_equals_rows_of_its_own():
         torch.testing.assert_close(
             model.step(after.reorder(order), ids)[0], model.step(apart.select(order), ids)[0]
         )
-    assert after.keys.size(0) == B
+    assert {x.size(0) for x in after.inputs} == {B}
     assert len(after) == 2 * B
 
 
@@ -110,7 +111,31 @@ def test_what_is_fed_is_what_the_setting_says():
         with torch.no_grad():
             _, state = model.step(model.start(source), target[:, 0])
         expected = seen["given"][:, 6:12] if feed == "context" else seen["got"].tanh()
-        torch.testing.assert_close(state.fed, expected)
+        torch.testing.assert_close(state.rows[-1], expected)
+
+
+def test_encoder_layers_far_from_the_input_keep_a_short_way_to_it():
+    torch.manual_seed(1)
+    sizes = {**SIZES, "n_layers": 3}
+    model = RecurrentTranslator(RecurrentConfig(**sizes, d_model=6, d_attn=4)).eval()
+    source, _ = some()
+    real = source != PAD
+    with torch.no_grad():
+        first = model.encoder[0](model.source_embedding(source), real)
+        second = model.encoder[1](first, real)
+        third = model.encoder[2](second, real)
+        keys, _, _ = model.start(source).inputs
+        torch.testing.assert_close(keys, model.to_key(second + third))
+
+
+def test_embeddings_are_scaled_up_before_positions_are_added():
+    model, (source, _) = transformer(positions="sinusoidal").eval(), some()
+    seen = []
+    model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    with torch.no_grad():
+        model.encode(source)
+        expected = model.source_embedding(source) * 12**0.5 + sinusoidal(S, 12)
+    torch.testing.assert_close(seen[0], expected)
 
 
 def test_a_cosine_is_stretched_and_no_other_score_is():
@@ -153,9 +178,8 @@ def test_scaled_dot_attention_is_the_reference():
     state = model.start(source)
     s = torch.randn(B, T, 6)
     context, _ = model._look(state, s)
-    expected, _ = scaled_dot_product_attention(
-        model.to_query(s), state.keys, state.values, state.real[:, None].expand(B, T, S)
-    )
+    keys, values, real = state.inputs
+    expected, _ = scaled_dot_product_attention(model.to_query(s), keys, values, real[:, None].expand(B, T, S))
     torch.testing.assert_close(context, expected)
 
 

@@ -31,6 +31,30 @@ def test_losses_shares_and_what_is_larger_than_one(tmp_path):
     assert [text.get_text() for text in legend.get_texts()] == ["rouge_l 0.750", "bleu4 0.250"]
 
 
+def test_a_self_critical_stage_is_drawn_apart():
+    metrics = {
+        "loss": [(3.0, 3.5), (7.0, 2.5), (11.0, -0.02), (13.0, 0.01)],
+        "val_loss": [(7.0, 2.75), (13.0, 3.25)],
+        "reward": [(11.0, 0.75), (13.0, 0.875)],
+        "val_bleu4": [(7.0, 0.25), (13.0, 0.5)],
+    }
+    found = panels(curves(metrics))
+    assert list(found) == [
+        "Loss",
+        "Reward in training, self-critical stage",
+        "bleu4 on unseen data: 0.500 at best",
+    ]
+    border, learned, unseen = found["Loss"].lines
+    assert list(learned.get_ydata()) == [3.5, 2.5]
+    assert list(unseen.get_ydata()) == [2.75, 3.25]
+    assert list(border.get_xdata()) == [7, 7]
+    assert border.get_label() == "self-critical from here"
+    (reward,) = found["Reward in training, self-critical stage"].lines
+    assert list(reward.get_ydata()) == [0.75, 0.875]
+    alone = curves({"loss": [(11.0, -0.02)], "reward": [(11.0, 0.75)]})
+    assert list(panels(alone)) == ["Reward in training, self-critical stage"]
+
+
 def test_many_points_get_a_running_mean():
     noisy = [(float(i), float(i % 2)) for i in range(201)]
     ax = curves({"loss": noisy}).axes[0]

@@ -14,8 +14,10 @@ from sightline import show
 from sightline.attention import masks
 from sightline.attention.scores import Additive
 from sightline.positions import sinusoidal
+from sightline.show.alignment import alignment, head_grid
 
 LONG = [f"a rather long token {i}" for i in range(13)]
+NAMES = [f"word{i}" for i in range(61)]
 FIGURES = {
     "positions": lambda: show.positions(sinusoidal(61, 31), title="Positions"),
     "one cell": lambda: show.weights(torch.ones(1, 1)),
@@ -29,6 +31,8 @@ FIGURES = {
     ),
     "heads": lambda: show.weights(torch.rand(5, 7, 11)),
     "short": lambda: show.masks({"causal": masks.causal(), "b": masks.causal(), "c": masks.causal()}, 5),
+    "alignment": lambda: alignment(torch.rand(11, 31), NAMES[:31], NAMES[:11], title="eleven words"),
+    "alignment of many": lambda: alignment(torch.rand(7, 61), NAMES[:61], NAMES[:7]),
     "mask": lambda: show.mask(masks.causal(), 5, 7),
     "mask items": lambda: show.mask(masks.padding([3, 5, 2]), 5, 7),
     "masks": lambda: show.masks({n: masks.window(1, 2) for n in ("one", "window & causal", "c", "d")}, 7),
@@ -53,11 +57,15 @@ FIGURES = {
     "rows": lambda: show.rows(seen(13, 13), [1, 5, 7], LONG),
     "rows of 211": lambda: show.rows(seen(7, 211), [1, 5]),
 }
+SMALL = {  # where all names fit, if they are smaller
+    "heads of 29 words": lambda: head_grid(torch.rand(4, 29, 29), NAMES[:29], NAMES[:29], title="layers.0"),
+    "heads of 23 words": lambda: head_grid(torch.rand(13, 11, 23), NAMES[:11], NAMES[:23]),
+}
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", [*FIGURES, *SMALL])
 def test_nothing_is_cut_off(name):
-    figure = FIGURES[name]()
+    figure = (FIGURES | SMALL)[name]()
     figure.draw_without_rendering()
     box = figure.get_tightbbox()
     width, height = figure.get_size_inches()
@@ -66,9 +74,9 @@ def test_nothing_is_cut_off(name):
     assert box.y1 < height + 0.02
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", [*FIGURES, *SMALL])
 def test_no_two_labels_overlap(name):
-    figure = FIGURES[name]()
+    figure = (FIGURES | SMALL)[name]()
     figure.draw_without_rendering()
     for ax in figure.axes:
         rows = [t.get_window_extent() for t in ax.get_yticklabels() if t.get_text()]
@@ -76,7 +84,9 @@ def test_no_two_labels_overlap(name):
         columns = [t for t in ax.get_xticklabels() if t.get_text()]
         anchors = [ax.transData.transform((t.get_position()[0], 0))[0] for t in columns]
         for left, right, a, b in zip(columns, columns[1:], anchors, anchors[1:], strict=False):
-            if left.get_rotation():  # slanted lines of text stand apart by their height, seen at 45 degrees
+            if left.get_rotation() == 90:
+                assert left.get_window_extent().x1 < right.get_window_extent().x0
+            elif left.get_rotation():  # slanted lines of text stand apart by their height, seen at 45 degrees
                 assert (b - a) * 0.707 > left.get_fontsize() * figure.dpi / 72 * 0.95
             else:
                 assert left.get_window_extent().x1 < right.get_window_extent().x0
@@ -85,7 +95,7 @@ def test_no_two_labels_overlap(name):
 @pytest.mark.parametrize("name", FIGURES)
 def test_pyplot_and_settings_are_left_alone(name):
     before = dict(mpl.rcParams)
-    assert type(FIGURES[name]()) is Figure
+    assert isinstance(FIGURES[name](), Figure)
     assert dict(mpl.rcParams) == before
     pyplot = sys.modules.get("matplotlib.pyplot")  # something else may have imported it
     assert pyplot is None or not pyplot.get_fignums()

@@ -109,6 +109,7 @@ def test_text_can_not_become_markup():
     )
     for tag in ("<b>", "<i>", "<u>", "<s>", "<h3>", "<h4>", "<p1>", "<t>", "<c>"):
         assert tag not in page
+    assert '<div class="soft">references</div>' in page  # not all of them were written by people
     assert page.count("</script>") == 2  # the data's and the module's
     assert data_of(page, "told0")["words"] == WORDS
 

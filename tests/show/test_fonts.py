@@ -1,0 +1,56 @@
+"""Words of any script: letters that the figures' font lacks come from another one, or are told."""
+
+import io
+
+import pytest
+import torch
+from matplotlib.text import Text
+
+from sightline import show
+from sightline.show import fonts
+from sightline.show.alignment import alignment
+
+RARE = "ᶁ"  # in STIX, which comes with matplotlib, and not in DejaVu Sans
+
+
+@pytest.fixture(autouse=True)
+def only_matplotlibs_own(monkeypatch):
+    """Whatever is installed here, only the fonts that come with matplotlib count."""
+    own = [font for font in fonts.fontManager.ttflist if "mpl-data" in font.fname]
+    monkeypatch.setattr(fonts.fontManager, "ttflist", own)
+    for cached in (fonts._families, fonts._tell):
+        cached.cache_clear()
+    yield
+    fonts._families.cache_clear()
+
+
+def written(figure):
+    file = io.BytesIO()
+    figure.savefig(file, format="png")  # a letter without a sign would be a warning, which fails a test
+    return {text.get_text(): text.get_fontfamily() for text in figure.findobj(Text)}
+
+
+def test_letters_come_from_a_font_that_has_them(capsys):
+    found = written(alignment(torch.eye(2), ["a", RARE], ["b", "c"], title=f"a {RARE}"))
+    for text in (RARE, f"a {RARE}"):
+        assert found[text] == ["DejaVu Sans", "STIXGeneral"]
+    assert capsys.readouterr().err == ""
+
+
+def test_letters_that_no_font_has_are_told_once(capsys):
+    for _ in range(2):
+        written(alignment(torch.eye(2), ["漢", "字"], ["b", RARE]))
+    assert capsys.readouterr().err == (
+        "no installed font has 字, 漢: drawn as boxes; install one that has, such as Noto's\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["Μαΐου", "мая"], ["مايو", "may"]])
+def test_greek_cyrillic_and_arabic_need_no_other_font(words, capsys):
+    assert written(show.weights(torch.eye(2), words, words))[words[0]] == ["DejaVu Sans"]
+    assert capsys.readouterr().err == ""
+
+
+def test_wide_letters_get_the_room_that_they_take():
+    narrow, wide = (show.weights(torch.eye(2), [word * 7, "b"]).get_figwidth() for word in ("a", "漢"))
+    assert wide > narrow + 0.4
