@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+JOBS   ?= 2
+# A file's tests stay together, because they share what was trained for them; each process has one thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
 .PHONY: help demo test test-gpu check types doctest examples format clean
 .DEFAULT_GOAL := help
@@ -33,8 +36,8 @@ check: $(READY)
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest tests
-	$(BIN)/pytest tests -m 'not bad_input' --jaxtyping-packages=sightline,beartype.beartype
+	$(PYTEST) tests
+	$(PYTEST) tests -m 'not bad_input' --jaxtyping-packages=sightline,beartype.beartype
 	$(BIN)/pytest --doctest-modules sightline
 	$(BIN)/pytest --doctest-glob='*.md' README.md docs
 	$(BIN)/python -W error examples/run_all.py
