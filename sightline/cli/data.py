@@ -24,7 +24,6 @@ from sightline.show.contact import contact
 
 app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
 
-_SHOWN = 5  # problems of a kind that are listed; --json lists all
 _SCENES = (800, 100, 100)  # of each split, enough to see what they are like
 _PIXELS = 240  # a tile's side
 _BROKEN = 6  # tiles for images that can't be read
@@ -119,14 +118,8 @@ def _print(report: Report) -> None:
     )
     if report.repeated:
         console.print(Text(f"repeated ({report.repeated:,}): images that are twice in their split"))
-    for kind, problems in report.by_kind().items():
-        console.print(Text(f"{kind} ({len(problems):,}): {_KINDS.get(kind, kind)}", style="bold"))
-        for problem in problems[:_SHOWN]:
-            console.print(Text(f"  {problem.sentence}"))
-        if len(problems) > _SHOWN:
-            console.print(Text(f"  and {len(problems) - _SHOWN:,} more; --json lists all"))
-    if not report.problems:
-        console.print(Text("no problem found"))
+    told = {kind: [problem.sentence for problem in found] for kind, found in report.by_kind().items()}
+    data_pairs.print_problems(console, told, _KINDS)
 
 
 def _sheet(captions: CaptionSet, report: Report) -> Figure:

@@ -2,9 +2,11 @@
 
 import csv
 
+import pytest
 import torch
 from PIL import Image
 
+from sightline.cli import main
 from sightline.data.tokens import Tokenizer
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.models.saved import write_config
@@ -49,3 +51,12 @@ def make_run(folder, data, **settings):
     write_config(folder, kind="caption", model=model, data=as_json(CaptionData(source=str(data))), train={})
     Captioner(config).save(folder)
     return folder
+
+
+def run(capsys, *args):
+    """The exit code of a command, and what it wrote."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([str(arg) for arg in args])
+    out, err = capsys.readouterr()
+    return ended.value.code or 0, out, err

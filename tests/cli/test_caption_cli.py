@@ -8,10 +8,9 @@ import warnings
 import matplotlib.image
 import pytest
 import torch
-from caption_runs import LINES, make_data, make_run
+from caption_runs import LINES, make_data, make_run, run
 from PIL import Image
 
-from sightline.cli import main
 from sightline.cli.caption_run import open_run
 from sightline.cli.evaluate_caption import Answers, _boxes
 from sightline.cli.runs import chosen_device
@@ -36,14 +35,6 @@ def place(tmp_path_factory):
     make_run(folder / "recurrent", folder / "data", decoder="recurrent", d_hidden=13)
     make_run(folder / "layers", folder / "data", look_layer=None)
     return folder
-
-
-def run(capsys, *args):
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main([str(arg) for arg in args])
-    out, err = capsys.readouterr()
-    return ended.value.code or 0, out, err
 
 
 def spoken(place, name="run", **options):

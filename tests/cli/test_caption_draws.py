@@ -4,9 +4,8 @@ import json
 
 import pytest
 import torch
-from caption_runs import make_data, make_run
+from caption_runs import make_data, make_run, run
 
-from sightline.cli import main
 from sightline.data.images import read_image
 from sightline.data.tokens import Tokenizer
 from sightline.decode.search import sample
@@ -20,14 +19,6 @@ def place(tmp_path_factory):
     make_data(folder / "data", n=3)
     make_run(folder / "run", folder / "data")
     return folder
-
-
-def run(capsys, *args):
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main([str(arg) for arg in args])
-    out, err = capsys.readouterr()
-    return ended.value.code or 0, out, err
 
 
 def drawn(place, capsys, *words):
