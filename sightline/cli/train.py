@@ -111,7 +111,7 @@ def begin(out: Path, *, resume: bool) -> None:
     """
     for place in (out, *out.parents):
         if os.path.lexists(place) and not place.is_dir():
-            raise ValueError(f"--out must be a folder, {str(place)!r} is a file; choose another --out")
+            raise ValueError(f"--out must be a folder, {str(place)!r} is none; choose another --out")
     if not _is_first():
         return
     check_free(out, resume=resume)

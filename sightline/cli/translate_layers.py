@@ -72,7 +72,8 @@ def layers_of(run: TranslateRun, one: Translation) -> list[Layer]:
         return [Layer("attention", CROSS, one.weights, one.written, one.read, "attention")]
     tokens, device = run.tokens, next(model.parameters()).device
     source = torch.tensor([tokens.read(one.source)], device=device)
-    begun = ["<bos>", *one.written][: model.config.max_length]  # one that never ended has no step after it
+    steps = [*one.written, "<eos>"] if one.ended else one.written
+    begun = ["<bos>", *one.written][: len(steps)]
     ids = [BOS, *(tokens.target.inner.token_to_id(word) for word in begun[1:])]
     with torch.no_grad(), watch(model, keep=True) as seen:
         model(source, torch.tensor([ids], device=device))
@@ -83,8 +84,7 @@ def layers_of(run: TranslateRun, one: Translation) -> list[Layer]:
         if name.startswith("encoder"):
             found.append(Layer(name, SELF, weights, one.read, one.read, name))
         elif name.endswith("multihead_attn"):  # step t has read word t - 1 and writes word t
-            ended = [*one.written, "<eos>"][: len(begun)]
-            found.append(Layer(name, CROSS, weights, ended, one.read, name))
+            found.append(Layer(name, CROSS, weights, steps, one.read, name))
         else:
             found.append(Layer(name, CAUSAL, weights, begun, begun, name))
     return found

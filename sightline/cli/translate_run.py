@@ -42,12 +42,9 @@ class TranslateRun:
             place: Another set.
             source, target: What the run's languages are called there, if not as in the run.
         """
-        data = replace(
-            self.data,
-            place=place or self.data.place,
-            source=source or self.data.source,
-            target=target or self.data.target,
-        )
+        place_of = place or self.data.place
+        own = (None, None) if is_dates(place_of) else (self.data.source, self.data.target)
+        data = replace(self.data, place=place_of, source=source or own[0], target=target or own[1])
         if not is_dates(data.place) and not Path(data.place).exists():
             raise ValueError(
                 f"the data of {str(self.folder)!r} was {data.place!r}, which is not there any more; "

@@ -84,7 +84,7 @@ def has_pairs(place: Path | str) -> bool:
     path = Path(place)
     if is_table(path) or is_dates(place):
         return True
-    if not path.is_dir() and path.suffix != ".zip":
+    if not path.is_dir() and path.suffix.lower() != ".zip":
         return False
     try:
         endings = {Path(name).suffix.lower() for name in names_in(path)}

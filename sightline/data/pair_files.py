@@ -30,7 +30,7 @@ def split_name(stem: str) -> str:
 
 def is_table(path: Path) -> bool:
     """Whether a place is a single table, a set by itself."""
-    return path.suffix in TABLES and not path.is_dir()
+    return path.suffix.lower() in TABLES and not path.is_dir()
 
 
 def names_in(path: Path) -> list[str]:
@@ -64,7 +64,7 @@ def texts_in(path: Path) -> Iterator[tuple[str, str]]:
     if is_table(path):
         yield path.name, text_of(path.read_bytes(), path.name)
         return
-    if not path.is_dir() and path.suffix != ".zip":
+    if not path.is_dir() and path.suffix.lower() != ".zip":
         raise ValueError(f"pairs are read from a folder, a .zip, a .tsv or a .jsonl, got {str(path)!r}")
     files, found = files_of(path), dict[str, str]()
     for name in names_in(path):

@@ -28,7 +28,7 @@ def tables(
         >>> tables({"x.tsv": "dog\tHund\n"}, source="en")
         {'x.tsv': {'en': ['dog'], 'target': ['Hund']}}
     """
-    rows = {name: _rows(name, text) for name, text in files.items() if name.endswith(".tsv")}
+    rows = {name: _rows(name, text) for name, text in files.items() if name.lower().endswith(".tsv")}
     named = {name: _is_header(lines[0], source, target) for name, lines in rows.items()}
     if len(set(named.values())) > 1:
         has, lacks = (next(name for name in named if named[name] is is_so) for is_so in (True, False))

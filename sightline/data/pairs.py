@@ -153,7 +153,7 @@ def read_columns(path: Path | str, *, source: str | None = None, target: str | N
 
 
 def _is_table(name: str) -> bool:
-    return name.endswith(TABLES)
+    return name.lower().endswith(TABLES)
 
 
 def _by_split(by_file: Mapping[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:

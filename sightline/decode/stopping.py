@@ -1,5 +1,6 @@
 """When to stop, without asking a GPU too often: every question makes the host wait for it."""
 
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -43,8 +44,8 @@ def limits(max_length: int | Sequence[int], n: int, device: torch.device) -> Lim
     Raises:
         ValueError: If a search might not take a step, or there is not one limit for each input.
     """
-    alike = isinstance(max_length, int)
-    given = (max_length,) if isinstance(max_length, int) else tuple(max_length)
+    alike = not isinstance(max_length, Sequence)
+    given = tuple(map(operator.index, max_length if isinstance(max_length, Sequence) else (max_length,)))
     if not alike and len(given) != n:
         raise ValueError(
             f"max_length must be one number, or one for each input, got {len(given)} for {n} inputs"

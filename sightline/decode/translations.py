@@ -28,6 +28,7 @@ class Translation:
         score: Its log-probability, normalised by length as the search does.
         read: The tokens of the source, its end included.
         written: The tokens of the translation.
+        ended: Whether the model ended it, rather than the limit of its length.
         weights: Row t are the weights with which token t was chosen, for each head; None if not looked.
     """
 
@@ -36,6 +37,7 @@ class Translation:
     score: float
     read: list[str]
     written: list[str]
+    ended: bool = True
     weights: Float[Tensor, "H T S"] | None = None
 
 
@@ -95,7 +97,7 @@ def _translated(
             if width == 1
             else beam(model, state, width=width, alpha=alpha, max_length=limits)
         )
-        found.update(_read(decoded.cpu(), chosen, texts, rows, tokens))
+        found.update(_read(decoded.cpu(), chosen, texts, rows, limits, tokens))
     return [found[i] for i in range(len(texts))]
 
 
@@ -104,6 +106,7 @@ def _read(
     chosen: Sequence[int],
     texts: Sequence[str],
     rows: Sequence[Sequence[int]],
+    limits: Sequence[int],
     tokens: PairTokens,
 ) -> dict[int, Translation]:
     found = {}
@@ -118,6 +121,7 @@ def _read(
             score=float(decoded.scores[j, 0]),
             read=tokens.source.words(rows[i]),
             written=tokens.target.words(best[0]),
+            ended=len(best[0]) < limits[j],  # the end would have been one more
             weights=weights,
         )
     return found

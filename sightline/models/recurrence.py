@@ -48,7 +48,7 @@ class RecurrentState:
     @property
     def width(self) -> int:
         """How many hypotheses an input has, K."""
-        return len(self) // self.inputs[0].size(0)
+        return len(self) // self.inputs[0].size(0) if len(self) else 1
 
     def select(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
         """The state of any rows, in this order, each with an input of its own from here on."""

@@ -17,6 +17,7 @@ FONT = "DejaVu Sans"  # comes with matplotlib: Latin, Greek, Cyrillic, Arabic; n
 _BOXES = "Last Resort"  # a font that has a box for every letter there is
 _REGULAR = 400
 _NAMED = 8  # letters that no font has and that are told
+_told: set[str] = set()
 
 
 class Picture(Figure):
@@ -68,8 +69,11 @@ def _lacking(path: str, letters: frozenset[str]) -> frozenset[str]:
     return frozenset(one for one in shown if not font.scalable or not font.get_char_index(ord(one)))
 
 
-@functools.cache
 def _tell(missing: str) -> None:
-    """Say once which letters can't be drawn."""
+    """Say which letters can't be drawn, of each once."""
+    missing = "".join(one for one in missing if one not in _told)
+    if not missing:
+        return
+    _told.update(missing)
     named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
     sys.stderr.write(f"no installed font has {named}: drawn as boxes; install one that has, such as Noto's\n")

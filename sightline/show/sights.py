@@ -17,11 +17,8 @@ from sightline.show.style import COLOURS, NAME, SCALE, Sheet, matrix_of, name_ti
 
 _MOST_HEADS = 128
 _PANEL = 1.45  # inches a head takes in the grid
-_LARGEST_PANEL = {
-    4: 4.5,
-    16: 3.6,
-    _MOST_HEADS: 2.0,
-}  # the same where tokens are written, for up to so many heads
+# The same where tokens are written, for up to so many heads.
+_LARGEST_PANEL = {4: 4.5, 16: 3.6, _MOST_HEADS: 2.0}
 _MOST_NAMED = 32  # tokens of which at least some are written beside a head
 _FEW = 32  # keys, of which each gets a fair part of the weight; with more, colours follow the logarithm
 _DARKEST = 1e-4  # of the brightest, where they do

@@ -119,8 +119,7 @@ def fit(
         metric, was_done = config.metric, True
         for stage in (Stage(name=MAIN, task=task, config=config), *then):
             if place is not None and stage.config.metric != metric:
-                # Scores of two kinds can't be compared.
-                place.best, place.best_loss, metric = None, math.inf, stage.config.metric
+                place.best, metric = None, stage.config.metric  # scores of two kinds can't be compared
             with nullcontext() if stage.task.one_shape else any_shape():
                 trainer = _Trainer(model, stage, out, accelerator, place, shown=shown)
                 place = trainer.train()
@@ -162,7 +161,8 @@ class _Trainer:
         found = self.checkpoints.latest()
         if found is not None:
             names = {x.name for x in dataclasses.fields(Place)}
-            self.place = Place(**{name: value for name, value in found.state.items() if name in names})
+            before = {"best_loss": -math.inf} | found.state  # an earlier version's: a tie changes nothing
+            self.place = Place(**{name: value for name, value in before.items() if name in names})
         self.was_done = self.place.done
         if not self.was_done:
             self._go_on(found)
@@ -269,7 +269,8 @@ class _Trainer:
             model.train(was_training)
             if metric not in scores:
                 raise ValueError(f"unknown metric {metric!r}, {did_you_mean(metric, scores)}")
-            told[0], told[1] = scores[metric], scores.get("loss", math.inf)
+            loss = scores.get("loss", math.nan)
+            told[0], told[1] = scores[metric], math.inf if math.isnan(loss) else loss
         if self.accelerator.num_processes > 1:
             torch.distributed.broadcast(told, src=0)
         better = self._is_better(*told.tolist())

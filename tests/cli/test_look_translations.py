@@ -79,7 +79,9 @@ def test_the_table_is_of_the_layer_and_the_head_that_were_asked_for(look):
 
 def test_without_a_wish_the_table_is_of_all_heads(look):
     found = json.loads(look("transformer", "--json"))
-    every = torch.cat([torch.tensor(found["layers"][CROSS.format(i)]) for i in (0, 1)])[:, :-1]
+    every = torch.cat([torch.tensor(found["layers"][CROSS.format(i)]) for i in (0, 1)])[
+        :, : len(found["written"])
+    ]
     told = look("transformer")
     assert printed(told) == rows(every.mean(0).tolist(), found["read"])
     assert "the mean of 4 heads, 2 of each layer; entropy in nats; --out page.html shows every head" in told
@@ -164,3 +166,10 @@ def test_a_head_is_drawn_or_refused_by_a_translation(runs, tmp_path, capsys):
     assert "got --head 1 and no --out" in capsys.readouterr().err
     assert run(*asked, "--out", tmp_path / "x.html") == 0
     assert f"{CROSS.format(0)}, head 1: cross-attention." in (tmp_path / "x.html").read_text()
+
+
+def test_one_that_the_limit_ended_has_no_step_after_it(look):
+    told = json.loads(look("transformer", "--json"))
+    assert len(told["written"]) == 2 * len(told["read"]) + 10
+    for name in (CROSS.format(0), CROSS.format(1)):
+        assert len(told["layers"][name][0]) == len(told["written"])

@@ -1,5 +1,7 @@
 """What ``sightline train caption`` says: of flags that would do nothing, and of runs that go on or don't."""
 
+import shutil
+
 import pytest
 from test_train_cli import pictures, sightline, train  # noqa: F401 - a fixture
 
@@ -61,5 +63,20 @@ def test_a_file_where_the_folder_should_be(pictures, tmp_path, capsys):  # noqa:
         for more in ([], ["--resume"]):
             assert train(pictures, tmp_path / name, *more) == 2
             said = capsys.readouterr().err
-            assert said == f"--out must be a folder, '{tmp_path / stands}' is a file; choose another --out\n"
+            assert said == f"--out must be a folder, '{tmp_path / stands}' is none; choose another --out\n"
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.bad_input
+def test_a_second_stage_goes_on_with_its_data_alone(pictures, tmp_path, capsys):  # noqa: F811
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(pictures, data)
+    words = ["--self-critical", "--sc-epochs", "1", "--sc-samples", "2"]
+    assert train(data, out, "--epochs", "1", *words) == 0
+    (state,) = (out / "checkpoints" / "self-critical").glob("*/state.json")
+    state.write_text(state.read_text().replace('"done": true', '"done": false'))
+    table = data / "captions.csv"
+    table.write_text(table.read_text().replace("a red picture", "a red painting", 1))
+    capsys.readouterr()
+    assert sightline("train", "caption", "--out", out, "--resume") == 2
+    assert "a run goes on with the data it began with" in capsys.readouterr().err

@@ -47,6 +47,11 @@ def test_other_data_is_read_in_the_languages_of_the_run(made, tmp_path, capsys):
     assert "de to en" in told
 
 
+def test_the_languages_of_a_run_are_no_wish_of_the_embedded_set(made, capsys):
+    _, told = evaluated(made, capsys, "--data", "dates", "--most", 3)
+    assert "is translated from 'date' to 'iso'" not in told
+
+
 def test_other_data_may_call_its_languages_otherwise(made, tmp_path, capsys):
     data = written(tmp_path / "long", "german", "english", test=5)
     named = ["--source", "german", "--target", "english"]

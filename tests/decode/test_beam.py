@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -122,10 +123,14 @@ def test_wishes_that_make_no_sense(wishes, words):
         beam(model, model.start(1), **{"max_length": 3} | wishes)
 
 
-@pytest.mark.parametrize("width", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [(1, 11), (2, 11), (5, 11), (19, 5)],
+    ids=["greedy", "2", "5", "wider than can be filled"],
+)
 @pytest.mark.parametrize("end", [-2.0, 1.0])
-def test_each_input_has_its_own_limit_as_if_it_were_alone(width, end):
-    model, limits = Toy(11, end=end), [2, 7, 3, 1, 5]
+def test_each_input_has_its_own_limit_as_if_it_were_alone(width, words, end):
+    model, limits = Toy(words, end=end), [2, 7, 3, 1, 5]
     state = model.start(len(limits), look=True)
     found = beam(model, state, width=width, n_best=width, alpha=0.7, max_length=limits)
     plain = greedy(model, state, max_length=limits)
@@ -154,3 +159,12 @@ def test_limits_that_fit_no_inputs_are_refused(given, words):
     for search in (beam, greedy):
         with pytest.raises(ValueError, match=words):
             search(model, model.start(3), max_length=given)
+
+
+@pytest.mark.parametrize("longest", [np.int64(4), torch.tensor(4)], ids=["numpy", "torch"])
+def test_a_limit_is_any_whole_number(longest):
+    model = Toy(7)
+    expected = beam(model, model.start(3), max_length=4)
+    assert beam(model, model.start(3), max_length=longest).lists() == expected.lists()
+    with pytest.raises(TypeError):
+        beam(model, model.start(2), max_length=[2.5, 3])

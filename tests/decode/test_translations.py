@@ -48,6 +48,15 @@ def test_what_never_ends_is_cut_by_its_own_source_alone(tokens, width):
     assert len(set(lengths)) > 2
 
 
+@pytest.mark.parametrize(("bias", "ended"), [(-90.0, False), (90.0, True)])
+def test_it_knows_whether_the_model_ended_it(tokens, bias, ended):
+    sizes = {"source_vocab_size": len(tokens.source), "vocab_size": len(tokens.target), "max_length": 29}
+    model = RecurrentTranslator(RecurrentConfig(d_model=5, d_attn=3, **sizes))
+    with torch.no_grad():
+        model.bias[EOS] = bias
+    assert [one.ended for one in translate(model, tokens, TEXTS, width=2)] == [ended] * len(TEXTS)
+
+
 def test_every_written_token_has_its_weights_over_its_own_source(model, tokens):
     for one in translate(model, tokens, TEXTS, width=2, look=True):
         heads = 1 if isinstance(model, RecurrentTranslator) else 6

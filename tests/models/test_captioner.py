@@ -255,3 +255,10 @@ def test_inputs_that_do_not_fit():
         model(pictures(1), torch.ones(1, 2, dtype=torch.long), return_received=True)
     with pytest.raises(ValueError, match="state's 2 rows, got 3"):
         model.step(model.start(pictures(2)), torch.tensor([1, 1, 1]))
+
+
+@pytest.mark.parametrize("decoder", ["transformer", "recurrent"])
+def test_no_pictures_have_no_captions(decoder):
+    sizes = {"image_size": 16, "patch": 8, "d_model": 6, "n_heads": 3, "d_ff": 7, "d_hidden": 5}
+    model = Captioner(CaptionerConfig(vocab_size=11, decoder=decoder, **sizes)).eval()
+    assert beam(model, model.start(torch.zeros(0, 3, 16, 16)), width=3, max_length=5).lists() == []

@@ -18,8 +18,8 @@ def only_matplotlibs_own(monkeypatch):
     """Whatever is installed here, only the fonts that come with matplotlib count."""
     own = [font for font in fonts.fontManager.ttflist if "mpl-data" in font.fname]
     monkeypatch.setattr(fonts.fontManager, "ttflist", own)
-    for cached in (fonts._families, fonts._tell):
-        cached.cache_clear()
+    monkeypatch.setattr(fonts, "_told", set())
+    fonts._families.cache_clear()
     yield
     fonts._families.cache_clear()
 

@@ -9,7 +9,7 @@ from toy import Toy, ToyTask
 
 from sightline.train.checkpoint import read_tensors
 from sightline.train.config import TrainConfig
-from sightline.train.loop import fit
+from sightline.train.loop import Stage, fit
 from sightline.train.run import held
 
 
@@ -35,6 +35,12 @@ class Named(ToyTask):
 
 def config(**changed):
     return TrainConfig(**{"epochs": 3, "tensorboard": False, "log_every": 97, "device": "cpu"} | changed)
+
+
+def _state(out):
+    """What the last checkpoint says of the run."""
+    folder = out / "checkpoints/main"
+    return folder / json.loads((folder / "latest.json").read_text())["checkpoint"] / "state.json"
 
 
 def kept_after(tmp_path, scores, **changed):
@@ -75,8 +81,7 @@ def test_a_score_alone_is_enough_where_a_task_has_no_loss(tmp_path):
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path):
     fit(Toy(), Named("one"), config(steps=5), tmp_path / "run", shown=False)
-    pointer = tmp_path / "run/checkpoints/main/latest.json"
-    state = tmp_path / "run/checkpoints/main" / json.loads(pointer.read_text())["checkpoint"] / "state.json"
+    state = _state(tmp_path / "run")
     state.write_text(state.read_text().replace('"done": true', '"done": false'))
     with pytest.raises(ValueError, match=r"began with, named one in .*, and these are named two.*--out"):
         fit(Toy(), Named("two"), config(steps=5), tmp_path / "run", resume=True, shown=False)
@@ -106,3 +111,43 @@ def test_where_a_run_goes_on_may_change_but_not_what_it_learns(tmp_path):
     fit(Toy(), ToyTask(), elsewhere, tmp_path / "run", resume=True, shown=False)
     with pytest.raises(ValueError, match=r"lr was 0\.0005"):
         fit(Toy(), ToyTask(), config(steps=2, lr=0.1), tmp_path / "run", resume=True, shown=False)
+
+
+@pytest.mark.parametrize(
+    ("metric", "kept"),
+    [("accuracy", "first"), ("loss", "second")],
+    ids=["a tie with a higher loss", "another metric"],
+)
+def test_a_stage_beats_what_it_starts_from_or_begins_to_count_anew(tmp_path, metric, kept):
+    # The second evaluates what it starts from where the metric is another, hence one score more.
+    first = [{"accuracy": 0.5, "loss": 2.0}]
+    second = [{"accuracy": 0.5, "loss": 3.0}, {"accuracy": 0.5, "loss": 2.9}]
+    weights = []
+
+    class Watched(Scored):
+        def evaluate(self, model):
+            weights.append(model.last.weight.clone())
+            return super().evaluate(model)
+
+    stage = Stage(
+        name="more", task=Watched(second), config=config(epochs=1 + (kept == "first"), metric=metric)
+    )
+    out = tmp_path / "run"
+    fit(Toy(), Watched(first), config(epochs=1, metric="accuracy"), out, then=[stage], shown=False)
+    found = read_tensors(out / "model.safetensors")["last.weight"]
+    assert torch.equal(found, weights[0 if kept == "first" else -1])
+
+
+def test_a_checkpoint_of_an_earlier_version_loses_no_tie(tmp_path):
+    out, scores = tmp_path / "run", [{"accuracy": 0.5, "loss": 2.0}] * 2
+    fit(Toy(), Scored(scores[:1]), config(epochs=1, metric="accuracy"), out, shown=False)
+    before = read_tensors(out / "model.safetensors")
+    state = _state(out)
+    told = json.loads(state.read_text())
+    del told["best_loss"], told["digest"]
+    state.write_text(json.dumps(told | {"done": False}))
+    path = out / "config.json"
+    path.write_text(path.read_text().replace('"epochs": 1', '"epochs": 2'))
+    fit(Toy(), Scored(scores), config(epochs=2, metric="accuracy"), out, resume=True, shown=False)
+    after = read_tensors(out / "model.safetensors")
+    assert all(torch.equal(before[name], after[name]) for name in before)
