@@ -10,7 +10,7 @@ others. With K = 1 this is greedy decoding; with K unbounded it is exhaustive se
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +52,7 @@ def beam(
     width: int = 5,
     n_best: int = 1,
     alpha: float = 1.0,
-    max_length: int | Sequence[int],
+    max_length: SupportsIndex | Sequence[int],
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),

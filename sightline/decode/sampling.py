@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ def greedy(
     model: Steps[S],
     state: S,
     *,
-    max_length: int | Sequence[int],
+    max_length: SupportsIndex | Sequence[int],
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
@@ -47,7 +48,7 @@ def sample(
     top_k: int | None = None,
     top_p: float | None = None,
     generator: torch.Generator | None = None,
-    max_length: int | Sequence[int],
+    max_length: SupportsIndex | Sequence[int],
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
@@ -111,7 +112,7 @@ def _walk(
     state: S,
     width: int,
     choose: object,
-    max_length: int | Sequence[int],
+    max_length: SupportsIndex | Sequence[int],
     bos: int,
     eos: int,
     forbidden: tuple[int, ...],

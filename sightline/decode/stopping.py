@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class Limits(NamedTuple):
     each: Int[Tensor, " B"]
 
 
-def limits(max_length: int | Sequence[int], n: int, device: torch.device) -> Limits:
+def limits(max_length: SupportsIndex | Sequence[int], n: int, device: torch.device) -> Limits:
     """The same limit for all of ``n`` inputs, or one for each.
 
     Raises:
