@@ -16,6 +16,7 @@ from rich.text import Text
 
 from sightline.cli import data_pairs
 from sightline.cli.files import checked_picture, save
+from sightline.cli.problems import print_problems
 from sightline.data.captions import Captioned, CaptionSet, read_captions
 from sightline.data.check import Report, Tell, check
 from sightline.data.check_pairs import has_pairs
@@ -119,7 +120,7 @@ def _print(report: Report) -> None:
     if report.repeated:
         console.print(Text(f"repeated ({report.repeated:,}): images that are twice in their split"))
     told = {kind: [problem.sentence for problem in found] for kind, found in report.by_kind().items()}
-    data_pairs.print_problems(console, told, _KINDS)
+    print_problems(console, told, _KINDS)
 
 
 def _sheet(captions: CaptionSet, report: Report) -> Figure:

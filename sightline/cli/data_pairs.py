@@ -1,18 +1,17 @@
 """``sightline data check`` of sentence pairs."""
 
 import json
-from collections.abc import Mapping, Sequence
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sightline.cli.problems import print_problems
 from sightline.data.check_pairs import PairReport, check_pairs
 
-__all__ = ["check", "print_problems"]
+__all__ = ["check"]
 
-_SHOWN = 5  # problems of a kind that are listed; --json lists all
 _KINDS = {
     "lacking": "splits that a training needs",
     "none": "splits without a pair",
@@ -40,18 +39,6 @@ def _print(report: PairReport) -> None:
     console.print(Text(f"{report.source}: sentence pairs, {source} to {target}; splits {report.rule}"))
     console.print(_table(report))
     print_problems(console, report.problems, _KINDS)
-
-
-def print_problems(console: Console, problems: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> None:
-    """The first sentences of every kind of problem, under what the kind is; or that there is none."""
-    for kind, sentences in problems.items():
-        console.print(Text(f"{kind} ({len(sentences):,}): {kinds.get(kind, kind)}", style="bold"))
-        for sentence in sentences[:_SHOWN]:
-            console.print(Text(f"  {sentence}"))
-        if len(sentences) > _SHOWN:
-            console.print(Text(f"  and {len(sentences) - _SHOWN:,} more; --json lists all"))
-    if not problems:
-        console.print(Text("no problem found"))
 
 
 def _table(report: PairReport) -> Table:

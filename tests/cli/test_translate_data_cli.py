@@ -1,17 +1,11 @@
 import json
 
 import pytest
+from translate_runs import run
 
-from sightline.cli import main
 from sightline.evaluate.translation import alignment_accuracy
 
 SMALL = ["--epochs", "1", "--no-tensorboard", "--device", "cpu", "--d-model", "8", "--d-attn", "6"]
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return ended.value.code
 
 
 def written(folder, *languages, **splits):

@@ -30,6 +30,11 @@ from sightline.look.stream import Want, measure
 GRADS = ("received", "entropy", "peak", "lse")
 
 
+def measured(weights, lse):
+    """What a look measures, by the matrix."""
+    return {"received": weights.sum(-2), "entropy": entropy(weights), "peak": weights.amax(-1), "lse": lse}
+
+
 def gradients(statistic, of):
     upstream = randn(*statistic.shape, seed=31).to(statistic)
     visible = torch.where(statistic.detach().isfinite(), statistic, 0.0)  # the lse of an empty row is -inf
@@ -53,12 +58,7 @@ def test_gradients_are_those_of_the_matrix(mask, kv_heads, tile):
     with tile_of(tile):
         sight = sl.look(q, k, v, given_mask)
         weights, lse = matrix(q, k, added)
-        expected = {
-            "received": weights.sum(-2),
-            "entropy": entropy(weights),
-            "peak": weights.amax(-1),
-            "lse": lse,
-        }
+        expected = measured(weights, lse)
         for name in GRADS:
             same_gradients(gradients(getattr(sight, name), (q, k)), gradients(expected[name], (q, k)))
 
@@ -71,19 +71,10 @@ def test_gradients_reach_the_parameters_of_a_score(score):
     mask, added = MASKS["causal"]((2, 3), 7, 5)
     with tile_of(23):
         sight = sl.look(q, k, v, mask, score=built)
-        weights, lse = matrix(q, k, added, scores=plain_scores_with_grad(score, built, q, k))
-        expected = {
-            "received": weights.sum(-2),
-            "entropy": entropy(weights),
-            "peak": weights.amax(-1),
-            "lse": lse,
-        }
+        weights, lse = matrix(q, k, added, scores=plain_scores(score, built, q, k))
+        expected = measured(weights, lse)
         for name in GRADS:
             same_gradients(gradients(getattr(sight, name), of), gradients(expected[name], of))
-
-
-def plain_scores_with_grad(name, score, q, k):
-    return plain_scores(name, score, q, k)  # .double() of a float64 parameter is that parameter
 
 
 def test_gradients_reach_a_bias_alone():
