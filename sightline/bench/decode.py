@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from sightline.bench.race import OURS, Case, Contestant, Field, Race
 from sightline.bench.train import StepRace, on_torch
 from sightline.data.tokens import BOS, EOS, PAD
-from sightline.decode.decoded import Decoded
-from sightline.decode.replay import Recorded
+from sightline.decode.hypotheses import Hypotheses
+from sightline.decode.replay import GraphReplay
 from sightline.decode.search import beam
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.shapes import Float, Int
@@ -84,7 +84,7 @@ def _field(config: CaptionerConfig, n: int, steps: int, peer: str, device: torch
     dtype = precision(device)
     model = Captioner(config).to(device, dtype).eval()
     images = torch.randn(n, 3, config.image_size, config.image_size, device=device, dtype=dtype)
-    search = Recorded(partial(_searched, model, steps=steps))
+    search = GraphReplay(partial(_searched, model, steps=steps))
     ours = Contestant(name=OURS, run=partial(_scores, search, images))
     how = told(dtype, device)
     notes = (f"{steps} tokens written for each of {n} pictures by each, random weights, {how}",)
@@ -102,7 +102,7 @@ def _field(config: CaptionerConfig, n: int, steps: int, peer: str, device: torch
     return Field(contestants=(ours, rival), notes=notes)
 
 
-def _searched(model: Any, images: Tensor, *, steps: int) -> Decoded:
+def _searched(model: Any, images: Tensor, *, steps: int) -> Hypotheses:
     return beam(
         model,
         model.start(images),
@@ -112,7 +112,7 @@ def _searched(model: Any, images: Tensor, *, steps: int) -> Decoded:
     )
 
 
-def _scores(search: Callable[[Tensor], Decoded], images: Tensor) -> list[Tensor]:
+def _scores(search: Callable[[Tensor], Hypotheses], images: Tensor) -> list[Tensor]:
     with torch.inference_mode():
         return [search(images).scores]
 
@@ -173,7 +173,7 @@ class Prefix:
 
     memory: Float[Tensor, "N S E"]
     ids: Int[Tensor, "N T"]
-    attended: None = None
+    attention_weights: None = None
 
     def __len__(self) -> int:
         """How many rows there are."""

@@ -16,8 +16,8 @@ from sightline.bench.decode import HUGGING_FACE, NO_CACHE, Prefix, precision, to
 from sightline.bench.race import OURS, Case, Contestant, Field, Race
 from sightline.bench.train import StepRace, on_torch
 from sightline.data.tokens import BOS, EOS, PAD
-from sightline.decode.decoded import Decoded
-from sightline.decode.replay import Recorded
+from sightline.decode.hypotheses import Hypotheses
+from sightline.decode.replay import GraphReplay
 from sightline.decode.search import beam
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.shapes import Float, Int
@@ -61,7 +61,7 @@ def _field(config: TranslatorConfig, n: int, peer: str, device: torch.device) ->
     dtype = precision(device)
     model = Translator(config).to(device, dtype).eval()
     source = torch.randint(4, config.vocab_size, (n, _READ), device=device)
-    search = Recorded(partial(_found, model))  # on a GPU one launch, on a CPU the search itself
+    search = GraphReplay(partial(_found, model))  # on a GPU one launch, on a CPU the search itself
     ours = Contestant(name=OURS, run=lambda: _scores(search, source))
     if peer == NO_CACHE:
         torch.manual_seed(0)
@@ -78,12 +78,12 @@ def _field(config: TranslatorConfig, n: int, peer: str, device: torch.device) ->
     return Field(contestants=(ours, rival), notes=(note,))
 
 
-def _found(model: Any, source: Int[Tensor, "B S"]) -> Decoded:
+def _found(model: Any, source: Int[Tensor, "B S"]) -> Hypotheses:
     forbidden = (PAD, BOS, EOS)  # so that nobody stops early
     return beam(model, model.start(source), width=_WIDTH, max_length=_WRITTEN, forbidden=forbidden)
 
 
-def _scores(search: Callable[[Tensor], Decoded], source: Int[Tensor, "B S"]) -> list[Tensor]:
+def _scores(search: Callable[[Tensor], Hypotheses], source: Int[Tensor, "B S"]) -> list[Tensor]:
     with torch.inference_mode():
         return [search(source).scores]
 

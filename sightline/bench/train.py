@@ -24,7 +24,7 @@ from sightline.layers import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from sightline.models.captioner import Captioner, CaptionerConfig, TransformerWords
+from sightline.models.captioner import Captioner, CaptionerConfig, TextDecoder
 from sightline.train.caption_loss import caption_loss
 from sightline.train.config import TrainConfig
 from sightline.train.engine import accelerator_for
@@ -231,7 +231,7 @@ def _caption_field(config: CaptionerConfig, n: int, device: torch.device) -> Fie
         models.append(Captioner(config))
     ours, theirs = models[0], on_torch(models[1])
     assert isinstance(theirs, Captioner)  # noqa: S101
-    assert isinstance(theirs.decoder, TransformerWords)  # noqa: S101
+    assert isinstance(theirs.decoder, TextDecoder)  # noqa: S101
     theirs.decoder.layers.register_forward_pre_hook(_repeated)
     return Field(
         contestants=(

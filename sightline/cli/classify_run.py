@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from sightline.cli.runs import kind_in, settings_in
+from sightline.data.class_set import ClassSet, LabelledImages, fit_image
 from sightline.data.images import read_image
-from sightline.data.labelled import ClassSet, Labelled, fitted
 from sightline.models.vit import VisionTransformer
 from sightline.settings import from_json
 from sightline.shapes import Shaped
@@ -101,7 +101,7 @@ def _in_order(images: ClassSet, names: tuple[str, ...]) -> ClassSet:
     if images.names == names:
         return images
     place = torch.tensor([names.index(name) for name in images.names])
-    parts = {split: Labelled(part.images, place[part.labels]) for split, part in images.parts.items()}
+    parts = {split: LabelledImages(part.images, place[part.labels]) for split, part in images.parts.items()}
     return replace(images, names=names, parts=parts)
 
 
@@ -112,4 +112,4 @@ def read_pictures(paths: Sequence[Path], run: ClassRun) -> Shaped[Tensor, "n C h
             raise ValueError(f"an image is a file, {str(path)!r} is a folder; try {path / '*'}")
     config = run.model.config
     size, channels = config.image_size, config.channels
-    return torch.stack([fitted(read_image(path, size=size), size, channels) for path in paths])
+    return torch.stack([fit_image(read_image(path, size=size), size, channels) for path in paths])

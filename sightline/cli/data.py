@@ -17,8 +17,8 @@ from rich.text import Text
 from sightline.cli import data_pairs
 from sightline.cli.files import checked_picture, save
 from sightline.cli.problems import print_problems
-from sightline.data.captions import Captioned, CaptionSet, read_captions
-from sightline.data.check import Report, Tell, check
+from sightline.data.captions import CaptionedImage, CaptionSet, read_captions
+from sightline.data.check import OnProgress, Report, check
 from sightline.data.check_pairs import has_pairs
 from sightline.data.scenes import scenes_set
 from sightline.show.contact import contact
@@ -93,7 +93,7 @@ def _check_outside(out: Path, data: Path) -> None:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Tell]:
+def _progress(total: int) -> Iterator[OnProgress]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("opening images", total=total)
@@ -126,7 +126,7 @@ def _print(report: Report) -> None:
 def _sheet(captions: CaptionSet, report: Report) -> Figure:
     """Some images of each split, drawn by a hash of their names, and the first broken ones."""
     broken = {problem.name: problem.sentence for problem in report.by_kind().get("broken", [])}
-    chosen: list[Captioned] = []
+    chosen: list[CaptionedImage] = []
     for split in report.splits:
         records = [x for x in captions.split(split) if x.name not in broken]
         records.sort(key=lambda x: hashlib.sha256(x.name.encode()).digest())

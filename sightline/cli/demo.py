@@ -21,7 +21,7 @@ from sightline.cli.runs import Asked, chosen_device
 from sightline.cli.train import CAPTION, saved_or_preset
 from sightline.evaluate.captions import score, scored
 from sightline.evaluate.ranked import ranked
-from sightline.models.saved import CONFIG
+from sightline.models.run_folder import CONFIG
 from sightline.show.curves import read_metrics
 from sightline.train.caption_run import train_captioner
 from sightline.train.run import check_free

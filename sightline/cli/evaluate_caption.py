@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sightline.cli.caption_run import CaptionRun, open_run, told
 from sightline.cli.runs import Asked, Evaluated
-from sightline.data.captions import Captioned, CaptionSet
+from sightline.data.captions import CaptionedImage, CaptionSet
 from sightline.data.scenes import Scene, SceneImages
 from sightline.data.scenes_layout import SIDE
 from sightline.evaluate.captions import Scored, scored
@@ -42,7 +42,7 @@ class Answers:
         scenes: What is in each picture, where we drew them.
     """
 
-    records: list[Captioned]
+    records: list[CaptionedImage]
     said: list[Said]
     images: Tensor | None
     scenes: list[Scene] | None
@@ -67,11 +67,11 @@ def evaluate(asked: Asked) -> Evaluated:
     return Evaluated(scores=scores, signatures=found.signatures, about=about, files=files)
 
 
-def tell(run: CaptionRun, captions: CaptionSet, records: Sequence[Captioned], asked: Asked) -> Answers:
+def tell(run: CaptionRun, captions: CaptionSet, records: Sequence[CaptionedImage], asked: Asked) -> Answers:
     """Caption pictures, with a bar on standard error; broken ones are named there and left out."""
     drawn = captions.images if isinstance(captions.images, SceneImages) else None
     look = asked.wants_pictures or drawn is not None
-    good: list[Captioned] = []
+    good: list[CaptionedImage] = []
     said: list[Said] = []
     seen: list[Tensor] = []
     console = Console(file=sys.stderr)
@@ -103,8 +103,8 @@ def of_scenes(run: CaptionRun, tested: Answers) -> dict[str, float]:
 
 
 def _pieces(
-    captions: CaptionSet, records: Sequence[Captioned], size: int
-) -> Iterator[tuple[Tensor, list[Captioned]]]:
+    captions: CaptionSet, records: Sequence[CaptionedImage], size: int
+) -> Iterator[tuple[Tensor, list[CaptionedImage]]]:
     for first in range(0, len(records), _READ):
         images, good = read_sound(captions, records[first : first + _READ], size)
         if good:

@@ -7,7 +7,7 @@ import torch
 
 from sightline.cli.classify_run import ClassRun, open_run
 from sightline.cli.runs import Asked, Evaluated
-from sightline.data.labelled import Labelled
+from sightline.data.class_set import LabelledImages
 from sightline.evaluate.classes import confusion, score, signature
 from sightline.evaluate.glance import INKED, ink
 from sightline.show.document import document, drawn, escaped, figure_tag
@@ -28,10 +28,10 @@ def evaluate(asked: Asked) -> Evaluated:
     images = run.images(asked.data)
     if asked.split == "all":
         parts = [part for name, part in images.parts.items() if name not in images.stand_ins]
-        split = Labelled(torch.cat([p.images for p in parts]), torch.cat([p.labels for p in parts]))
+        split = LabelledImages(torch.cat([p.images for p in parts]), torch.cat([p.labels for p in parts]))
     else:
         split = images.split(asked.split)
-    split = Labelled(split.images[: asked.most], split.labels[: asked.most])
+    split = LabelledImages(split.images[: asked.most], split.labels[: asked.most])
     views = run.data.views
     logits = run.model.predict(split.images, views=views, batch_size=asked.batch_size).cpu()
     found = score(logits, split.labels)

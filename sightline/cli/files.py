@@ -12,8 +12,8 @@ PICTURES = (".jpg", ".pdf", ".png", ".svg", ".webp")
 
 
 def replacing(path: Path) -> AbstractContextManager[Path]:
-    """Write a file that --out named, whole or not at all; see :func:`sightline.data.files.replacing`."""
-    return files.replacing(path, remedy="choose another --out")
+    """Write a file that --out named, whole or not at all; see :func:`sightline.data.files.atomic_write`."""
+    return files.atomic_write(path, remedy="choose another --out")
 
 
 def check_place(path: Path) -> None:

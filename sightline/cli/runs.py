@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from sightline.models.saved import CONFIG, kind_of, read_config
+from sightline.models.run_folder import CONFIG, kind_of, read_config
 
 __all__ = ["Asked", "Evaluated", "Look", "chosen_device", "for_kind", "kind_in", "settings_in"]
 

@@ -11,7 +11,7 @@ import typer
 from sightline.cli.fields import Given, Group, settled, with_fields
 from sightline.data.augment import Augment
 from sightline.models.captioner import CaptionerConfig
-from sightline.models.saved import CONFIG, read_config
+from sightline.models.run_folder import CONFIG, read_config
 from sightline.shapes import did_you_mean
 from sightline.train.caption_data import CaptionData
 from sightline.train.caption_run import train_captioner

@@ -9,7 +9,7 @@ from sightline.cli.classify_run import tell
 from sightline.cli.fields import Given, Group, settled, with_fields
 from sightline.cli.train import TRAINING, Out, Resume, begin, preset_option, saved_or_preset, say_done
 from sightline.data.augment import Augment
-from sightline.data.labelled import ClassSet
+from sightline.data.class_set import ClassSet
 from sightline.evaluate.classes import score
 from sightline.models.vit import SIZES, VisionTransformer, VisionTransformerConfig
 from sightline.settings import from_json

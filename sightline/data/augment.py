@@ -1,6 +1,6 @@
 """Augmentation on tensors, on their device, without waiting for it: a whole batch at a time.
 
-Everything random is a function of (seed, epoch, index), see ``draws.py``. All that moves pixels (crop,
+Everything random is a function of (seed, epoch, index), see ``counter_rng.py``. All that moves pixels (crop,
 shift, zoom, rotation, shear, flip, and those of RandAugment) is one affine map and one resampling, so
 an image is blurred once at most, and not at all by flips and by shifts of whole pixels.
 """
@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sightline.data.augment_ops import TONES, brightness, contrast, saturation, toned
-from sightline.data.draws import below, uniform
+from sightline.data.augment_ops import TONES, apply_tones, brightness, contrast, saturation
+from sightline.data.counter_rng import random_integers, random_uniform
 from sightline.settings import setting
 from sightline.shapes import Float, Int, Shaped
 
-__all__ = ["Augment", "Mixed", "as_floats", "augmented", "mixed", "partners"]
+__all__ = ["Augment", "MixedBatch", "apply_augment", "as_floats", "mix", "partners"]
 
 _MOVES = 5  # of RandAugment: rotate, shear and shift, the latter two each in two directions
 _RATIO = math.log(4 / 3)  # how far from a square a crop may be
@@ -68,7 +68,7 @@ class Augment:
         return self.crop < 1 or any(getattr(self, name) for name in names)
 
 
-class Mixed(NamedTuple):
+class MixedBatch(NamedTuple):
     """Images that may hold a part of another one."""
 
     images: Float[Tensor, "B C h w"]
@@ -88,7 +88,7 @@ def as_floats(images: Shaped[Tensor, "B C h w"]) -> Float[Tensor, "B C h w"]:
     return images.float() / 127.5 - 1
 
 
-def augmented(
+def apply_augment(
     images: Shaped[Tensor, "B C h w"],
     augment: Augment,
     *,
@@ -100,7 +100,7 @@ def augmented(
 
     Example:
         >>> images, indices = torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.arange(3)
-        >>> torch.equal(augmented(images, Augment(), seed=0, epoch=0, indices=indices), as_floats(images))
+        >>> torch.equal(apply_augment(images, Augment(), seed=0, epoch=0, indices=indices), as_floats(images))
         True
     """
     if augment == Augment():
@@ -108,19 +108,19 @@ def augmented(
     x = images.float() / 255
     choice = strength = None
     if augment.rand:
-        u = uniform(seed, epoch, indices, 2 * augment.rand, stream=_STREAMS["rand"])
+        u = random_uniform(seed, epoch, indices, 2 * augment.rand, stream=_STREAMS["rand"])
         choice = (u[:, : augment.rand] * (_MOVES + len(TONES) + 1)).long()  # the last does nothing
         strength = (2 * u[:, augment.rand :] - 1) * augment.rand_strength
     if augment.moves:
-        u = uniform(seed, epoch, indices, 10, stream=_STREAMS["move"])
+        u = random_uniform(seed, epoch, indices, 10, stream=_STREAMS["move"])
         x = _resampled(x, _affine(augment, u, choice, strength, x.shape[2:]))
     if augment.colour:
-        u = uniform(seed, epoch, indices, 3, stream=_STREAMS["colour"])
+        u = random_uniform(seed, epoch, indices, 3, stream=_STREAMS["colour"])
         factors = 1 + augment.colour * (2 * u.T[..., None, None, None] - 1)
         x = saturation(contrast(brightness(x, factors[0]), factors[1]), factors[2])
     if choice is not None and strength is not None:
         for i in range(augment.rand):
-            x = toned(x, choice[:, i] - _MOVES, strength[:, i])
+            x = apply_tones(x, choice[:, i] - _MOVES, strength[:, i])
     x = 2 * x - 1
     if augment.erase:
         x = _erased(x, augment.erase, seed, epoch, indices)
@@ -129,10 +129,10 @@ def augmented(
 
 def partners(n: int, *, seed: int, epoch: Epoch, indices: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
     """Which of ``n`` examples each one is mixed with."""
-    return below(n, seed, epoch, indices, stream=_STREAMS["partner"])
+    return random_integers(n, seed, epoch, indices, stream=_STREAMS["partner"])
 
 
-def mixed(
+def mix(
     images: Float[Tensor, "B C h w"],
     others: Float[Tensor, "B C h w"],
     augment: Augment,
@@ -140,12 +140,12 @@ def mixed(
     seed: int,
     epoch: Epoch,
     indices: Int[Tensor, " B"],
-) -> Mixed:
+) -> MixedBatch:
     """Mix each image with its partner: mixup (Zhang et al., 2018) or cutmix (Yun et al., 2019).
 
     Where both are on, each image gets one of them, either as often as the other.
     """
-    u = uniform(seed, epoch, indices, 5, stream=_STREAMS["mix"])
+    u = random_uniform(seed, epoch, indices, 5, stream=_STREAMS["mix"])
     none = u[:, 0] >= augment.mix
     cut = u[:, 1] < (0.5 if augment.mixup and augment.cutmix else float(augment.cutmix > 0))
     blend = _beta(u[:, 2], augment.mixup) if augment.mixup else torch.ones_like(u[:, 2])
@@ -158,7 +158,7 @@ def mixed(
     blend = blend.masked_fill(none | cut, 1.0)[:, None, None, None]
     box = box & (cut & ~none)[:, None, None, None]
     x = others + blend * (images - others)
-    return Mixed(torch.where(box, others, x), share)
+    return MixedBatch(torch.where(box, others, x), share)
 
 
 def _affine(
@@ -202,7 +202,7 @@ def _resampled(x: Float[Tensor, "B C h w"], affine: Float[Tensor, "B 2 3"]) -> F
 def _erased(x: Tensor, chance: float, seed: int, epoch: Epoch, indices: Tensor) -> Float[Tensor, "B C h w"]:
     """Fill a rectangle of 2 to 33 % of the area with noise (Zhong et al., 2017)."""
     h, w = x.shape[2:]
-    u = uniform(seed, epoch, indices, 5 + x[0].numel(), stream=_STREAMS["erase"])
+    u = random_uniform(seed, epoch, indices, 5 + x[0].numel(), stream=_STREAMS["erase"])
     side = (0.02 + 0.31 * u[:, 1]).sqrt()
     ratio = torch.exp((2 * u[:, 2] - 1) * math.log(3) / 2)
     box = _boxes(side * ratio * h, side / ratio * w, u[:, 3], u[:, 4], h, w)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sightline.shapes import Float, Int
 
-__all__ = ["TONES", "brightness", "contrast", "grey", "saturation", "toned"]
+__all__ = ["TONES", "apply_tones", "brightness", "contrast", "grey", "saturation"]
 
 TONES = ("brightness", "contrast", "saturation", "sharpness", "posterise", "solarise", "autocontrast")
 _LUMA = (0.299, 0.587, 0.114)
@@ -45,7 +45,7 @@ def saturation(images: Images, factor: Strength) -> Images:
     return images if images.size(1) == 1 else _blend(grey(images), images, factor)
 
 
-def toned(images: Images, which: Int[Tensor, " B"], strength: Float[Tensor, " B"]) -> Images:
+def apply_tones(images: Images, which: Int[Tensor, " B"], strength: Float[Tensor, " B"]) -> Images:
     """Change each image by one of ``TONES``, or by none where the number is out of their range.
 
     Args:

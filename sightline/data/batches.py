@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sightline.shapes import Int
 
-__all__ = ["ahead", "by_length", "pad", "seed_of", "shuffled"]
+__all__ = ["batches_by_length", "pad", "prefetch", "seed_of", "shuffled_batches"]
 
 _I = TypeVar("_I")
 _B = TypeVar("_B")
@@ -36,11 +36,11 @@ def seed_of(*parts: int | str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def shuffled(n: int, batch_size: int, seed: int, epoch: int) -> list[list[int]]:
+def shuffled_batches(n: int, batch_size: int, seed: int, epoch: int) -> list[list[int]]:
     """All of ``range(n)`` in batches, in an order of the epoch's own; the last batch may be smaller.
 
     Example:
-        >>> batches = shuffled(5, 2, seed=0, epoch=0)
+        >>> batches = shuffled_batches(5, 2, seed=0, epoch=0)
         >>> [len(batch) for batch in batches], sorted(sum(batches, []))
         ([2, 2, 1], [0, 1, 2, 3, 4])
 
@@ -52,7 +52,7 @@ def shuffled(n: int, batch_size: int, seed: int, epoch: int) -> list[list[int]]:
     return [order[i : i + batch_size] for i in range(0, n, batch_size)]
 
 
-def by_length(lengths: Sequence[int], max_tokens: int, seed: int, epoch: int) -> list[list[int]]:
+def batches_by_length(lengths: Sequence[int], max_tokens: int, seed: int, epoch: int) -> list[list[int]]:
     """Batches of examples of like length, none of which holds more than ``max_tokens`` when padded.
 
     Examples are sorted by length, ties and near ties in an order of the epoch's own, cut into batches, and
@@ -64,7 +64,7 @@ def by_length(lengths: Sequence[int], max_tokens: int, seed: int, epoch: int) ->
         seed, epoch: What the order is a function of.
 
     Example:
-        >>> batches = by_length([3, 9, 3, 9, 3], max_tokens=18, seed=0, epoch=0)
+        >>> batches = batches_by_length([3, 9, 3, 9, 3], max_tokens=18, seed=0, epoch=0)
         >>> sorted(sorted(batch) for batch in batches)
         [[0, 2, 4], [1, 3]]
 
@@ -107,7 +107,7 @@ def pad(rows: Sequence[Sequence[int]], *, value: int = 0, length: int | None = N
 
 
 @contextmanager
-def ahead(
+def prefetch(
     load: Callable[[_I], _B], items: Iterable[_I], *, threads: int = 2, depth: int = 4
 ) -> Generator[Iterator[_B], None, None]:
     """Load items in threads ahead of their use, and hand them out in order.
@@ -122,7 +122,7 @@ def ahead(
         depth: How many are loaded or being loaded ahead.
 
     Example:
-        >>> with ahead(lambda n: n * n, range(5)) as squares:
+        >>> with prefetch(lambda n: n * n, range(5)) as squares:
         ...     print(list(squares))
         [0, 1, 4, 9, 16]
     """

@@ -12,17 +12,19 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from sightline.data.captions_formats import Found, read_found
+from sightline.data.captions_formats import CaptionRecord, read_records
 from sightline.data.images import BrokenImage, digest, read_image
 from sightline.data.sources import Files, Folder, Index, files_of
 from sightline.shapes import Shaped
 
-__all__ = ["CLEANING", "CaptionSet", "Captioned", "Images", "Problem", "clean", "read_captions"]
+__all__ = ["CLEANING", "CaptionSet", "CaptionedImage", "Images", "Problem", "clean", "read_captions"]
 
 CLEANING = "lower-cased, punctuation stripped (sightline.data.captions.clean)"  # for signatures of scores
 SPLITS = ("train", "val", "test")
 STATED = "stated"
-ASKED = "as large as is asked for: a training draws --n-train, --n-val and --n-test"  # of a set that is drawn
+DRAWN_SIZE = (
+    "as large as is asked for: a training draws --n-train, --n-val and --n-test"  # of a set that is drawn
+)
 _FILES = (".json", ".txt", ".csv", ".tsv", ".token")
 
 
@@ -44,7 +46,7 @@ def clean(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Captioned:
+class CaptionedImage:
     """One image and what was said about it.
 
     Attributes:
@@ -97,14 +99,14 @@ class CaptionSet:
         rule: How the splits came about.
     """
 
-    records: Sequence[Captioned]
+    records: Sequence[CaptionedImage]
     images: Images
     problems: Sequence[Problem] = ()
     source: str = ""
     form: str = ""
     rule: str = STATED
 
-    def split(self, name: str) -> list[Captioned]:
+    def split(self, name: str) -> list[CaptionedImage]:
         """The images of one split; ValueError, with those there are, if it has none."""
         found = [record for record in self.records if record.split == name]
         if not found:
@@ -125,7 +127,7 @@ class CaptionSet:
         """Every caption of a split, cleaned: what a tokenizer learns from."""
         return [clean(caption) for record in self.split(split) for caption in record.captions]
 
-    def open(self, record: Captioned, *, size: int | None = None) -> Shaped[Tensor, "3 h w"]:
+    def open(self, record: CaptionedImage, *, size: int | None = None) -> Shaped[Tensor, "3 h w"]:
         """The image as uint8 ``(3, h, w)``, a square of ``size`` if one is given.
 
         Raises:
@@ -133,7 +135,7 @@ class CaptionSet:
         """
         return self.images.open(record.name, size=size)
 
-    def digest(self, record: Captioned) -> str:
+    def digest(self, record: CaptionedImage) -> str:
         """A name for the image's content, to know it again: for caches, and to find duplicates."""
         return self.images.digest(record.name)
 
@@ -147,7 +149,7 @@ class CaptionSet:
             return "choose one of these"
         if self.rule == STATED:
             return f"give some images the split {name!r}, or none a split, and they are drawn"
-        if self.rule == ASKED:
+        if self.rule == DRAWN_SIZE:
             return f"ask for some with --n-{name}"
         return "it is drawn where there are at least three images: add some"
 
@@ -200,7 +202,7 @@ def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
     if only and path.resolve().parent.name == "annotations":  # COCO keeps its images beside that folder
         files, only = Folder(path.resolve().parents[1]), f"annotations/{path.name}"
     names = files.names()
-    form, chosen, found = read_found(files, names, only)
+    form, chosen, found = read_records(files, names, only)
     usable, problems = _usable(found)
     if not usable:
         raise ValueError(f"not one image that {chosen[0]!r} names can be used: {problems[0].sentence}")
@@ -220,20 +222,21 @@ def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
     stated = any(one.split for one in there)
     drawn = {} if stated else _drawn_splits([one.image for one in there], seed)
     records = [
-        Captioned(one.image, tuple(one.captions), one.split or drawn.get(one.image, "train")) for one in there
+        CaptionedImage(one.image, tuple(one.captions), one.split or drawn.get(one.image, "train"))
+        for one in there
     ]
     images = ImageFiles(files, {name: at for name, at in paths.items() if at})
     rule = STATED if stated else f"a tenth val, a tenth test, by a hash of seed {seed} and the name"
     return CaptionSet(tuple(records), images, tuple(problems), str(path), form, rule)
 
 
-def _usable(found: Iterable[Found]) -> tuple[list[Found], list[Problem]]:
+def _usable(found: Iterable[CaptionRecord]) -> tuple[list[CaptionRecord], list[Problem]]:
     """Entries with a name and a caption that says something; of the others, the problem."""
     usable, problems = [], []
     for i, one in enumerate(found):
         captions = [" ".join(caption.split()) for caption in one.captions if clean(caption)]
         if one.image and captions:
-            usable.append(Found(one.image, captions, one.split))
+            usable.append(CaptionRecord(one.image, captions, one.split))
             if less := len(one.captions) - len(captions):
                 sentence = f"{less} of {len(one.captions)} captions of {one.image!r} hold no word"
                 problems.append(Problem("no word", one.image, sentence))

@@ -1,7 +1,7 @@
 """The four ways in which captions come: Karpathy's JSON, COCO's JSON, Flickr's lines, a table.
 
-Each reader turns one file into :class:`Found`, an image as the file names it with its captions; what the
-file's name or its neighbours say about splits is added. Which reader fits is found out by looking.
+Each reader turns one file into :class:`CaptionRecord`, an image as the file names it with its captions; what
+the file's name or its neighbours say about splits is added. Which reader fits is found out by looking.
 """
 
 import csv
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from sightline.data.sources import Files, text_of
 
-__all__ = ["Found", "read_found"]
+__all__ = ["CaptionRecord", "read_records"]
 
 _SPLITS = {
     "train": "train", "training": "train", "restval": "train",  # Karpathy's rest of val is trained on
@@ -30,7 +30,7 @@ _DELIMITERS = ",\t;|"
 
 
 @dataclass
-class Found:
+class CaptionRecord:
     """An image as an annotation file names it.
 
     Attributes:
@@ -44,7 +44,9 @@ class Found:
     split: str | None = None
 
 
-def read_found(files: Files, names: list[str], only: str | None = None) -> tuple[str, list[str], list[Found]]:
+def read_records(
+    files: Files, names: list[str], only: str | None = None
+) -> tuple[str, list[str], list[CaptionRecord]]:
     """Find the caption files and read them.
 
     Args:
@@ -97,7 +99,7 @@ def _caption_files(names: list[str], where: str) -> list[str]:
     )
 
 
-def _json(text: str, name: str) -> tuple[str, list[Found]]:
+def _json(text: str, name: str) -> tuple[str, list[CaptionRecord]]:
     """Karpathy's JSON or COCO's, by what is in it."""
     try:
         content = json.loads(text)
@@ -115,12 +117,14 @@ def _json(text: str, name: str) -> tuple[str, list[Found]]:
     )
 
 
-def _karpathy(image: dict[str, Any]) -> Found:
+def _karpathy(image: dict[str, Any]) -> CaptionRecord:
     folder, file = image.get("filepath"), str(image.get("filename") or image.get("file_name") or "")
     sentences = image.get("sentences")
     captions = [_sentence(x) for x in sentences] if isinstance(sentences, list) else []
     split = image.get("split")
-    return Found(f"{folder}/{file}" if folder else file, captions, None if split is None else _split(split))
+    return CaptionRecord(
+        f"{folder}/{file}" if folder else file, captions, None if split is None else _split(split)
+    )
 
 
 def _sentence(sentence: Any) -> str:
@@ -130,11 +134,11 @@ def _sentence(sentence: Any) -> str:
     return sentence if isinstance(sentence, str) else ""
 
 
-def _coco(images: list[dict[str, Any]], notes: list[dict[str, Any]], name: str) -> list[Found]:
+def _coco(images: list[dict[str, Any]], notes: list[dict[str, Any]], name: str) -> list[CaptionRecord]:
     stated = re.match(r"captions_(train|val|test)", name.rpartition("/")[2].lower())
     split = stated[1] if stated else None
     by_id = {
-        str(x.get("id")): Found(
+        str(x.get("id")): CaptionRecord(
             str(x.get("file_name", "")), [], _split(x["split"]) if x.get("split") else split
         )
         for x in images
@@ -142,11 +146,11 @@ def _coco(images: list[dict[str, Any]], notes: list[dict[str, Any]], name: str) 
     for note in notes:
         caption = note.get("caption")
         if isinstance(caption, str):
-            by_id.setdefault(str(note.get("image_id")), Found("")).captions.append(caption)
+            by_id.setdefault(str(note.get("image_id")), CaptionRecord("")).captions.append(caption)
     return list(by_id.values())
 
 
-def _lines(text: str, name: str) -> tuple[str, list[Found]]:
+def _lines(text: str, name: str) -> tuple[str, list[CaptionRecord]]:
     """Flickr's ``image#0<tab>caption`` lines, or a table."""
     lines = [line for line in re.split(r"\r\n?|\n", text) if line.strip()]
     first = lines[0] if lines else ""
@@ -214,16 +218,16 @@ def _fitted(row: list[str], n: int, captions: list[int], delimiter: str, name: s
     return [*row[:at], delimiter.join(row[at : at + more + 1]), *row[at + more + 1 :]]
 
 
-def _grouped(rows: Iterable[tuple[str, str, str | None]]) -> list[Found]:
+def _grouped(rows: Iterable[tuple[str, str, str | None]]) -> list[CaptionRecord]:
     """One entry an image and split, in the order of their first rows."""
-    found: dict[tuple[str, str | None], Found] = {}
+    found: dict[tuple[str, str | None], CaptionRecord] = {}
     for image, caption, stated in rows:
         split = _split(stated) if stated else None
-        found.setdefault((image, split), Found(image, [], split)).captions.append(caption)
+        found.setdefault((image, split), CaptionRecord(image, [], split)).captions.append(caption)
     return list(found.values())
 
 
-def _take_lists(found: list[Found], files: Files, name: str, names: list[str]) -> None:
+def _take_lists(found: list[CaptionRecord], files: Files, name: str, names: list[str]) -> None:
     """Take splits from lists of images beside the captions, as Flickr_8k.trainImages.txt.
 
     A list may leave out what images' names end in: ``1000_a`` for ``1000_a.jpg``.

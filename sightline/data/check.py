@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from sightline.data.batches import ahead
-from sightline.data.captions import CLEANING, Captioned, CaptionSet, Problem, clean
+from sightline.data.batches import prefetch
+from sightline.data.captions import CLEANING, CaptionedImage, CaptionSet, Problem, clean
 from sightline.data.images import BrokenImage, digest
 
 __all__ = ["Report", "SplitReport", "check"]
 
-Tell = Callable[[int], None]
+OnProgress = Callable[[int], None]
 _OFTEN = 5  # a word seen so often in train can be learned; what vocabularies of captions usually keep
 
 
@@ -78,16 +78,18 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenedImage:
     """What is kept of an image that was opened: not the image."""
 
-    record: Captioned
+    record: CaptionedImage
     key: str = ""
     side: int = 0
     broken: str | None = None
 
 
-def check(captions: CaptionSet, *, longest: int = 50, tell: Tell | None = None, threads: int = 2) -> Report:
+def check(
+    captions: CaptionSet, *, longest: int = 50, tell: OnProgress | None = None, threads: int = 2
+) -> Report:
     """Open every image and count every word.
 
     Args:
@@ -125,27 +127,27 @@ def check(captions: CaptionSet, *, longest: int = 50, tell: Tell | None = None, 
     )
 
 
-def _opened(captions: CaptionSet, tell: Tell | None, threads: int) -> Iterator[_Opened]:
-    def look(record: Captioned) -> _Opened:
+def _opened(captions: CaptionSet, tell: OnProgress | None, threads: int) -> Iterator[_OpenedImage]:
+    def look(record: CaptionedImage) -> _OpenedImage:
         try:
             image = captions.open(record)
         except BrokenImage as problem:
-            return _Opened(record, broken=str(problem))
-        return _Opened(record, digest(image), min(image.shape[1:]))
+            return _OpenedImage(record, broken=str(problem))
+        return _OpenedImage(record, digest(image), min(image.shape[1:]))
 
-    with ahead(look, captions.records, threads=threads, depth=2 * threads) as results:
+    with prefetch(look, captions.records, threads=threads, depth=2 * threads) as results:
         for count, one in enumerate(results, 1):
             if tell is not None:
                 tell(count)
             yield one
 
 
-def _broken(opened: Sequence[_Opened]) -> list[Problem]:
+def _broken(opened: Sequence[_OpenedImage]) -> list[Problem]:
     named = {one.record.name: one.broken for one in opened if one.broken is not None}
     return [Problem("broken", name, sentence) for name, sentence in named.items()]
 
 
-def _too_long(records: Sequence[Captioned], longest: int) -> list[Problem]:
+def _too_long(records: Sequence[CaptionedImage], longest: int) -> list[Problem]:
     problems = []
     for record in records:
         for caption in record.captions:
@@ -156,7 +158,7 @@ def _too_long(records: Sequence[Captioned], longest: int) -> list[Problem]:
     return problems
 
 
-def _duplicates(sound: Sequence[_Opened]) -> tuple[list[Problem], int]:
+def _duplicates(sound: Sequence[_OpenedImage]) -> tuple[list[Problem], int]:
     """The same pixels in two splits, which makes a score too good; and how many repeat within one."""
     first: dict[tuple[str, str], str] = {}  # by content and split, the image's name
     repeated = 0
@@ -176,7 +178,7 @@ def _duplicates(sound: Sequence[_Opened]) -> tuple[list[Problem], int]:
     return problems, repeated
 
 
-def _split(records: Sequence[Captioned], known: Counter[str]) -> SplitReport:
+def _split(records: Sequence[CaptionedImage], known: Counter[str]) -> SplitReport:
     words = _words(records)
     total = sum(words.values())
     unknown = sum(count for word, count in words.items() if word not in known)
@@ -184,12 +186,12 @@ def _split(records: Sequence[Captioned], known: Counter[str]) -> SplitReport:
     return SplitReport(len(records), len(lengths), len(words), unknown / total, max(lengths))
 
 
-def _words(records: Sequence[Captioned]) -> Counter[str]:
+def _words(records: Sequence[CaptionedImage]) -> Counter[str]:
     captions = [caption for record in records for caption in record.captions]
     return Counter(word for caption in captions for word in clean(caption).split())
 
 
-def _names(sound: Sequence[_Opened]) -> list[str]:
+def _names(sound: Sequence[_OpenedImage]) -> list[str]:
     names = {one.record.split for one in sound}
     first = [name for name in ("train", "val", "test") if name in names]
     return [*first, *sorted(names - set(first))]

@@ -11,7 +11,7 @@ from typing import Any
 
 from sightline.data.dates import dates_set, is_dates
 from sightline.data.pair_files import is_table, names_in, parallel_in
-from sightline.data.pairs import Columns, Pair, PairSet, dealt, read_columns
+from sightline.data.pairs import Columns, Pair, PairSet, hash_split, read_columns
 
 __all__ = ["PairReport", "SplitPairs", "check_pairs", "has_pairs"]
 
@@ -111,7 +111,7 @@ def check_pairs(place: Path | str, *, source: str | None = None, target: str | N
         first = next((found[0] for found in problems.values()), "a side of each is empty")
         raise ValueError(f"not one pair of {str(place)!r} can be used; the first problem: {first}")
     single = is_table(Path(place))
-    splits = dealt(next(iter(texts.values()))) if single else texts
+    splits = hash_split(next(iter(texts.values()))) if single else texts
     pairs = PairSet(name=str(place), source=columns.source, target=columns.target, splits=splits)
     report = check_set(pairs, texts)
     rule = "dealt by a hash of each source, as a training does with a single file" if single else report.rule

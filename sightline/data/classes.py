@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from sightline.data.class_set import SPLITS, ClassSet, LabelledImages, empty_images, fit_image, split_off
 from sightline.data.classes_npz import read_npz
 from sightline.data.images import BrokenImage, read_image
-from sightline.data.labelled import SPLITS, ClassSet, Labelled, fitted, room, split_off
 
 __all__ = ["read_classes"]
 
@@ -108,7 +108,7 @@ def _read_folder(folder: Path, size: int, channels: int) -> ClassSet:
             inside = sorted(x for x in child.rglob("*") if x.suffix.lower() in _SUFFIXES and x.is_file())
             files += [(split, names.index(child.name), x) for x in inside]
     images, broken = _decoded([path for _, _, path in files], size, channels)
-    everything = Labelled(images, torch.tensor([label for _, label, _ in files], dtype=torch.long))
+    everything = LabelledImages(images, torch.tensor([label for _, label, _ in files], dtype=torch.long))
     if len(places) == 1 and not broken:
         return ClassSet(names, dict.fromkeys(places, everything))
     parts = {}
@@ -135,12 +135,12 @@ def _subfolders(folder: Path) -> list[Path]:
 
 def _decoded(paths: Sequence[Path], size: int, channels: int) -> tuple[Tensor, dict[int, str]]:
     """The images as bytes, and a sentence for each that could not be read, by its place."""
-    images = room(len(paths), channels, size, size)
+    images = empty_images(len(paths), channels, size, size)
     broken: dict[int, str] = {}
 
     def decode(i: int) -> None:
         try:
-            images[i] = fitted(read_image(paths[i], size=size), size, channels)
+            images[i] = fit_image(read_image(paths[i], size=size), size, channels)
         except BrokenImage as problem:
             broken[i] = str(problem)
 
@@ -169,7 +169,7 @@ def _split(found: ClassSet, seed: int, val: float, test: float) -> ClassSet:
     return ClassSet(found.names, parts, found.broken, stand_ins)
 
 
-def _check_counts(train: Labelled, found: ClassSet, held: Sequence[str], *, whole: bool) -> None:
+def _check_counts(train: LabelledImages, found: ClassSet, held: Sequence[str], *, whole: bool) -> None:
     """Refuse a class of which there are too few to learn from and to hold out."""
     least, where = 1 + len(held), "" if whole else " in train"
     uses = {"val": "one to choose by", "test": "one to be tested on"}
@@ -184,7 +184,7 @@ def _check_counts(train: Labelled, found: ClassSet, held: Sequence[str], *, whol
             )
 
 
-def _check_left(train: Labelled, names: Sequence[str], held: Mapping[str, float]) -> None:
+def _check_left(train: LabelledImages, names: Sequence[str], held: Mapping[str, float]) -> None:
     for name, count in zip(names, _counted(train, names), strict=True):
         if not count:
             shares = " and ".join(f"{split}={share:g}" for split, share in held.items())
@@ -194,5 +194,5 @@ def _check_left(train: Labelled, names: Sequence[str], held: Mapping[str, float]
             )
 
 
-def _counted(part: Labelled, names: Sequence[str]) -> list[int]:
+def _counted(part: LabelledImages, names: Sequence[str]) -> list[int]:
     return torch.bincount(part.labels, minlength=len(names)).tolist()

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.data.labelled import SPLITS, ClassSet, Labelled, fitted
+from sightline.data.class_set import SPLITS, ClassSet, LabelledImages, fit_image
 
 __all__ = ["read_npz"]
 
@@ -39,7 +39,7 @@ def read_npz(path: Path, size: int | None, channels: int | None) -> ClassSet:
         if n_images != n:
             raise ValueError(f"there must be one label for each image, got {n_images} {x} and {n} {y}")
         labels = torch.from_numpy(coded[first : first + n].astype(np.int64))
-        parts[split] = Labelled(_bytes(arrays[x], x, size, channels), labels)
+        parts[split] = LabelledImages(_bytes(arrays[x], x, size, channels), labels)
         first += n
     return ClassSet(names, parts)
 
@@ -107,4 +107,4 @@ def _bytes(array: np.ndarray, name: str, size: int | None, channels: int | None)
     side, c = size or min(images.shape[2:]), channels or images.size(1)
     if images.shape[1:] == (c, side, side):
         return images.contiguous()
-    return torch.stack([fitted(image, side, c) for image in images])
+    return torch.stack([fit_image(image, side, c) for image in images])

@@ -7,7 +7,7 @@ share is held out to choose by; where that share is 0, the test stands for it.
 import numpy as np
 import torch
 
-from sightline.data.labelled import ClassSet, Labelled, split_off
+from sightline.data.class_set import ClassSet, LabelledImages, split_off
 
 __all__ = ["digits"]
 
@@ -38,7 +38,7 @@ def digits(*, fold: int = 0, folds: int = 5, seed: int = 0, val: float = 0.05) -
         ) from missing
     loaded = load_digits()
     images = torch.from_numpy(np.rint(loaded.images * (255 / 16)).astype(np.uint8))[:, None]
-    whole = Labelled(images, torch.from_numpy(loaded.target.astype(np.int64)))
+    whole = LabelledImages(images, torch.from_numpy(loaded.target.astype(np.int64)))
     parts = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(images, whole.labels))
     train, test = (torch.from_numpy(x) for x in parts[fold])
     names, rest, tested = tuple(map(str, loaded.target_names)), whole.select(train), whole.select(test)

@@ -25,13 +25,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sightline.data.batches import ahead, seed_of
-from sightline.data.captions import Captioned, CaptionSet
-from sightline.data.files import replacing
+from sightline.data.batches import prefetch, seed_of
+from sightline.data.captions import CaptionedImage, CaptionSet
+from sightline.data.files import atomic_write
 from sightline.data.images import BrokenImage, normalise, resize_crop
 from sightline.shapes import Float, Shaped
 
-__all__ = ["Features", "cache_folder", "keep_features", "view_of"]
+__all__ = ["Features", "cache_features", "cache_folder", "view_of"]
 
 SHARD = 256  # pictures in a file: 32 MB of 7 x 7 x 1280 in float16
 _LEAST_AREA = 1 / 3
@@ -74,9 +74,9 @@ class Features:
         return torch.cat([part[:] for part in self._files[view]])
 
 
-def keep_features(
+def cache_features(
     images: CaptionSet,
-    records: Sequence[Captioned],
+    records: Sequence[CaptionedImage],
     *,
     encode: Encode,
     signature: str,
@@ -109,7 +109,7 @@ def keep_features(
     """
     if not records or views < 1:
         raise ValueError(f"features need at least one picture and one view, got {len(records)} and {views}")
-    making = _Making(
+    making = _FeatureWriter(
         images=images,
         records=records,
         digests=[_digest(images, record) for record in records],
@@ -168,7 +168,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sightline" / "features"
 
 
-def _digest(images: CaptionSet, record: Captioned) -> str:
+def _digest(images: CaptionSet, record: CaptionedImage) -> str:
     try:
         return images.digest(record)
     except BrokenImage:
@@ -180,11 +180,11 @@ def _name(signature: str, size: int, view: int, digests: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Making:
-    """What :func:`keep_features` was asked, and how a file of it is opened or made."""
+class _FeatureWriter:
+    """What :func:`cache_features` was asked, and how a file of it is opened or made."""
 
     images: CaptionSet
-    records: Sequence[Captioned]
+    records: Sequence[CaptionedImage]
     digests: Sequence[str]
     encode: Encode
     signature: str
@@ -213,7 +213,7 @@ class _Making:
         grids, bad = [], {}
         numbers = range(first, last)
         with (
-            ahead(
+            prefetch(
                 lambda i: self._load(i, view), numbers, threads=self.threads, depth=2 * self.batch_size
             ) as loaded,
             torch.no_grad(),
@@ -245,7 +245,7 @@ def _write(path: Path, grids: Tensor, bad: dict[int, str], signature: str, view:
     from safetensors.torch import save_file  # noqa: PLC0415
 
     notes = {"signature": signature, "view": str(view), "broken": json.dumps(bad)}
-    with replacing(path, remedy="set SIGHTLINE_CACHE to a folder with room") as beside:
+    with atomic_write(path, remedy="set SIGHTLINE_CACHE to a folder with room") as beside:
         try:
             save_file({"grids": grids.contiguous()}, beside, metadata=notes)
         except SafetensorError as problem:  # its own kind of error, a full disk included

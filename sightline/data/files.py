@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["because", "replacing", "to_disk"]
+__all__ = ["atomic_write", "fsync_path", "reason"]
 
 
 @contextmanager
-def replacing(path: Path, *, remedy: str = "choose another place") -> Iterator[Path]:
+def atomic_write(path: Path, *, remedy: str = "choose another place") -> Iterator[Path]:
     """Hand out a name beside ``path`` to write to; it takes the place of ``path`` if all goes well.
 
     Folders on the way are made. What was written is on the disk before it takes its place, so that even a
@@ -26,7 +26,7 @@ def replacing(path: Path, *, remedy: str = "choose another place") -> Iterator[P
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "new" / "page.txt"
-        >>> with replacing(path) as beside:
+        >>> with atomic_write(path) as beside:
         ...     _ = beside.write_text("whole")
         >>> path.read_text()
         'whole'
@@ -37,25 +37,25 @@ def replacing(path: Path, *, remedy: str = "choose another place") -> Iterator[P
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield beside
-            to_disk(beside)
+            fsync_path(beside)
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
     except OSError as problem:
-        raise OSError(f"can't write {str(path)!r}: {because(problem)}; {remedy}") from problem
+        raise OSError(f"can't write {str(path)!r}: {reason(problem)}; {remedy}") from problem
 
 
-def because(problem: OSError) -> str:
+def reason(problem: OSError) -> str:
     """The system's reason, as the middle of a sentence.
 
     Example:
-        >>> because(OSError(28, "No space left on device"))
+        >>> reason(OSError(28, "No space left on device"))
         'no space left on device'
     """
     return problem.strerror.lower() if problem.strerror else str(problem)
 
 
-def to_disk(path: Path) -> None:
+def fsync_path(path: Path) -> None:
     """Wait until what was written to a file, or the names in a folder, can't be lost any more."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -22,7 +22,7 @@ from sightline.data.pair_files import TABLES, is_table, lines, parallel_in, spli
 from sightline.data.pair_tables import tables
 from sightline.shapes import did_you_mean
 
-__all__ = ["Columns", "Pair", "PairSet", "dealt", "read_columns", "read_pairs"]
+__all__ = ["Columns", "Pair", "PairSet", "hash_split", "read_columns", "read_pairs"]
 
 _NAMED = 4  # files in a sentence
 _SHARES = 20  # of a single file: one is the test split's and one is val's
@@ -107,7 +107,7 @@ def read_pairs(path: Path | str, *, source: str | None = None, target: str | Non
     }
     if is_table(Path(path)):
         (pairs,) = splits.values()
-        splits = dealt(pairs)
+        splits = hash_split(pairs)
         for name, some in splits.items():
             if not some:
                 raise ValueError(
@@ -221,7 +221,7 @@ def _paired(name: str, texts: tuple[list[str], list[str]], source: str, target: 
     return [Pair(a, b) for a, b in zip(left, right, strict=True)]
 
 
-def dealt(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+def hash_split(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
     """Split the pairs of a single file by their source, so that a sentence is never in two splits."""
     splits: dict[str, list[Pair]] = {"train": [], "val": [], "test": []}
     for pair in pairs:

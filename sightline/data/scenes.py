@@ -10,11 +10,11 @@ and which word names what. A scene is a function of (seed, split, index) alone, 
     scenes.scene(3)         # what is in it, and where
 
 ====================  =============================================
-``scenes_dice.py``     numbers that fall the same everywhere
+``counter_rng.py``     random numbers, the same on every machine
 ``scenes_layout.py``   what there is, and where
 ``scenes_draw.py``     the picture of it
 ``scenes_words.py``    the vocabulary, and what a caption claims
-``scenes_told.py``     relations and captions
+``scenes_captions.py``     relations and captions
 ====================  =============================================
 """
 
@@ -28,12 +28,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sightline.data.captions import ASKED, SPLITS, Captioned, CaptionSet
+from sightline.data.captions import DRAWN_SIZE, SPLITS, CaptionedImage, CaptionSet
+from sightline.data.counter_rng import CounterRNG, Ints
 from sightline.data.images import digest, resize_crop
-from sightline.data.scenes_dice import Dice, Ints
+from sightline.data.scenes_captions import Relation, captions_of, relations_of
 from sightline.data.scenes_draw import draw
-from sightline.data.scenes_layout import SIDE, Layout, thrown
-from sightline.data.scenes_told import Relation, captions_of, relations_of
+from sightline.data.scenes_layout import SIDE, Layout, random_layout
 from sightline.data.scenes_words import COLOURS, SHAPES, TEXTURES, phrases_of
 from sightline.shapes import Shaped, did_you_mean
 
@@ -131,8 +131,8 @@ class Scenes:
     def _words(self, number: int) -> tuple[Layout, list[tuple[str, ...]]]:
         with self._lock:
             if number not in self._told:
-                layout = thrown(Dice(self.seed, f"{self.split} layout", self._indices(number)))
-                words = Dice(self.seed, f"{self.split} words", self._indices(number))
+                layout = random_layout(CounterRNG(self.seed, f"{self.split} layout", self._indices(number)))
+                words = CounterRNG(self.seed, f"{self.split} words", self._indices(number))
                 self._told[number] = layout, captions_of(layout, words)
             return self._told[number]
 
@@ -141,7 +141,7 @@ class Scenes:
         with self._lock:
             if number not in self._drawn:
                 layout, _ = self._words(number)
-                paint = Dice(self.seed, f"{self.split} paint", self._indices(number))
+                paint = CounterRNG(self.seed, f"{self.split} paint", self._indices(number))
                 pictures, owner = draw(layout, paint)
                 self._drawn[number] = _Drawn(layout, pictures, _boxes(owner, layout.shape.shape[1]))
             return self._drawn[number], at
@@ -231,8 +231,8 @@ def scenes_set(n_train: int, n_val: int, n_test: int, seed: int = 0) -> CaptionS
     counts = dict(zip(SPLITS, (n_train, n_val, n_test), strict=True))
     splits = {split: Scenes(n, seed, split) for split, n in counts.items()}
     records = [
-        Captioned(f"{split}/{i}", scenes.captions(i), split)
+        CaptionedImage(f"{split}/{i}", scenes.captions(i), split)
         for split, scenes in splits.items()
         for i in range(len(scenes))
     ]
-    return CaptionSet(tuple(records), SceneImages(splits), source="scenes", form="scenes", rule=ASKED)
+    return CaptionSet(tuple(records), SceneImages(splits), source="scenes", form="scenes", rule=DRAWN_SIZE)

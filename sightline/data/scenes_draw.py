@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from sightline.data.scenes_dice import Dice, Floats, Ints
+from sightline.data.counter_rng import CounterRNG, Floats, Ints
 from sightline.data.scenes_layout import ANGLES, SIDE, Layout
 from sightline.data.scenes_words import COLOURS, SHAPES
 
@@ -33,7 +33,7 @@ _LIGHT_STRIPES = {"red", "blue", "purple", "green"}  # on these a darker tone wo
 _GROUNDS = ((120, 112, 100), (96, 104, 112), (140, 136, 128), (84, 78, 72), (104, 116, 100), (70, 76, 88))
 
 
-def draw(layout: Layout, dice: Dice) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int8]]:
+def draw(layout: Layout, rng: CounterRNG) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int8]]:
     """Draw scenes.
 
     Returns:
@@ -44,24 +44,24 @@ def draw(layout: Layout, dice: Dice) -> tuple[npt.NDArray[np.uint8], npt.NDArray
     canvas = np.zeros((n, side, side, 3), dtype=np.float32)
     owner = np.full((n, side, side), -1, dtype=np.int8)
     inside = slice(_PAD, _PAD + SIDE)
-    canvas[:, inside, inside] = _ground(dice)
-    shadow = dice.between(0.15, 0.45)
+    canvas[:, inside, inside] = _ground(rng)
+    shadow = rng.uniform(0.15, 0.45)
     for slot in range(k - 1, 1, -1):
         _paste(canvas, owner, layout, np.full(n, slot), shadow, _SMALL_WINDOW)
     for slots in (1 - layout.front, layout.front):
         _paste(canvas, owner, layout, slots, shadow, _WINDOW)
-    lit = canvas[:, inside, inside] * _light(dice)
-    grain = dice.grain(SIDE * SIDE * 3).reshape(n, SIDE, SIDE, 3).astype(np.float32)
-    lit += grain * dice.between(0.3, 1.0)[:, None, None, None]
+    lit = canvas[:, inside, inside] * _light(rng)
+    grain = rng.noise(SIDE * SIDE * 3).reshape(n, SIDE, SIDE, 3).astype(np.float32)
+    lit += grain * rng.uniform(0.3, 1.0)[:, None, None, None]
     pictures = np.rint(np.clip(lit, 0, 255)).astype(np.uint8)
     return np.ascontiguousarray(pictures.transpose(0, 3, 1, 2)), owner[:, inside, inside]
 
 
-def _ground(dice: Dice) -> Floats:
+def _ground(rng: CounterRNG) -> Floats:
     """A muted ground with soft patches, (n, 64, 64, 3)."""
-    n, cells = len(dice), 7
-    base = np.array(_GROUNDS, dtype=np.float32)[dice.below(len(_GROUNDS))]
-    knots = dice.grain(cells * cells).reshape(n, cells, cells).astype(np.float32) * np.float32(1.6)
+    n, cells = len(rng), 7
+    base = np.array(_GROUNDS, dtype=np.float32)[rng.integers(len(_GROUNDS))]
+    knots = rng.noise(cells * cells).reshape(n, cells, cells).astype(np.float32) * np.float32(1.6)
     at = np.arange(SIDE, dtype=np.float32) * np.float32((cells - 1) / SIDE)
     left = at.astype(np.int64)
     share = at - left.astype(np.float32)
@@ -70,10 +70,10 @@ def _ground(dice: Dice) -> Floats:
     return base[:, None, None, :] + patches[..., None]
 
 
-def _light(dice: Dice) -> Floats:
+def _light(rng: CounterRNG) -> Floats:
     """Light that falls from one side, a little warm or cold, (n, 64, 64, 3)."""
-    bright, tint = dice.between(0.75, 1.05), dice.between(-0.06, 0.06)
-    across, down = dice.between(-0.2, 0.2), dice.between(-0.2, 0.2)
+    bright, tint = rng.uniform(0.75, 1.05), rng.uniform(-0.06, 0.06)
+    across, down = rng.uniform(-0.2, 0.2), rng.uniform(-0.2, 0.2)
     at = (np.arange(SIDE, dtype=np.float32) - 31.5) / np.float32(SIDE)
     fall = bright[:, None, None] + across[:, None, None] * at + down[:, None, None] * at[:, None]
     tints = np.stack([1 + tint, np.ones_like(tint), 1 - tint], axis=1)

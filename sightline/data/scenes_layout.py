@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sightline.data.scenes_dice import Dice, Floats, Ints
+from sightline.data.counter_rng import CounterRNG, Floats, Ints
 from sightline.data.scenes_words import COLOURS, SHAPES, TEXTURES
 
-__all__ = ["ANGLES", "SIDE", "Layout", "thrown"]
+__all__ = ["ANGLES", "SIDE", "Layout", "random_layout"]
 
 SIDE = 64
 # Cosine and sine to ten bits: what is left of a machine's rounding after that is nothing.
@@ -49,29 +49,33 @@ class Layout(NamedTuple):
         return dx * dx + dy * dy < reach * reach
 
 
-def thrown(dice: Dice) -> Layout:
+def random_layout(rng: CounterRNG) -> Layout:
     """Throw everything: what there is, and where."""
-    n = len(dice)
-    hidden = dice.chance(30)  # one of the pair partly hides the other
-    shapes = [dice.below(len(SHAPES)) for _ in range(4)]
-    colours = [dice.below(len(COLOURS)) for _ in range(4)]
-    colours[1] = np.where(hidden, (colours[0] + 1 + dice.below(len(COLOURS) - 1)) % len(COLOURS), colours[1])
+    n = len(rng)
+    hidden = rng.bernoulli(30)  # one of the pair partly hides the other
+    shapes = [rng.integers(len(SHAPES)) for _ in range(4)]
+    colours = [rng.integers(len(COLOURS)) for _ in range(4)]
+    colours[1] = np.where(
+        hidden, (colours[0] + 1 + rng.integers(len(COLOURS) - 1)) % len(COLOURS), colours[1]
+    )
     for k, others in ((1, (0,)), (2, (0, 1, 0)), (3, (0, 1, 0))):  # no two things alike in both
         for other in others:
             alike = (shapes[k] == shapes[other]) & (colours[k] == colours[other])
             shapes[k] = np.where(alike, (shapes[k] + 1) % len(SHAPES), shapes[k])
-    large = [dice.chance(50) for _ in range(2)]
-    radii = [np.where(s, dice.between(12.5, 14.0), dice.between(9.0, 10.5)) for s in large]
-    radii += [dice.between(3.0, 4.0) for _ in range(2)]
-    x, y = _places(dice, hidden, radii)
-    n_clutter = dice.below(3)
+    large = [rng.bernoulli(50) for _ in range(2)]
+    radii = [np.where(s, rng.uniform(12.5, 14.0), rng.uniform(9.0, 10.5)) for s in large]
+    radii += [rng.uniform(3.0, 4.0) for _ in range(2)]
+    x, y = _places(rng, hidden, radii)
+    n_clutter = rng.integers(3)
     there = np.stack([np.full(n, True), np.full(n, True), n_clutter > 0, n_clutter > 1], axis=1)
     return Layout(
         there=there,
         shape=np.stack(shapes, axis=1),
         colour=np.stack(colours, axis=1),
-        texture=np.stack([np.where(dice.chance(40), 0, dice.below(len(TEXTURES))) for _ in range(4)], axis=1),
-        angle=np.stack([(dice.below(5) - 2) % len(ANGLES) for _ in range(4)], axis=1),
+        texture=np.stack(
+            [np.where(rng.bernoulli(40), 0, rng.integers(len(TEXTURES))) for _ in range(4)], axis=1
+        ),
+        angle=np.stack([(rng.integers(5) - 2) % len(ANGLES) for _ in range(4)], axis=1),
         x=x,
         y=y,
         radius=np.stack(radii, axis=1).astype(np.float32),
@@ -80,17 +84,17 @@ def thrown(dice: Dice) -> Layout:
     )
 
 
-def _places(dice: Dice, hidden: npt.NDArray[np.bool_], radii: list[Floats]) -> tuple[Floats, Floats]:
+def _places(rng: CounterRNG, hidden: npt.NDArray[np.bool_], radii: list[Floats]) -> tuple[Floats, Floats]:
     """Where the middles are, (n, 4) each: the pair in its relation, clutter where there is room."""
     a, b = radii[:2]
-    apart = a + b + dice.between(2.0, 6.0)
-    aside = apart * dice.between(-0.45, 0.45)
-    upright = dice.chance(50)
-    cos, sin = np.array(ANGLES, dtype=np.float32)[_LEVEL + dice.below(33 - 2 * _LEVEL)].T
+    apart = a + b + rng.uniform(2.0, 6.0)
+    aside = apart * rng.uniform(-0.45, 0.45)
+    upright = rng.bernoulli(50)
+    cos, sin = np.array(ANGLES, dtype=np.float32)[_LEVEL + rng.integers(33 - 2 * _LEVEL)].T
     close = np.maximum(a, b)  # about half of the smaller one lies under or over the larger
     dx = np.where(hidden, close * cos, np.where(upright, aside, apart))
     dy = np.where(hidden, close * sin, np.where(upright, apart, aside))
-    swap = np.where(dice.chance(50), np.float32(-1), np.float32(1))
+    swap = np.where(rng.bernoulli(50), np.float32(-1), np.float32(1))
     places = []
     for step in (
         dx * swap,
@@ -98,13 +102,13 @@ def _places(dice: Dice, hidden: npt.NDArray[np.bool_], radii: list[Floats]) -> t
     ):  # the pair's extent from the first one's middle, then moved into the picture
         low, high = np.minimum(-a, step - b), np.maximum(a, step + b)
         room = SIDE - (high - low)
-        start = room * dice.between(0.02, 0.98) - low
+        start = room * rng.uniform(0.02, 0.98) - low
         places.append([start, start + step])
     for k in (2, 3):
-        best = np.full(len(dice), -np.inf, dtype=np.float32)
+        best = np.full(len(rng), -np.inf, dtype=np.float32)
         kept = [np.zeros_like(best), np.zeros_like(best)]
         for _ in range(4):
-            spot = [dice.between(5.0, SIDE - 5.0), dice.between(5.0, SIDE - 5.0)]
+            spot = [rng.uniform(5.0, SIDE - 5.0), rng.uniform(5.0, SIDE - 5.0)]
             gaps = [
                 np.sqrt((spot[0] - places[0][j]) ** 2 + (spot[1] - places[1][j]) ** 2) - radii[j]
                 for j in range(k)

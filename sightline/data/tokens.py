@@ -129,12 +129,12 @@ class Tokenizer:
 
     def save(self, path: Path | str) -> None:
         """Write the library's JSON, whole or not at all."""
-        from sightline.data.files import replacing  # noqa: PLC0415
+        from sightline.data.files import atomic_write  # noqa: PLC0415
 
         content = json.loads(self.inner.to_str(pretty=False))
         if self.kind == "bpe":
             content["model"]["dropout"] = self.dropout
-        with replacing(Path(path)) as beside:
+        with atomic_write(Path(path)) as beside:
             beside.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
 
     @classmethod

@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sightline.data.tokens import BOS, EOS, PAD
-from sightline.decode.decoded import Decoded, Tree
-from sightline.decode.largest import largest
-from sightline.decode.protocol import S, Steps, branched, reordered
-from sightline.decode.stopping import column_index, limits, may_ask
+from sightline.decode.hypotheses import Hypotheses, HypothesisTree
+from sightline.decode.protocol import S, StepModel, branch, reorder
+from sightline.decode.stopping import column_index, limits, may_synchronise
+from sightline.decode.top_k import top_k
 from sightline.shapes import Float, Int
 
 __all__ = ["beam"]
@@ -46,7 +46,7 @@ class _Pool(NamedTuple):
 
 @torch.no_grad()
 def beam(
-    model: Steps[S],
+    model: StepModel[S],
     state: S,
     *,
     width: int = 5,
@@ -56,7 +56,7 @@ def beam(
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
-) -> Decoded:
+) -> Hypotheses:
     """The likeliest sequences that a search of some width finds.
 
     Args:
@@ -82,7 +82,7 @@ def beam(
     b, k, device = len(state), width, state.device
     limit = limits(max_length, b, device)
     never = column_index(forbidden, device)
-    tree = Tree()
+    tree = HypothesisTree()
     ids = torch.full((b,), bos, device=device)
     scores = torch.zeros(b, 1, device=device)
     pool = _Pool(torch.full((b, k), -torch.inf, device=device), ids[:, None].expand(b, k))
@@ -96,15 +96,15 @@ def beam(
         pool = pool.add(told[:, :k], t * k + rows[:, :k])
         scores, at = best.masked_fill(ended, -torch.inf).topk(k)
         parents, tokens = rows.gather(1, at), tokens.gather(1, at)
-        tree.grow(parents, tokens, state.attended)
+        tree.grow(parents, tokens, state.attention_weights)
         if t + 1 in limit.steps:  # what is still open here is ranked like all others, and goes no further
             closes = limit.each[:, None] == t + 1
             cut = (scores / (t + 1) ** alpha).where(closes, -torch.inf)
             pool = pool.add(cut, (t + 1) * k + every_row)
             scores = scores.masked_fill(closes, -torch.inf)
-        if may_ask(device, t) and bool(pool.full.all()):
+        if may_synchronise(device, t) and bool(pool.full.all()):
             break
-        state = branched(state, k) if t == 0 else reordered(state, (first_rows + parents).flatten())
+        state = branch(state, k) if t == 0 else reorder(state, (first_rows + parents).flatten())
         ids = tokens.flatten()
     scores, ends = pool.scores[:, :n_best], pool.ends[:, :n_best]
     ends = ends.where(scores > -torch.inf, 0)  # there were fewer: an empty one
@@ -120,7 +120,7 @@ def _candidates(
     taken along and crossed out afterwards, and scores are added to the few that are left.
     """
     b, w = scores.shape
-    few, tokens = largest(log_probs, min(2 * k + never.size(0), log_probs.size(1)))  # (N, m)
+    few, tokens = top_k(log_probs, min(2 * k + never.size(0), log_probs.size(1)))  # (N, m)
     few = few.masked_fill((tokens.unsqueeze(-1) == never).any(-1), -torch.inf)
     m = few.size(1)
     total = (few.view(b, w, m) + scores.unsqueeze(-1)).flatten(1)

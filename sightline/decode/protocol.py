@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sightline.shapes import Float, Int
 
-__all__ = ["Sharing", "State", "Steps", "branched", "reordered"]
+__all__ = ["SharedState", "State", "StepModel", "branch", "reorder"]
 
 _Same = TypeVar("_Same")  # typing.Self, which run-time checks of a method can't resolve
 
@@ -36,7 +36,7 @@ class State(Protocol):
         ...
 
     @property
-    def attended(self) -> Float[Tensor, "N H S"] | None:
+    def attention_weights(self) -> Float[Tensor, "N H S"] | None:
         """The weights of the last step over what was encoded, if the state was started to look; else None."""
         ...
 
@@ -46,7 +46,7 @@ class State(Protocol):
 
 
 @runtime_checkable
-class Sharing(Protocol):
+class SharedState(Protocol):
     """A state that keeps what was encoded once for all hypotheses of an input: faster, and no must."""
 
     def branch(self: _Same, width: int) -> _Same:  # noqa: PYI019
@@ -62,7 +62,7 @@ S = TypeVar("S", bound=State)
 
 
 @runtime_checkable
-class Steps(Protocol[S]):
+class StepModel(Protocol[S]):
     """A model that can be decoded."""
 
     def step(self, state: S, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], S]:
@@ -70,16 +70,16 @@ class Steps(Protocol[S]):
         ...
 
 
-def branched(state: S, width: int) -> S:
+def branch(state: S, width: int) -> S:
     """Each row ``width`` times, side by side, in the way that the state does best."""
     shared: object = state
-    if isinstance(shared, Sharing):
+    if isinstance(shared, SharedState):
         return cast("S", shared.branch(width))
     rows = torch.arange(len(state), device=state.device)
     return state if width == 1 else state.select(rows.repeat_interleave(width))
 
 
-def reordered(state: S, rows: Int[Tensor, " N"]) -> S:
+def reorder(state: S, rows: Int[Tensor, " N"]) -> S:
     """Rows that go on from others of the same input, in the way that the state does best."""
     shared: object = state
-    return cast("S", shared.reorder(rows)) if isinstance(shared, Sharing) else state.select(rows)
+    return cast("S", shared.reorder(rows)) if isinstance(shared, SharedState) else state.select(rows)

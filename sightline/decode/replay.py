@@ -17,22 +17,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sightline.decode.decoded import Decoded
+from sightline.decode.hypotheses import Hypotheses
 from sightline.shapes import Shaped
 
-__all__ = ["Recorded"]
+__all__ = ["GraphReplay"]
 
-Search = Callable[[Tensor], Decoded]
+Search = Callable[[Tensor], Hypotheses]
 
 
 @dataclass(frozen=True, eq=False)
 class _Recording:
     graph: Any
     inputs: Tensor
-    found: Decoded
+    found: Hypotheses
 
 
-class Recorded:
+class GraphReplay:
     """A search that is recorded for each shape of its inputs, and replayed from then on.
 
     Args:
@@ -40,8 +40,8 @@ class Recorded:
         most: How many shapes to keep recordings of; the oldest goes first. Each holds the memory of a search.
 
     Example:
-        >>> from sightline.decode.decoded import Decoded
-        >>> search = Recorded(lambda x: Decoded(x.long()[:, None], x.new_ones(2, 1).long(), x[:, :1]))
+        >>> from sightline.decode.hypotheses import Hypotheses
+        >>> search = GraphReplay(lambda x: Hypotheses(x.long()[:, None], x.new_ones(2, 1).long(), x[:, :1]))
         >>> search(torch.tensor([[5.0], [7.0]])).lists()
         [[[5]], [[7]]]
     """
@@ -51,7 +51,7 @@ class Recorded:
         self._most = most
         self._recordings: dict[tuple[object, ...], _Recording] = {}
 
-    def __call__(self, inputs: Shaped[Tensor, "B ..."]) -> Decoded:
+    def __call__(self, inputs: Shaped[Tensor, "B ..."]) -> Hypotheses:
         """Search; the result is the caller's own, a later call does not change it."""
         if not inputs.is_cuda:
             return self._search(inputs)
@@ -64,11 +64,11 @@ class Recorded:
         recording.inputs.copy_(inputs)
         recording.graph.replay()
         found = recording.found
-        return Decoded(
+        return Hypotheses(
             ids=found.ids.clone(),
             lengths=found.lengths.clone(),
             scores=found.scores.clone(),
-            attended=None if found.attended is None else found.attended.clone(),
+            attention_weights=None if found.attention_weights is None else found.attention_weights.clone(),
         )
 
     @torch.no_grad()

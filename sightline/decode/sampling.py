@@ -8,24 +8,24 @@ import torch
 from torch import Tensor
 
 from sightline.data.tokens import BOS, EOS, PAD
-from sightline.decode.decoded import Decoded
-from sightline.decode.protocol import S, Steps, branched
+from sightline.decode.hypotheses import Hypotheses
+from sightline.decode.protocol import S, StepModel, branch
 from sightline.decode.stopping import all_done, column_index, limits
 from sightline.shapes import Float, Int
 
-__all__ = ["greedy", "kept", "sample"]
+__all__ = ["greedy", "sample", "truncate"]
 
 
 @torch.no_grad()
 def greedy(
-    model: Steps[S],
+    model: StepModel[S],
     state: S,
     *,
     max_length: SupportsIndex | Sequence[int],
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
-) -> Decoded:
+) -> Hypotheses:
     """The likeliest token at every step: one sequence for each input, K = 1.
 
     Args:
@@ -40,7 +40,7 @@ def greedy(
 
 @torch.no_grad()
 def sample(
-    model: Steps[S],
+    model: StepModel[S],
     state: S,
     *,
     samples: int = 1,
@@ -52,7 +52,7 @@ def sample(
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
-) -> Decoded:
+) -> Hypotheses:
     """Sequences drawn token by token, ``samples`` of them for each input.
 
     Args:
@@ -77,19 +77,19 @@ def sample(
         raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}")
 
     def drawn(log_probs: Float[Tensor, "N V"]) -> Int[Tensor, " N"]:
-        chances = kept(log_probs / temperature, top_k=top_k, top_p=top_p).softmax(-1)
+        chances = truncate(log_probs / temperature, top_k=top_k, top_p=top_p).softmax(-1)
         return chances.multinomial(1, generator=generator).squeeze(1)
 
-    return _walk(model, branched(state, samples), samples, drawn, max_length, bos, eos, forbidden)
+    return _walk(model, branch(state, samples), samples, drawn, max_length, bos, eos, forbidden)
 
 
-def kept(
+def truncate(
     log_probs: Float[Tensor, "N V"], *, top_k: int | None = None, top_p: float | None = None
 ) -> Float[Tensor, "N V"]:
     """The same with minus infinity for all but the likeliest tokens.
 
     Example:
-        >>> kept(torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log(), top_p=0.7).exp()
+        >>> truncate(torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log(), top_p=0.7).exp()
         tensor([[0.5000, 0.3000, 0.0000, 0.0000]])
     """
     if top_k is not None and top_k < log_probs.size(-1):
@@ -108,7 +108,7 @@ def _likeliest(log_probs: Float[Tensor, "N V"]) -> Int[Tensor, " N"]:
 
 
 def _walk(
-    model: Steps[S],
+    model: StepModel[S],
     state: S,
     width: int,
     choose: object,
@@ -116,7 +116,7 @@ def _walk(
     bos: int,
     eos: int,
     forbidden: tuple[int, ...],
-) -> Decoded:
+) -> Hypotheses:
     """Go on with what ``choose`` takes until all have ended; nothing ever branches or is reordered."""
     assert callable(choose)  # noqa: S101
     n, device = len(state), state.device
@@ -136,16 +136,16 @@ def _walk(
         lengths = lengths + alive
         ids = ids.where(alive, PAD)
         taken.append(ids)
-        if state.attended is not None:
-            looks.append(state.attended * alive[:, None, None])
+        if state.attention_weights is not None:
+            looks.append(state.attention_weights * alive[:, None, None])
         if t + 1 in limit.steps:
             alive = alive & (upto > t + 1)
         if all_done(~alive, t):
             break
     rows = (-1, width)
-    return Decoded(
+    return Hypotheses(
         ids=torch.stack(taken, dim=1).unflatten(0, rows),
         lengths=lengths.unflatten(0, rows),
         scores=scores.unflatten(0, rows),
-        attended=torch.stack(looks, dim=1).unflatten(0, rows) if looks else None,
+        attention_weights=torch.stack(looks, dim=1).unflatten(0, rows) if looks else None,
     )

@@ -12,7 +12,7 @@ from sightline.shapes import Bool, Int
 _EVERY = 8  # steps between two questions to a GPU
 
 
-def may_ask(device: torch.device, t: int) -> bool:
+def may_synchronise(device: torch.device, t: int) -> bool:
     """Whether to ask after step ``t`` if all is done: a GPU in some steps only, and never while recorded."""
     if device.type != "cuda":
         return True
@@ -21,7 +21,7 @@ def may_ask(device: torch.device, t: int) -> bool:
 
 def all_done(done: Bool[Tensor, "..."], t: int) -> bool:
     """Whether all is done after step ``t``, where that may be asked."""
-    return may_ask(done.device, t) and bool(done.all())
+    return may_synchronise(done.device, t) and bool(done.all())
 
 
 class Limits(NamedTuple):

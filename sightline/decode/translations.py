@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sightline.data.batches import pad
 from sightline.data.pair_tokens import PairTokens
-from sightline.decode.search import Decoded, beam, greedy
-from sightline.models.any_shape import any_shape
+from sightline.decode.search import Hypotheses, beam, greedy
+from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.shapes import Float
 
 __all__ = ["Translation", "translate"]
@@ -41,7 +41,7 @@ class Translation:
     weights: Float[Tensor, "H T S"] | None = None
 
 
-@any_shape()
+@without_cudnn_sdpa()
 @torch.no_grad()
 def translate(
     model: Any,
@@ -102,7 +102,7 @@ def _translated(
 
 
 def _read(
-    decoded: Decoded,
+    decoded: Hypotheses,
     chosen: Sequence[int],
     texts: Sequence[str],
     rows: Sequence[Sequence[int]],
@@ -112,9 +112,9 @@ def _read(
     found = {}
     for j, (i, best) in enumerate(zip(chosen, decoded.lists(), strict=True)):
         weights = None
-        if decoded.attended is not None:
+        if decoded.attention_weights is not None:
             t, s = len(best[0]), len(rows[i])
-            weights = decoded.attended[j, 0, :t, :, :s].transpose(0, 1)  # (H, T, S)
+            weights = decoded.attention_weights[j, 0, :t, :, :s].transpose(0, 1)  # (H, T, S)
         found[i] = Translation(
             source=texts[i],
             text=tokens.target.decode(best[0]),

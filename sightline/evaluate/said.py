@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sightline.data.images import normalise
 from sightline.data.tokens import UNSAID, Tokenizer
-from sightline.decode.search import Decoded, sample
+from sightline.decode.search import Hypotheses, sample
 from sightline.decode.search import beam as beam_search
 from sightline.models.captioner import Captioner
 from sightline.shapes import Float, Shaped
@@ -76,7 +76,7 @@ def say(
         batch_size: Pictures decoded together.
     """
     device = next(model.parameters()).device
-    search: Callable[..., Decoded] = (
+    search: Callable[..., Hypotheses] = (
         partial(beam_search, width=beam, n_best=n_best, alpha=alpha)
         if chance is None
         else partial(
@@ -100,14 +100,14 @@ def say(
             ]
 
 
-def _whole(pieces: Sequence[str], found: Decoded, i: int, k: int) -> tuple[tuple[str, ...], Tensor | None]:
+def _whole(pieces: Sequence[str], found: Hypotheses, i: int, k: int) -> tuple[tuple[str, ...], Tensor | None]:
     """Words from pieces, and the mean of their weights; what is a word already stays as it is."""
     are_pieces = any(piece.startswith(_BEGINS) for piece in pieces)
     starts = [t for t, p in enumerate(pieces) if t == 0 or not are_pieces or p.startswith(_BEGINS)]
     spans = [range(a, b) for a, b in zip(starts, [*starts[1:], len(pieces)], strict=False)]
     words = tuple("".join(pieces[t] for t in span).removeprefix(_BEGINS) for span in spans)
-    if found.attended is None:
+    if found.attention_weights is None:
         return words, None
-    looked = found.attended[i, k]  # (L, H, P)
+    looked = found.attention_weights[i, k]  # (L, H, P)
     means = [looked[span.start : span.stop].mean(0) for span in spans]
     return words, torch.stack(means) if means else looked[:0]

@@ -22,7 +22,7 @@ from sightline.layers import TransformerEncoder, TransformerEncoderLayer
 from sightline.positions import SinusoidalPositions2d
 from sightline.shapes import Float, did_you_mean
 
-__all__ = ["NETWORKS", "GridEncoder", "PatchEncoder", "network", "pretrained_grid", "signature_of"]
+__all__ = ["NETWORKS", "GridEncoder", "PatchEncoder", "pretrained_grid", "pretrained_network", "signature_of"]
 
 # name in a config -> (name of the architecture, package with its weights, class that knows the file)
 NETWORKS = {
@@ -123,13 +123,15 @@ class PatchEncoder(nn.Module):
                 f"{tuple(images.shape)}; resize_crop(image, {self.image_size}) cuts one to size"
             )
         images = images.contiguous(memory_format=torch.channels_last)  # a sixth less time on a CPU
-        values = self.layers(self.dropout(self._placed(self.cut(images), self.norm)))
+        values = self.layers(self.dropout(self._with_positions(self.cut(images), self.norm)))
         if self.keys is None or self.key_norms is None:
             return values
         first, last = self.key_norms
-        return torch.cat([last(self._placed(self.keys(images), first)), values], dim=-1)  # (B, P, 2 E)
+        return torch.cat(
+            [last(self._with_positions(self.keys(images), first)), values], dim=-1
+        )  # (B, P, 2 E)
 
-    def _placed(self, grid: Float[Tensor, "B E r c"], norm: nn.Module) -> Float[Tensor, "B P E"]:
+    def _with_positions(self, grid: Float[Tensor, "B E r c"], norm: nn.Module) -> Float[Tensor, "B P E"]:
         """The cells row by row, each with its place."""
         return self.positions(norm(grid.flatten(2).transpose(1, 2)), grid=self.grid)
 
@@ -177,7 +179,7 @@ class GridEncoder(nn.Module):
         self.name, self.image_size = name, image_size
         side = -(-image_size // STRIDE)
         self.grid = (side, side)
-        self.network = network(name, image_size) if trained else None
+        self.network = pretrained_network(name, image_size) if trained else None
         self._frozen: list[nn.Module] = []  # a list hides it from the module's parameters
         self.dropout = nn.Dropout(feature_dropout)
         self.project = nn.Linear(CHANNELS, d_model)
@@ -201,7 +203,7 @@ class GridEncoder(nn.Module):
         if self.network is not None:
             return pretrained_grid(self.network, images, self.image_size)
         if not self._frozen:
-            self._frozen.append(network(self.name, self.image_size))
+            self._frozen.append(pretrained_network(self.name, self.image_size))
         frozen = self._frozen[0].to(images.device)
         with torch.no_grad():
             return pretrained_grid(frozen, images.float(), self.image_size)
@@ -214,7 +216,7 @@ class GridEncoder(nn.Module):
         return self
 
 
-def network(name: str, image_size: int) -> nn.Module:
+def pretrained_network(name: str, image_size: int) -> nn.Module:
     """A pretrained network from its package, in eval.
 
     Raises:

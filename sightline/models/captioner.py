@@ -3,7 +3,7 @@
     model = Captioner(CaptionerConfig(vocab_size=len(tokenizer)))
     logits = model(images, ids)                        # training: ids start with BOS
     state = model.start(images, look=True)             # decoding: pictures are encoded once
-    log_probs, state = model.step(state, ids)          # state.attended: where it looked
+    log_probs, state = model.step(state, ids)          # state.attention_weights: where it looked
 
 The encoders are in ``caption_encoders.py``, the recurrent decoder in ``recurrent_decoder.py``, and how a
 Transformer decoder takes one step in ``steps.py``.
@@ -21,13 +21,13 @@ from sightline.data.tokens import PAD
 from sightline.layers import TransformerDecoder, TransformerDecoderLayer
 from sightline.models.caption_encoders import NETWORKS, GridEncoder, PatchEncoder
 from sightline.models.recurrent_decoder import RecurrentDecoder, RecurrentState
-from sightline.models.saved import Saved
+from sightline.models.run_folder import SaveableModel
 from sightline.models.steps import DecoderState, advance, begin, keys_and_values
 from sightline.positions import SinusoidalPositions
 from sightline.settings import setting
 from sightline.shapes import Float, Int, did_you_mean
 
-__all__ = ["Captioner", "CaptionerConfig", "TransformerWords"]
+__all__ = ["Captioner", "CaptionerConfig", "TextDecoder"]
 
 ENCODERS = ("patches", *NETWORKS)
 DECODERS = ("transformer", "recurrent")
@@ -102,7 +102,7 @@ class CaptionerConfig:
             raise ValueError(f"local_keys are for the encoder 'patches', got {self.encoder!r}")
 
 
-class Captioner(Saved):
+class Captioner(SaveableModel):
     """Tells what is in a picture, and where it looked for every word.
 
     Pictures come as ``sightline.data.images.normalise`` gives them, (B, 3, h, w), or, with a pretrained
@@ -115,7 +115,7 @@ class Captioner(Saved):
         >>> model(images, torch.ones(2, 5, dtype=torch.long)).shape              # B, T, V
         torch.Size([2, 5, 11])
         >>> log_probs, state = model.step(model.start(images, look=True), torch.ones(2, dtype=torch.long))
-        >>> log_probs.shape, state.attended.shape                                # N, V and N, H, P
+        >>> log_probs.shape, state.attention_weights.shape                             # N, V and N, H, P
         (torch.Size([2, 11]), torch.Size([2, 2, 4]))
     """
 
@@ -126,9 +126,9 @@ class Captioner(Saved):
         super().__init__()
         self.config = config
         self.encoder = _encoder(config)
-        self.decoder: TransformerWords | RecurrentDecoder
+        self.decoder: TextDecoder | RecurrentDecoder
         if config.decoder == "transformer":
-            self.decoder = TransformerWords(
+            self.decoder = TextDecoder(
                 vocab_size=config.vocab_size,
                 d_model=config.d_model,
                 n_heads=config.n_heads,
@@ -219,7 +219,7 @@ class Captioner(Saved):
 
         Args:
             images: Pictures, or grids of a frozen encoder.
-            look: Whether ``state.attended`` is wanted: the weights over the grid, of the config's
+            look: Whether ``state.attention_weights`` is wanted: the weights over the grid, of the config's
                 ``look_layer``; or the layers to have them of. The heads of several follow one another.
         """
         memory = self.encode(images)
@@ -250,7 +250,7 @@ class Captioner(Saved):
         return self.decoder.step(state, ids)
 
 
-class TransformerWords(nn.Module):
+class TextDecoder(nn.Module):
     """A Transformer decoder from ids to logits: embedding, positions, pre-norm layers, readout."""
 
     def __init__(

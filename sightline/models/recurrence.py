@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sightline.shapes import Bool, Float, Int, Shaped, did_you_mean
 
-__all__ = ["CELLS", "BothWays", "Recurrence", "RecurrentState"]
+__all__ = ["CELLS", "Bidirectional", "Recurrence", "RecurrentState"]
 
 CELLS = ("gru", "lstm")
 
@@ -28,13 +28,13 @@ class RecurrentState:
         rows: What each hypothesis has of its own, such as the states of its layers.
         inputs: What was encoded, once for all hypotheses of an input.
         look: Whether weights are wanted.
-        attended: Those of the last step.
+        attention_weights: Those of the last step.
     """
 
     rows: tuple[Float[Tensor, "N _"], ...]
     inputs: tuple[Shaped[Tensor, "B ..."], ...]
     look: bool = False
-    attended: Float[Tensor, "N H S"] | None = None
+    attention_weights: Float[Tensor, "N H S"] | None = None
 
     def __len__(self) -> int:
         """How many rows there are, N."""
@@ -56,15 +56,15 @@ class RecurrentState:
 
     def branch(self, width: int) -> "RecurrentState":
         """Each row ``width`` times, side by side; what was encoded stays shared."""
-        return self._moved(lambda x: x.repeat_interleave(width, 0))
+        return self._map_rows(lambda x: x.repeat_interleave(width, 0))
 
     def reorder(self, rows: Int[Tensor, " M"]) -> "RecurrentState":
         """Each row goes on from another one (or the same) of the same input."""
-        return self._moved(lambda x: x[rows])
+        return self._map_rows(lambda x: x[rows])
 
-    def _moved(self, move: Callable[[Tensor], Tensor]) -> "RecurrentState":
-        attended = None if self.attended is None else move(self.attended)
-        return replace(self, rows=tuple(map(move, self.rows)), attended=attended)
+    def _map_rows(self, move: Callable[[Tensor], Tensor]) -> "RecurrentState":
+        attention_weights = None if self.attention_weights is None else move(self.attention_weights)
+        return replace(self, rows=tuple(map(move, self.rows)), attention_weights=attention_weights)
 
 
 class Recurrence(nn.Module):
@@ -79,7 +79,7 @@ class Recurrence(nn.Module):
         >>> layer = Recurrence("gru", 3, 5)
         >>> x, first = torch.randn(2, 7, 3), torch.zeros(2, layer.d_state)
         >>> states, last = layer(x, first)
-        >>> torch.allclose(layer.once(x[:, 0], first), states[:, 0], atol=1e-6)
+        >>> torch.allclose(layer.step(x[:, 0], first), states[:, 0], atol=1e-6)
         True
     """
 
@@ -112,7 +112,7 @@ class Recurrence(nn.Module):
             states, (hidden, cell) = self.rnn(x, (hidden.contiguous(), cell.contiguous()))
             return states, torch.cat([hidden[0], cell[0]], -1)
 
-    def once(self, x: Float[Tensor, "B Din"], state: Float[Tensor, "B Es"]) -> Float[Tensor, "B Es"]:
+    def step(self, x: Float[Tensor, "B Din"], state: Float[Tensor, "B Es"]) -> Float[Tensor, "B Es"]:
         """One step: the state after it, which begins with what the step gives."""
         rnn: Any = self.rnn  # whose weights have no types
         weights = (rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0)
@@ -131,7 +131,7 @@ class Recurrence(nn.Module):
         return next(self.rnn.parameters()).dtype
 
 
-class BothWays(nn.Module):
+class Bidirectional(nn.Module):
     """A layer that reads a padded sequence from both ends: every state knows the whole sentence.
 
     The reverse direction turns each sequence around within its own length, so that nothing is packed and
@@ -146,13 +146,13 @@ class BothWays(nn.Module):
     def forward(self, x: Float[Tensor, "B S Din"], real: Bool[Tensor, "B S"]) -> Float[Tensor, "B S E2"]:
         """Both directions side by side, ``E2 = 2 E``; ``real`` marks what is no padding, which comes last."""
         first = x.new_zeros(x.size(0), self.ahead.d_state)
-        order = _turned(real)[..., None]
+        order = _reversed_indices(real)[..., None]
         ahead, _ = self.ahead(x, first)
         back, _ = self.back(x.gather(1, order.expand_as(x)), first)
         return torch.cat([ahead, back.gather(1, order.expand_as(back))], -1)
 
 
-def _turned(real: Bool[Tensor, "B S"]) -> Tensor:
+def _reversed_indices(real: Bool[Tensor, "B S"]) -> Tensor:
     """The positions of each sequence from its end to its beginning; padding stays where it is."""
     here = torch.arange(real.size(1), device=real.device)
     there = real.sum(1, keepdim=True) - 1 - here

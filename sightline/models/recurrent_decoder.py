@@ -62,15 +62,15 @@ class RecurrentDecoder(nn.Module):
         """
         memory = self.dropout(memory)
         words = self.dropout(self._embedded(ids))  # (N, T, E)
-        state = self._begun(memory, look=True).branch(ids.size(0) // memory.size(0))
+        state = self._initial_state(memory, look=True).branch(ids.size(0) // memory.size(0))
         outputs, contexts, looks = [], [], []
         for t in range(ids.size(1)):
-            context, state = self._moved(state, words[:, t])
+            context, state = self._advance(state, words[:, t])
             outputs.append(state.rows[0])
             contexts.append(context)
-            looks.append(state.attended)
-        told = self._read_out(torch.stack(outputs, 1), torch.stack(contexts, 1), words)
-        logits = self._logits(self.dropout(told))
+            looks.append(state.attention_weights)
+        features = self._read_out(torch.stack(outputs, 1), torch.stack(contexts, 1), words)
+        logits = self._logits(self.dropout(features))
         weights = torch.cat([x for x in looks if x is not None], dim=1)  # (N, T, P)
         real = (ids != self.pad).to(weights.dtype)
         return logits, (weights * real.unsqueeze(-1)).sum(1)
@@ -78,7 +78,7 @@ class RecurrentDecoder(nn.Module):
     @torch.no_grad()
     def start(self, memory: Float[Tensor, "B P C"], *, look: bool = False) -> RecurrentState:
         """The state before the first word."""
-        return self._begun(memory, look=look)
+        return self._initial_state(memory, look=look)
 
     @torch.no_grad()
     def step(
@@ -86,17 +86,17 @@ class RecurrentDecoder(nn.Module):
     ) -> tuple[Float[Tensor, "N V"], RecurrentState]:
         """The log-probabilities of the word after ``ids``; as in eval, nothing is dropped."""
         words = self._embedded(ids)
-        context, state = self._moved(state, words)
+        context, state = self._advance(state, words)
         logits = self._logits(self._read_out(state.rows[0], context, words))
         return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)), state
 
-    def _begun(self, memory: Float[Tensor, "B P C"], *, look: bool) -> RecurrentState:
-        found_by, memory = keys_and_values(memory, self.words.embedding_dim)
+    def _initial_state(self, memory: Float[Tensor, "B P C"], *, look: bool) -> RecurrentState:
+        key_memory, memory = keys_and_values(memory, self.words.embedding_dim)
         h, c = self.first(memory.mean(1)).tanh().chunk(2, dim=-1)
-        keys = F.linear(found_by, self.score.W)  # once, not with every word
+        keys = F.linear(key_memory, self.score.W)  # once, not with every word
         return RecurrentState(rows=(h, c), inputs=(memory, keys), look=look)
 
-    def _moved(
+    def _advance(
         self, state: RecurrentState, words: Float[Tensor, "N E"]
     ) -> tuple[Float[Tensor, "N E"], RecurrentState]:
         """Look, take in, and move on by a word."""
@@ -108,8 +108,8 @@ class RecurrentDecoder(nn.Module):
         context = (weights @ memory).flatten(0, 1)  # (N, E)
         context = self.gate(h).sigmoid() * context
         h, c = self.cell(torch.cat([words, context], dim=-1), (h, c))
-        attended = weights.flatten(0, 1).unsqueeze(1) if state.look else None
-        return context, replace(state, rows=(h, c), attended=attended)
+        attention_weights = weights.flatten(0, 1).unsqueeze(1) if state.look else None
+        return context, replace(state, rows=(h, c), attention_weights=attention_weights)
 
     def _embedded(self, ids: Tensor) -> Tensor:
         return self.words(ids) * self.words.embedding_dim**0.5

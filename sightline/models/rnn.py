@@ -28,8 +28,8 @@ from sightline.attention.attend import attention
 from sightline.attention.scores import Additive, General, LowRank, Score, named
 from sightline.attention.softmax import masked_softmax
 from sightline.data.tokens import PAD
-from sightline.models.recurrence import CELLS, BothWays, Recurrence, RecurrentState
-from sightline.models.saved import CONFIG, Saved, read_config
+from sightline.models.recurrence import CELLS, Bidirectional, Recurrence, RecurrentState
+from sightline.models.run_folder import CONFIG, SaveableModel, read_config
 from sightline.settings import setting
 from sightline.shapes import Float, Int, did_you_mean
 
@@ -93,7 +93,7 @@ class _Flat(Score):
         return (q[..., :1] * 0) @ (k[..., :1] * 0).mT
 
 
-class RecurrentTranslator(Saved):
+class RecurrentTranslator(SaveableModel):
     """A bidirectional encoder and a decoder that looks back at it, word by word.
 
     Example:
@@ -116,7 +116,9 @@ class RecurrentTranslator(Saved):
             None if config.shared else nn.Embedding(config.source_vocab_size, e, padding_idx=PAD)
         )
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = nn.ModuleList(BothWays(cell, 2 * e if i else e, e) for i in range(config.n_layers))
+        self.encoder = nn.ModuleList(
+            Bidirectional(cell, 2 * e if i else e, e) for i in range(config.n_layers)
+        )
         self.to_key = nn.Linear(2 * e, config.d_attn)
         self.to_value = nn.Linear(2 * e, e)
         self.d_fed = 0 if config.feed == "none" else e
@@ -136,7 +138,7 @@ class RecurrentTranslator(Saved):
 
     @classmethod
     def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> "RecurrentTranslator":
-        """The model of a run folder, in eval; see :meth:`sightline.models.saved.Saved.load`."""
+        """The model of a run folder, in eval; see :meth:`sightline.models.run_folder.SaveableModel.load`."""
         check_architecture(folder, "recurrent")
         return super().load(folder, device)
 
@@ -145,10 +147,10 @@ class RecurrentTranslator(Saved):
         state = self.start(source)
         y = self.dropout(self.embedding(target))  # (B, T, E)
         if self.config.feed == "none":
-            return self._whole(state, y)
+            return self._all_steps(state, y)
         read = []
         for t in range(y.size(1)):
-            one, state = self._once(state, y[:, t])
+            one, state = self._step(state, y[:, t])
             read.append(one)
         return self._logits(torch.stack(read, 1))
 
@@ -177,10 +179,10 @@ class RecurrentTranslator(Saved):
         self, state: RecurrentState, ids: Int[Tensor, " N"]
     ) -> tuple[Float[Tensor, "N V"], RecurrentState]:
         """The log-probabilities of the next token after ``ids``, and the state that has seen them."""
-        read, state = self._once(state, self.dropout(self.embedding(ids)))
+        read, state = self._step(state, self.dropout(self.embedding(ids)))
         return self._logits(read).float().log_softmax(-1), state
 
-    def _whole(self, state: RecurrentState, y: Float[Tensor, "B T E"]) -> Float[Tensor, "B T V"]:
+    def _all_steps(self, state: RecurrentState, y: Float[Tensor, "B T E"]) -> Float[Tensor, "B T V"]:
         """All steps at once: no recurrence waits for attention."""
         *first, _ = state.rows
         s, _ = self.decoder[0](y, first[0])
@@ -191,20 +193,20 @@ class RecurrentTranslator(Saved):
             s = s + self.dropout(above)
         return self._logits(self._read(s, context, y))
 
-    def _once(self, state: RecurrentState, y: Float[Tensor, "N E"]) -> tuple[Tensor, RecurrentState]:
+    def _step(self, state: RecurrentState, y: Float[Tensor, "N E"]) -> tuple[Tensor, RecurrentState]:
         """One step: what is read out, and the state after it, whose last row is what is fed to the next."""
         *before, fed = state.rows
-        hidden = [self.decoder[0].once(torch.cat([y, fed], -1), before[0])]
+        hidden = [self.decoder[0].step(torch.cat([y, fed], -1), before[0])]
         s = self.dropout(self.decoder[0].output(hidden[0]))
         context, weights = self._look(state, s.view(-1, state.width, s.size(-1)))  # (B, K, E)
         context = context.flatten(0, 1)
         for layer, last in zip(self.decoder[1:], before[1:], strict=True):
-            hidden.append(layer.once(torch.cat([s, context], -1), last))
+            hidden.append(layer.step(torch.cat([s, context], -1), last))
             s = s + self.dropout(layer.output(hidden[-1]))
         read = self._read(s, context, y)
         fed = {"none": fed, "context": context, "readout": read}[self.config.feed]
-        attended = None if weights is None else weights.flatten(0, 1)[:, None]
-        return read, replace(state, rows=(*hidden, fed), attended=attended)
+        attention_weights = None if weights is None else weights.flatten(0, 1)[:, None]
+        return read, replace(state, rows=(*hidden, fed), attention_weights=attention_weights)
 
     def _look(self, state: RecurrentState, s: Float[Tensor, "B T E"]) -> tuple[Tensor, Tensor | None]:
         """Mix the source for each state; and, if wanted, by which weights ``(B, T, S)``."""

@@ -25,17 +25,17 @@ from torch import Tensor, nn
 
 from sightline.shapes import Bool, Float, Int
 
-__all__ = ["DecoderState", "advance", "begin", "hiding", "keys_and_values"]
+__all__ = ["DecoderState", "advance", "begin", "keys_and_values", "padding_bias"]
 
-Turn = Callable[[Tensor, int], Tensor]
+Rotate = Callable[[Tensor, int], Tensor]
 
 
 @dataclass(eq=False)
-class _Room:
+class _Buffer:
     """Keys and values of every layer, with space at the end, and how much of it is taken."""
 
-    kept: Float[Tensor, "L 2 B H room D"]
-    taken: int
+    tensor: Float[Tensor, "L 2 B H room D"]
+    filled: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,31 +44,31 @@ class DecoderState:
 
     Attributes:
         memory: Keys and values of what was encoded, for each layer, (B, H, S, D) each.
-        hidden: Where not to look in it, as a bias; None to look everywhere.
+        memory_bias: -inf where not to look in it, else 0; None to look everywhere.
         width: Hypotheses of each input, K.
         length: Tokens read by each hypothesis.
-        looked_at: The layers whose weights are handed out.
-        attended: Their weights in the last step, (N, H of all those layers, S).
+        weight_layers: The layers whose weights are handed out.
+        attention_weights: Their weights in the last step, (N, H of all those layers, S).
     """
 
     memory: tuple[tuple[Tensor, Tensor], ...]
-    hidden: Float[Tensor, "B 1 1 S"] | None
+    memory_bias: Float[Tensor, "B 1 1 S"] | None
     width: int
     length: int
-    looked_at: tuple[int, ...]
-    attended: Float[Tensor, "N H S"] | None
-    _room: _Room
+    weight_layers: tuple[int, ...]
+    attention_weights: Float[Tensor, "N H S"] | None
+    _buffer: _Buffer
     _tried: int
     _paths: Float[Tensor, "B K W"] | None  # W >= C; None: one hypothesis, all that was tried is its past
 
     def __len__(self) -> int:
         """How many rows there are, N."""
-        return self._room.kept.size(2) * self.width
+        return self._buffer.tensor.size(2) * self.width
 
     @property
     def device(self) -> torch.device:
         """Where its tensors are."""
-        return self._room.kept.device
+        return self._buffer.tensor.device
 
     def select(self, rows: Int[Tensor, " M"]) -> "DecoderState":
         """The state of any rows, in this order, each with a memory and a past of its own from here on."""
@@ -79,10 +79,10 @@ class DecoderState:
         return replace(
             self,
             memory=tuple((k[inputs], v[inputs]) for k, v in self.memory),
-            hidden=None if self.hidden is None else self.hidden[inputs],
+            memory_bias=None if self.memory_bias is None else self.memory_bias[inputs],
             width=1,
-            attended=None if self.attended is None else self.attended[rows],
-            _room=_Room(self._room.kept[:, :, inputs, :, : self._tried], self._tried),
+            attention_weights=None if self.attention_weights is None else self.attention_weights[rows],
+            _buffer=_Buffer(self._buffer.tensor[:, :, inputs, :, : self._tried], self._tried),
             _paths=paths,
         )
 
@@ -90,15 +90,17 @@ class DecoderState:
         """Each row ``width`` times, side by side; what was encoded stays shared."""
         if width == 1:
             return self
-        b = self._room.kept.size(2)
+        b = self._buffer.tensor.size(2)
         paths = self._paths
         if paths is None:
-            paths = self._room.kept.new_zeros(b, 1, self._tried)
-        attended = self.attended
+            paths = self._buffer.tensor.new_zeros(b, 1, self._tried)
+        attention_weights = self.attention_weights
         return replace(
             self,
             width=self.width * width,
-            attended=None if attended is None else attended.repeat_interleave(width, 0),
+            attention_weights=None
+            if attention_weights is None
+            else attention_weights.repeat_interleave(width, 0),
             _paths=paths.repeat_interleave(width, 1),
         )
 
@@ -108,7 +110,7 @@ class DecoderState:
             return self
         return replace(
             self,
-            attended=None if self.attended is None else self.attended[rows],
+            attention_weights=None if self.attention_weights is None else self.attention_weights[rows],
             _paths=self._paths.flatten(0, 1)[rows].view_as(self._paths),
         )
 
@@ -132,7 +134,7 @@ def begin(
     b, s, _ = memory.shape
     e, h = layers[0].multihead_attn.embed_dim, layers[0].multihead_attn.num_heads
     key, value = keys_and_values(memory, e)
-    kept = []
+    projected = []
     for layer in layers:
         if key is value:
             kv = F.linear(memory, *_projection(layer.multihead_attn, slice(e, None)))
@@ -141,16 +143,16 @@ def begin(
             v = F.linear(value, *_projection(layer.multihead_attn, slice(2 * e, None)))
             kv = torch.cat([k, v], dim=-1)
         k, v = kv.view(b, s, 2, h, e // h).permute(2, 0, 3, 1, 4).contiguous()  # once, so that no step has to
-        kept.append((k, v))
-    hidden = None if mask is None else hiding(mask, memory.dtype)[None, None].permute(2, 0, 1, 3)
+        projected.append((k, v))
+    memory_bias = None if mask is None else padding_bias(mask, memory.dtype)[None, None].permute(2, 0, 1, 3)
     return DecoderState(
-        memory=tuple(kept),
-        hidden=hidden,
+        memory=tuple(projected),
+        memory_bias=memory_bias,
         width=1,
         length=0,
-        looked_at=tuple(range(len(layers))[i] for i in look),
-        attended=None,
-        _room=_Room(memory.new_empty(len(layers), 2, b, h, 0, e // h), 0),
+        weight_layers=tuple(range(len(layers))[i] for i in look),
+        attention_weights=None,
+        _buffer=_Buffer(memory.new_empty(len(layers), 2, b, h, 0, e // h), 0),
         _tried=0,
         _paths=None,
     )
@@ -176,7 +178,7 @@ def advance(
     x: Float[Tensor, "N E"],
     state: DecoderState,
     *,
-    turn: Turn | None = None,
+    rotate: Rotate | None = None,
 ) -> tuple[Float[Tensor, "N E"], DecoderState]:
     """Read one more token in every row; the same numbers as the whole decoder over the whole past.
 
@@ -184,70 +186,77 @@ def advance(
         decoder: The stack that the state was begun with. Its dropout is off, as in eval.
         x: The embedded tokens, with their positions.
         state: What was read before.
-        turn: Rotates queries and keys by their position, ``turn(x (..., 1, D), offset)``.
+        rotate: Rotates queries and keys by their position, ``rotate(x (..., 1, D), offset)``.
     """
     if x.size(0) != len(state):
         raise ValueError(f"a step reads a token in each of the state's {len(state)} rows, got {x.size(0)}")
-    room = _with_space(state)
+    buffer = _with_room(state)
     tried = state._tried + state.width  # noqa: SLF001
-    paths = _grown(state)
+    paths = _extended_paths(state)
     bias = None if paths is None else paths[:, None, :, :tried]  # (B, 1, K, C)
-    looked = []
+    weights_of_layers = []
     for i, layer in enumerate(decoder.layers):
 
-        def itself(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
-            q, kv = _projected(layer.self_attn, x, state, turn)
-            past = room.kept[i]  # (2, B, H, room, D)
+        def self_attend(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
+            q, kv = _project_qkv(layer.self_attn, x, state, rotate)
+            past = buffer.tensor[i]  # (2, B, H, room, D)
             past[:, :, :, tried - state.width : tried] = kv
-            context, _ = _mixed(q, past[0, :, :, :tried], past[1, :, :, :tried], bias)
-            return _joined(layer.self_attn, context)
+            context, _ = _attend(q, past[0, :, :, :tried], past[1, :, :, :tried], bias)
+            return _merge_heads(layer.self_attn, context)
 
-        def across(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
+        def cross_attend(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
             weight, b = _projection(layer.multihead_attn, slice(x.size(-1)))
-            q = _split(F.linear(x, weight, b), layer.multihead_attn.num_heads, state.width)
-            seen = i in state.looked_at
-            context, weights = _mixed(q, *state.memory[i], state.hidden, need_weights=seen)
+            q = _split_heads(F.linear(x, weight, b), layer.multihead_attn.num_heads, state.width)
+            seen = i in state.weight_layers
+            context, weights = _attend(q, *state.memory[i], state.memory_bias, need_weights=seen)
             if weights is not None:
-                looked.append(weights)
-            return _joined(layer.multihead_attn, context)
+                weights_of_layers.append(weights)
+            return _merge_heads(layer.multihead_attn, context)
 
-        def think(x: Tensor, layer: Any = layer) -> Tensor:
+        def feed_forward(x: Tensor, layer: Any = layer) -> Tensor:
             return layer.linear2(layer.activation(layer.linear1(x)))
 
         if layer.norm_first:
-            x = x + itself(layer.norm1(x))
-            x = x + across(layer.norm2(x))
-            x = x + think(layer.norm3(x))
+            x = x + self_attend(layer.norm1(x))
+            x = x + cross_attend(layer.norm2(x))
+            x = x + feed_forward(layer.norm3(x))
         else:
-            x = layer.norm1(x + itself(x))
-            x = layer.norm2(x + across(x))
-            x = layer.norm3(x + think(x))
+            x = layer.norm1(x + self_attend(x))
+            x = layer.norm2(x + cross_attend(x))
+            x = layer.norm3(x + feed_forward(x))
     if decoder.norm is not None:
         x = decoder.norm(x)
-    attended = None
-    if looked:
-        weights = torch.cat(looked, dim=1)  # (B, H of all layers, K, S)
-        attended = weights.transpose(1, 2).flatten(0, 1)
-    room.taken = tried
-    new = replace(state, length=state.length + 1, attended=attended, _room=room, _tried=tried, _paths=paths)
+    attention_weights = None
+    if weights_of_layers:
+        weights = torch.cat(weights_of_layers, dim=1)  # (B, H of all layers, K, S)
+        attention_weights = weights.transpose(1, 2).flatten(0, 1)
+    buffer.filled = tried
+    new = replace(
+        state,
+        length=state.length + 1,
+        attention_weights=attention_weights,
+        _buffer=buffer,
+        _tried=tried,
+        _paths=paths,
+    )
     return x, new
 
 
-def _with_space(state: DecoderState) -> _Room:
+def _with_room(state: DecoderState) -> _Buffer:
     """The state's buffer if it has space for one more step after it, else a copy that has."""
-    room, tried = state._room, state._tried  # noqa: SLF001
-    stale = room.kept.is_inference() and not torch.is_inference_mode_enabled()  # can't be written to here
-    enough = tried + state.width <= room.kept.size(4)
-    if enough and not stale and room.taken == tried:  # else another branch went on from here
-        return room
-    shape = list(room.kept.shape)
+    buffer, tried = state._buffer, state._tried  # noqa: SLF001
+    stale = buffer.tensor.is_inference() and not torch.is_inference_mode_enabled()  # can't be written to here
+    enough = tried + state.width <= buffer.tensor.size(4)
+    if enough and not stale and buffer.filled == tried:  # else another branch went on from here
+        return buffer
+    shape = list(buffer.tensor.shape)
     shape[4] = 2 * tried + 16 * state.width
-    kept = room.kept.new_empty(shape)
-    kept[:, :, :, :, :tried] = room.kept[:, :, :, :, :tried]
-    return _Room(kept, tried)
+    tensor = buffer.tensor.new_empty(shape)
+    tensor[:, :, :, :, :tried] = buffer.tensor[:, :, :, :, :tried]
+    return _Buffer(tensor, tried)
 
 
-def _grown(state: DecoderState) -> Tensor | None:
+def _extended_paths(state: DecoderState) -> Tensor | None:
     """The paths, each with the token that is about to be read; W is C + K or a little more."""
     paths, c, k = state._paths, state._tried, state.width  # noqa: SLF001
     if paths is None:
@@ -257,11 +266,11 @@ def _grown(state: DecoderState) -> Tensor | None:
     return torch.cat([paths[:, :, :c], own.expand(paths.size(0), k, new)], dim=2)
 
 
-def hiding(real: Bool[Tensor, "B S"], dtype: torch.dtype) -> Float[Tensor, "B S"]:
+def padding_bias(real: Bool[Tensor, "B S"], dtype: torch.dtype) -> Float[Tensor, "B S"]:
     """A bias that hides what is not real: zero where to look, minus infinity where not.
 
     Example:
-        >>> hiding(torch.tensor([[True, False]]), torch.float32)
+        >>> padding_bias(torch.tensor([[True, False]]), torch.float32)
         tensor([[0., -inf]])
     """
     b, s = real.shape
@@ -274,20 +283,20 @@ def _aligned(length: int) -> int:
     return -(-length // 8) * 8
 
 
-def _projected(
-    attention: Any, x: Float[Tensor, "N E"], state: DecoderState, turn: Turn | None
+def _project_qkv(
+    attention: Any, x: Float[Tensor, "N E"], state: DecoderState, rotate: Rotate | None
 ) -> tuple[Float[Tensor, "B H K D"], Float[Tensor, "2 B H K D"]]:
     """Queries, and keys with values, of the token just read: one product."""
     h, k = attention.num_heads, state.width
     qkv = F.linear(x, attention.in_proj_weight, attention.in_proj_bias)
     qkv = qkv.view(-1, k, 3, h, x.size(-1) // h).permute(2, 0, 3, 1, 4)  # (3, B, H, K, D)
-    if turn is None:
+    if rotate is None:
         return qkv[0], qkv[1:]
-    turned = turn(qkv[:2].unsqueeze(-2), state.length).squeeze(-2)
-    return turned[0], torch.stack([turned[1], qkv[2]])
+    rotated = rotate(qkv[:2].unsqueeze(-2), state.length).squeeze(-2)
+    return rotated[0], torch.stack([rotated[1], qkv[2]])
 
 
-def _mixed(
+def _attend(
     q: Float[Tensor, "B H K D"],
     k: Float[Tensor, "B H S D"],
     v: Float[Tensor, "B H S D"],
@@ -305,11 +314,11 @@ def _mixed(
     return weights @ v, weights if need_weights else None
 
 
-def _split(x: Float[Tensor, "N E"], h: int, k: int) -> Float[Tensor, "B H K D"]:
+def _split_heads(x: Float[Tensor, "N E"], h: int, k: int) -> Float[Tensor, "B H K D"]:
     return x.view(-1, k, h, x.size(-1) // h).transpose(1, 2)
 
 
-def _joined(attention: Any, context: Float[Tensor, "B H K D"]) -> Float[Tensor, "N E"]:
+def _merge_heads(attention: Any, context: Float[Tensor, "B H K D"]) -> Float[Tensor, "N E"]:
     return attention.out_proj(context.transpose(1, 2).flatten(2).flatten(0, 1))
 
 

@@ -23,8 +23,8 @@ from sightline.data.tokens import PAD
 from sightline.layers.decoder import TransformerDecoder, TransformerDecoderLayer
 from sightline.layers.encoder import TransformerEncoder, TransformerEncoderLayer
 from sightline.models.rnn import RecurrentTranslator, check_architecture, check_shared
-from sightline.models.saved import Saved, read_config
-from sightline.models.steps import DecoderState, advance, begin, hiding
+from sightline.models.run_folder import SaveableModel, read_config
+from sightline.models.steps import DecoderState, advance, begin, padding_bias
 from sightline.positions import LearnedPositions, Rotary, SinusoidalPositions
 from sightline.settings import setting
 from sightline.shapes import Bool, Float, Int, did_you_mean
@@ -83,7 +83,7 @@ class TranslatorConfig:
             )
 
 
-class Translator(Saved):
+class Translator(SaveableModel):
     """An encoder-decoder Transformer.
 
     Example:
@@ -143,7 +143,7 @@ class Translator(Saved):
 
     @classmethod
     def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> "Translator":
-        """The model of a run folder, in eval; see :meth:`sightline.models.saved.Saved.load`."""
+        """The model of a run folder, in eval; see :meth:`sightline.models.run_folder.SaveableModel.load`."""
         check_architecture(folder, "transformer")
         return super().load(folder, device)
 
@@ -153,7 +153,7 @@ class Translator(Saved):
         t = target.size(1)
         future = torch.ones(t, t, dtype=torch.bool, device=target.device).triu_(1)
         x = self.decoder(
-            self._placed(self.embedding(target), self.target_places),
+            self._with_positions(self.embedding(target), self.target_places),
             memory,
             tgt_mask=future,
             tgt_is_causal=True,  # padding at the end is the future of all that is real
@@ -169,7 +169,7 @@ class Translator(Saved):
                 f"{source.size(1)}; split it into sentences"
             )
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
-        x = self._placed(embedding(source), self.places)
+        x = self._with_positions(embedding(source), self.places)
         padding = _bias(source != PAD, x)
         return self.encoder(x, src_key_padding_mask=padding, is_causal=False), padding
 
@@ -184,16 +184,16 @@ class Translator(Saved):
 
     def step(self, state: DecoderState, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], DecoderState]:
         """The log-probabilities of the next token after ``ids``, and the state that has seen them."""
-        x = self._placed(self.embedding(ids)[:, None], self.target_places, offset=state.length)[:, 0]
-        x, state = advance(self.decoder, x, state, turn=None if self.rotary is None else self._turned)
+        x = self._with_positions(self.embedding(ids)[:, None], self.target_places, offset=state.length)[:, 0]
+        x, state = advance(self.decoder, x, state, rotate=None if self.rotary is None else self._rotated)
         logits = self._logits(x)
         return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)), state
 
-    def _turned(self, x: Tensor, offset: int) -> Tensor:
+    def _rotated(self, x: Tensor, offset: int) -> Tensor:
         assert self.rotary is not None  # noqa: S101
         return self.rotary.rotate(x, offset=offset)
 
-    def _placed(self, x: Tensor, places: nn.Module | None, *, offset: int = 0) -> Tensor:
+    def _with_positions(self, x: Tensor, places: nn.Module | None, *, offset: int = 0) -> Tensor:
         x = x * math.sqrt(self.config.d_model)
         return self.dropout(x if places is None else places(x, offset=offset))
 
@@ -250,4 +250,4 @@ def _bias(real: Bool[Tensor, "B S"], x: Tensor) -> Float[Tensor, "B S"]:
     """What hides the padding, in the dtype that attention will run in."""
     device = x.device.type
     halved = torch.is_autocast_enabled(device)
-    return hiding(real, torch.get_autocast_dtype(device) if halved else x.dtype)
+    return padding_bias(real, torch.get_autocast_dtype(device) if halved else x.dtype)

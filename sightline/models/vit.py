@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.augment import as_floats
-from sightline.models.saved import Saved
+from sightline.models.run_folder import SaveableModel
 from sightline.models.vit_config import SIZES, VisionTransformerConfig
 from sightline.models.vit_parts import (
     Block,
     ConvStem,
     PatchStem,
-    Turn,
-    normed,
-    resized_table,
-    turn_of,
+    Rotation,
+    layer_norm,
+    resize_positions,
+    rotation_2d,
 )
 from sightline.positions.grid import sinusoidal_2d
 from sightline.shapes import Float, Shaped, did_you_mean, is_tensor
@@ -31,7 +31,7 @@ __all__ = ["SIZES", "VisionTransformer", "VisionTransformerConfig"]
 _ROTARY_BASE = 100.0  # a grid has tens of rows, not thousands
 
 
-class VisionTransformer(Saved):
+class VisionTransformer(SaveableModel):
     """Classify images by attention between their patches.
 
     Images of another size than ``config.image_size`` are taken as they are if the patch divides them: the
@@ -59,12 +59,12 @@ class VisionTransformer(Saved):
         self.positions: Tensor | None
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.zeros(side, side, e))
-        else:  # none to add where queries and keys are turned
+        else:  # none to add where queries and keys are rotated
             table = sinusoidal_2d(side, side, e) if config.positions == "sinusoidal" else None
             self.register_buffer("positions", table, persistent=False)
-        turn = self._turns(self.grid) if config.positions == "rotary" else (None, None)
-        self.register_buffer("cos", turn[0], persistent=False)
-        self.register_buffer("sin", turn[1], persistent=False)
+        rotation = self._new_rotation(self.grid) if config.positions == "rotary" else (None, None)
+        self.register_buffer("cos", rotation[0], persistent=False)
+        self.register_buffer("sin", rotation[1], persistent=False)
         last = max(config.n_layers - 1, 1)
         self.layers = nn.ModuleList(
             Block(
@@ -74,7 +74,7 @@ class VisionTransformer(Saved):
                 dropout=config.dropout,
                 drop_path=config.drop_path * i / last,
                 norm_eps=config.norm_eps,
-                turned=config.positions == "rotary",
+                rotary=config.positions == "rotary",
             )
             for i in range(config.n_layers)
         )
@@ -123,8 +123,8 @@ class VisionTransformer(Saved):
         """Logits of the classes, of images that are normalised floats."""
         x = self.encode(images)
         if self.token is not None:
-            return self.head(normed(self.norm, x[:, 0]))
-        return self.head(normed(self.norm, x).mean(dim=1))
+            return self.head(layer_norm(self.norm, x[:, 0]))
+        return self.head(layer_norm(self.norm, x).mean(dim=1))
 
     @torch.no_grad()
     def predict(
@@ -145,34 +145,34 @@ class VisionTransformer(Saved):
         x = self.stem(images)  # (B, rows, columns, E)
         grid = (x.size(1), x.size(2))
         if self.positions is not None:
-            x = x + resized_table(self.positions, grid).to(x.dtype)
+            x = x + resize_positions(self.positions, grid).to(x.dtype)
         x = x.flatten(1, 2)  # (B, P, E)
         if self.token is not None:
             x = torch.cat([self.token.to(x.dtype).expand(x.size(0), 1, -1), x], dim=1)
         x = self.dropout(x)
-        turn = self._turn(grid) if self.config.positions == "rotary" else None
+        rotation = self._rotation(grid) if self.config.positions == "rotary" else None
         for layer in self.layers:
-            x = layer(x, turn)
+            x = layer(x, rotation)
         return x
 
-    def _turn(self, grid: tuple[int, int]) -> Turn:
-        """The turns of the tokens of a grid; those of the grid it was trained on are at hand."""
+    def _rotation(self, grid: tuple[int, int]) -> Rotation:
+        """The rotations of the tokens of a grid; those of the grid it was trained on are at hand."""
         assert self.cos is not None  # noqa: S101 - there for rotary positions
         assert self.sin is not None  # noqa: S101
         if grid == self.grid:
             return self.cos, self.sin
-        cos, sin = self._turns(grid)
+        cos, sin = self._new_rotation(grid)
         return cos.to(self.cos), sin.to(self.sin)
 
-    def _turns(self, grid: tuple[int, int]) -> Turn:
-        """The turns of a grid, each patch by where its middle lies in the grid it was trained on."""
+    def _new_rotation(self, grid: tuple[int, int]) -> Rotation:
+        """The rotations of a grid, each patch by where its middle lies in the grid it was trained on."""
         cpu = torch.device("cpu")  # where the rates are, whatever the device that models are made on
         sides = zip(grid, self.grid, strict=True)
         rows, columns = ((torch.arange(n, device=cpu) + 0.5) * (side / n) - 0.5 for n, side in sides)
         places = torch.cartesian_prod(rows, columns)
-        places = torch.cat([places.new_zeros(self.n_extra, 2), places])  # the class token stays unturned
+        places = torch.cat([places.new_zeros(self.n_extra, 2), places])  # the class token is not rotated
         d_head = self.config.d_model // self.config.n_heads
-        return turn_of(places[:, 0], places[:, 1], d_head, _ROTARY_BASE)
+        return rotation_2d(places[:, 0], places[:, 1], d_head, _ROTARY_BASE)
 
     def _check(self, images: Tensor) -> None:
         is_tensor(images, "images")
@@ -180,7 +180,7 @@ class VisionTransformer(Saved):
         if images.dim() != 4 or images.size(1) != config.channels:
             raise ValueError(
                 f"images must be (B, C, h, w) with C={config.channels} channels, got {tuple(images.shape)}; "
-                "sightline.data.labelled.fitted makes an image fit"
+                "sightline.data.class_set.fitted makes an image fit"
             )
         if not images.is_floating_point():
             raise TypeError(

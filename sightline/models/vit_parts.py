@@ -15,9 +15,18 @@ from sightline.layers.encoder import TransformerEncoderLayer
 from sightline.positions.sinusoidal import frequencies
 from sightline.shapes import Float, autocasting
 
-__all__ = ["Block", "ConvStem", "PatchStem", "Turn", "normed", "resized_table", "turn_of", "turned"]
+__all__ = [
+    "Block",
+    "ConvStem",
+    "PatchStem",
+    "Rotation",
+    "layer_norm",
+    "resize_positions",
+    "rotate_2d",
+    "rotation_2d",
+]
 
-Turn = tuple[Tensor, Tensor]  # the cosines and the sines that turn queries and keys, each (T, D)
+Rotation = tuple[Tensor, Tensor]  # the cosines and the sines that rotate queries and keys, each (T, D)
 
 
 class PatchStem(nn.Module):
@@ -97,22 +106,22 @@ class Block(TransformerEncoderLayer):
         dropout: float,
         drop_path: float,
         norm_eps: float,
-        turned: bool,
+        rotary: bool,
     ) -> None:
         super().__init__(d_model, n_heads, d_ff, dropout, "gelu", norm_eps, True, True)
-        attend = TurnedAttention if turned else MultiheadAttention
+        attend = RotaryAttention2d if rotary else MultiheadAttention
         self.self_attn = attend(d_model, n_heads, batch_first=True)
         self.drop_path = drop_path
 
-    def forward(self, x: Float[Tensor, "B T E"], turn: Turn | None = None) -> Float[Tensor, "B T E"]:  # type: ignore[override]
-        """Look at all tokens, then think, each for itself."""
-        h = normed(self.norm1, x)
-        if turn is None:
+    def forward(self, x: Float[Tensor, "B T E"], rotation: Rotation | None = None) -> Float[Tensor, "B T E"]:  # type: ignore[override]
+        """Self-attention over all tokens, then the feed-forward of each."""
+        h = layer_norm(self.norm1, x)
+        if rotation is None:
             context, _ = self.self_attn(h, h, h, need_weights=False)
         else:
-            context = self.self_attn(h, turn)
+            context = self.self_attn(h, rotation)
         x = self._added(x, self.dropout1(context))
-        return self._added(x, self._ff_block(normed(self.norm2, x)))
+        return self._added(x, self._ff_block(layer_norm(self.norm2, x)))
 
     def _added(self, x: Float[Tensor, "B T E"], branch: Float[Tensor, "B T E"]) -> Float[Tensor, "B T E"]:
         if not self.training or self.drop_path == 0:
@@ -122,20 +131,22 @@ class Block(TransformerEncoderLayer):
         return torch.addcmul(x, branch, kept) if x.dtype == branch.dtype else x + branch * kept
 
 
-class TurnedAttention(MultiheadAttention):
-    """Self-attention whose queries and keys are turned by their places (rotary, in two dimensions)."""
+class RotaryAttention2d(MultiheadAttention):
+    """Self-attention whose queries and keys are rotated by their places (rotary, in two dimensions)."""
 
-    def forward(self, x: Float[Tensor, "B T E"], turn: Turn) -> Float[Tensor, "B T E"]:  # type: ignore[override]
+    def forward(self, x: Float[Tensor, "B T E"], rotation: Rotation) -> Float[Tensor, "B T E"]:  # type: ignore[override]
         """Attend within an image."""
         projected = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         projected = projected.unflatten(-1, (3, self.num_heads, self.head_dim))  # (B, T, 3, H, D)
-        q, k = turned(projected[:, :, :2], turn).transpose(1, 3).unbind(2)  # (B, H, T, D) each
+        q, k = rotate_2d(projected[:, :, :2], rotation).transpose(1, 3).unbind(2)  # (B, H, T, D) each
         context = attention(q, k, projected[:, :, 2].transpose(1, 2))
         return self.out_proj(context.transpose(1, 2).flatten(2))
 
 
-def turn_of(rows: Float[Tensor, " P"], columns: Float[Tensor, " P"], d_head: int, base: float) -> Turn:
-    """The turns of patches at these places: half of a head's channels for the row, half for the column.
+def rotation_2d(
+    rows: Float[Tensor, " P"], columns: Float[Tensor, " P"], d_head: int, base: float
+) -> Rotation:
+    """The rotations of patches at these places: half of a head's channels for the row, half for the column.
 
     Each half is laid out as :class:`sightline.positions.Rotary` lays out a whole head. The sines carry the
     sign with which a channel's partner is added.
@@ -147,14 +158,14 @@ def turn_of(rows: Float[Tensor, " P"], columns: Float[Tensor, " P"], d_head: int
     return cos.float(), sin.float()
 
 
-def turned(x: Float[Tensor, "B T n H D"], turn: Turn) -> Float[Tensor, "B T n H D"]:
-    """Turn the channels of each token in pairs: i with i + D / 4 within the first and the second half."""
-    cos, sin = (table[:, None, None] for table in turn)  # (T, 1, 1, D)
+def rotate_2d(x: Float[Tensor, "B T n H D"], rotation: Rotation) -> Float[Tensor, "B T n H D"]:
+    """Rotate the channels of each token in pairs: i with i + D / 4 within the first and the second half."""
+    cos, sin = (table[:, None, None] for table in rotation)  # (T, 1, 1, D)
     partner = x.unflatten(-1, (2, 2, -1)).flip(-2).flatten(-3)
     return torch.addcmul(x * cos, partner, sin).to(x.dtype)
 
 
-def normed(norm: nn.LayerNorm, x: Float[Tensor, "... E"]) -> Float[Tensor, "... E"]:
+def layer_norm(norm: nn.LayerNorm, x: Float[Tensor, "... E"]) -> Float[Tensor, "... E"]:
     """Normalise in the dtype of x; statistics are float32 inside the kernel anyway.
 
     Under autocast torch would read and write float32, and the next product would round it again.
@@ -166,7 +177,7 @@ def normed(norm: nn.LayerNorm, x: Float[Tensor, "... E"]) -> Float[Tensor, "... 
         return F.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)
 
 
-def resized_table(table: Float[Tensor, "r c E"], grid: tuple[int, int]) -> Float[Tensor, "rows columns E"]:
+def resize_positions(table: Float[Tensor, "r c E"], grid: tuple[int, int]) -> Float[Tensor, "rows columns E"]:
     """A table of positions for another grid, by bicubic interpolation; the same table for its own grid."""
     if tuple(table.shape[:2]) == grid:
         return table

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sightline.models.saved import read_weights
+from sightline.models.run_folder import read_weights
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 
 __all__ = ["config_from", "read_vit", "weights_from"]

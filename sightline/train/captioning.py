@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.augment import Augment
-from sightline.data.batches import pad, shuffled
-from sightline.data.captions import Captioned, CaptionSet, clean
-from sightline.data.draws import uniform
+from sightline.data.batches import pad, shuffled_batches
+from sightline.data.captions import CaptionedImage, CaptionSet, clean
+from sightline.data.counter_rng import random_uniform
 from sightline.data.tokens import BOS, EOS, PAD, UNSAID, Tokenizer
 from sightline.decode.search import beam, greedy
 from sightline.models.caption_encoders import NETWORKS
@@ -45,7 +45,7 @@ class Split:
         ids: BOS, words, EOS, padded; a row of PAD where an image has fewer captions than the most.
     """
 
-    records: list[Captioned]
+    records: list[CaptionedImage]
     pictures: Pictures
     ids: Int[Tensor, "n C L"]
 
@@ -127,7 +127,7 @@ class CaptionTask(Task):
     def plan(self, epoch: int) -> list[list[int]]:
         """Batches of images."""
         n = len(self.trained.records) if "train" in self._splits else self._n
-        return shuffled(n, self.train.batch_size, self.train.seed, epoch)
+        return shuffled_batches(n, self.train.batch_size, self.train.seed, epoch)
 
     def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
         """Captions of some images, all or as many as wanted; their pixels, if not on the device."""
@@ -143,7 +143,7 @@ class CaptionTask(Task):
                 ids[:] = PAD  # where no other is left, it teaches nothing
         most = self.settings.captions
         if most is not None and most < ids.size(1):
-            draws = uniform(self.train.seed, epoch, chosen, ids.size(1), stream=_CHOICE)
+            draws = random_uniform(self.train.seed, epoch, chosen, ids.size(1), stream=_CHOICE)
             draws = draws.masked_fill(ids[:, :, 1] == PAD, 2.0)  # real captions first
             order = draws.argsort(1)[:, :most, None]
             ids = ids.gather(1, order.expand(-1, -1, ids.size(2)))
@@ -270,7 +270,7 @@ class CaptionTask(Task):
         )
         return found.texts(self.tokenizer)
 
-    def _encoded(self, records: Sequence[Captioned]) -> Int[Tensor, "n C L"]:
+    def _encoded(self, records: Sequence[CaptionedImage]) -> Int[Tensor, "n C L"]:
         """Ids of all captions; one that is longer than the model's longest is cut, and has no end."""
         longest = self.model.max_length + 1  # one more than the decoder reads: the last is only written
         rows: list[list[int]] = []
@@ -280,7 +280,7 @@ class CaptionTask(Task):
             rows += [*coded, *[[]] * (most - len(coded))]
         return pad(rows, value=PAD).unflatten(0, (len(records), most))
 
-    def _pieces(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[Captioned]]]:
+    def _pieces(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[CaptionedImage]]]:
         """The split in batches on the device, as it is, without the pictures that can't be read."""
         size, n = self.train.batch_size, 0
         for first in range(0, len(split.records), size):

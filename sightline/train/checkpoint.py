@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sightline.data.files import because, replacing, to_disk
+from sightline.data.files import atomic_write, fsync_path, reason
 
 __all__ = ["Checkpoint", "Checkpoints", "load_weights", "read_tensors", "weights_of", "write_tensors"]
 
@@ -59,17 +59,17 @@ class Checkpoints:
             whole = {**state, "bytes": len(data), "crc32": zlib.crc32(data)}
             _write(beside / _TENSORS, data)
             _write(beside / _STATE, json.dumps(whole).encode())
-            to_disk(beside)
+            fsync_path(beside)
             beside.rename(self.folder / name)
-            to_disk(self.folder)
-            with replacing(self.folder / _POINTER) as pointer:
+            fsync_path(self.folder)
+            with atomic_write(self.folder / _POINTER) as pointer:
                 pointer.write_text(json.dumps({"checkpoint": name}), encoding="utf-8")
         except OSError as problem:
             shutil.rmtree(beside, ignore_errors=True)
             shutil.rmtree(self.folder / name, ignore_errors=True)
             kept = f"checkpoint {self._good[-1]} is whole" if self._good else "none was written before"
             raise OSError(
-                f"can't write a checkpoint to {str(self.folder)!r}: {because(problem)}; {kept}: make room "
+                f"can't write a checkpoint to {str(self.folder)!r}: {reason(problem)}; {kept}: make room "
                 "and go on with --resume"
             ) from problem
         self._good = [*self._good[-1:], name]
@@ -151,7 +151,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write named tensors as safetensors, whole or not at all; tied ones are written under each name."""
     data = _bytes(tensors)
-    with replacing(path, remedy="make room and go on with --resume") as beside:
+    with atomic_write(path, remedy="make room and go on with --resume") as beside:
         beside.write_bytes(data)
 
 

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.data.augment import Augment, augmented, mixed, partners
-from sightline.data.batches import shuffled
+from sightline.data.augment import Augment, apply_augment, mix, partners
+from sightline.data.batches import shuffled_batches
+from sightline.data.class_set import ClassSet
 from sightline.data.classes import read_classes
 from sightline.data.digits import digits
-from sightline.data.labelled import ClassSet
 from sightline.models.vit import VisionTransformer
 from sightline.settings import as_json, setting
 from sightline.shapes import Int, Shaped
@@ -129,7 +129,7 @@ class ClassTask(Task):
 
     def plan(self, epoch: int) -> list[list[int]]:
         """Batches, all of one size where there are several."""
-        batches = shuffled(len(self._split), self.train.batch_size, self.train.seed, epoch)
+        batches = shuffled_batches(len(self._split), self.train.batch_size, self.train.seed, epoch)
         if len(batches) > _WHOLE_BATCHES and len(batches[-1]) < self.train.batch_size:
             return batches[:-1]
         return batches
@@ -186,13 +186,13 @@ class ClassTask(Task):
         """The batch as floats, mixed where it is to be; the share of each image's own class."""
         seed, epoch = self.train.seed, batch.epoch
         images = self._bytes(batch.images, batch.indices)
-        x = augmented(images, self.augment, seed=seed, epoch=epoch, indices=batch.indices)
+        x = apply_augment(images, self.augment, seed=seed, epoch=epoch, indices=batch.indices)
         if batch.others is None:
             return x, None
         others = self._bytes(batch.other_images, batch.others)
         # The partner is changed by draws of its own meeting, not by those of its own turn in the epoch.
-        y = augmented(others, self.augment, seed=~seed, epoch=epoch, indices=batch.indices)
-        return mixed(x, y, self.augment, seed=seed, epoch=epoch, indices=batch.indices)
+        y = apply_augment(others, self.augment, seed=~seed, epoch=epoch, indices=batch.indices)
+        return mix(x, y, self.augment, seed=seed, epoch=epoch, indices=batch.indices)
 
     def _bytes(self, streamed: Tensor | None, indices: Tensor) -> Tensor:
         if streamed is not None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sightline.data.files import because, replacing
+from sightline.data.files import atomic_write, reason
 
 __all__ = ["Curve"]
 
@@ -50,7 +50,7 @@ class Curve:
         table = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
         table.writeheader()
         table.writerows(self.rows)
-        with replacing(self._path, remedy="make room and go on with --resume") as beside:
+        with atomic_write(self._path, remedy="make room and go on with --resume") as beside:
             beside.write_text(text.getvalue(), encoding="utf-8")
 
     def close(self) -> None:
@@ -66,8 +66,8 @@ class Curve:
         try:
             yield
         except OSError as problem:
-            reason = because(problem)
-            sys.stderr.write(f"no more curves for TensorBoard: {reason}; metrics.csv goes on\n")
+            why = reason(problem)
+            sys.stderr.write(f"no more curves for TensorBoard: {why}; metrics.csv goes on\n")
             self._writer = None
 
 

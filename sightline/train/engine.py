@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from sightline.train.config import TrainConfig
 from sightline.train.task import Loss, Task
 
-__all__ = ["Losing", "accelerator_for", "moved"]
+__all__ = ["LossModule", "accelerator_for", "to_device"]
 
 
-class Losing(nn.Module):
+class LossModule(nn.Module):
     """A model and its task as one module, from a batch to a loss.
 
     What several processes share and what mixed precision covers is then the whole loss, and a task may call
@@ -62,11 +62,11 @@ def accelerator_for(config: TrainConfig) -> Any:
     return Accelerator(mixed_precision=precision, cpu=on_cpu)
 
 
-def moved(batch: Any, device: torch.device | None, *, pin: bool = False) -> Any:  # noqa: PLR0911 - a kind each
+def to_device(batch: Any, device: torch.device | None, *, pin: bool = False) -> Any:  # noqa: PLR0911 - a kind each
     """A batch with all its tensors on the device, or pinned for the way there; other values stay.
 
     Example:
-        >>> moved({"ids": torch.ones(2), "names": ("a", "b")}, torch.device("cpu"))["names"]
+        >>> to_device({"ids": torch.ones(2), "names": ("a", "b")}, torch.device("cpu"))["names"]
         ('a', 'b')
     """
     if isinstance(batch, Tensor):
@@ -75,14 +75,14 @@ def moved(batch: Any, device: torch.device | None, *, pin: bool = False) -> Any:
         return batch.pin_memory() if pin and batch.device.type == "cpu" else batch
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         values = {
-            field.name: moved(getattr(batch, field.name), device, pin=pin)
+            field.name: to_device(getattr(batch, field.name), device, pin=pin)
             for field in dataclasses.fields(batch)
         }
         return dataclasses.replace(batch, **values)
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(moved(value, device, pin=pin) for value in batch))
+        return type(batch)(*(to_device(value, device, pin=pin) for value in batch))
     if isinstance(batch, Mapping):
-        return {name: moved(value, device, pin=pin) for name, value in batch.items()}
+        return {name: to_device(value, device, pin=pin) for name, value in batch.items()}
     if isinstance(batch, list | tuple):
-        return type(batch)(moved(value, device, pin=pin) for value in batch)
+        return type(batch)(to_device(value, device, pin=pin) for value in batch)
     return batch

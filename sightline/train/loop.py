@@ -4,7 +4,7 @@
     fit(model, task, TrainConfig(epochs=20), Path("runs/mine"), resume=True)        # goes on where it was
 
 A step's learning rate, batch and random numbers are functions of (seed, step), so the state of a run is its
-weights, the optimizer's and the moving mean's tensors, and a few numbers: see :class:`Place`.
+weights, the optimizer's and the moving mean's tensors, and a few numbers: see :class:`TrainState`.
 """
 
 import dataclasses
@@ -19,22 +19,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.data.batches import ahead
-from sightline.models.any_shape import any_shape
+from sightline.data.batches import prefetch
+from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
 from sightline.shapes import did_you_mean
+from sightline.train.best_weights import BestWeights
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
 from sightline.train.config import LOWER_IS_BETTER, TrainConfig
 from sightline.train.curve import Curve
-from sightline.train.engine import accelerator_for, moved
-from sightline.train.keeping import Keeper
+from sightline.train.engine import accelerator_for, to_device
 from sightline.train.progress import Progress
 from sightline.train.run import held, open_run
 from sightline.train.schedule import rate
 from sightline.train.stepping import Part, Stepper
 from sightline.train.task import Task
 
-__all__ = ["Place", "Stage", "fit"]
+__all__ = ["Stage", "TrainState", "fit"]
 
 MAIN = "main"
 
@@ -57,7 +57,7 @@ class Stage:
 
 
 @dataclass(kw_only=True, slots=True)
-class Place:
+class TrainState:
     """Where a stage is, plain values all: what a checkpoint says besides its tensors.
 
     Attributes:
@@ -115,14 +115,14 @@ def fit(
             stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
             open_run(out, model, task, config, stages)
         accelerator.wait_for_everyone()
-        place: Place | None = None
+        state: TrainState | None = None
         metric, was_done = config.metric, True
         for stage in (Stage(name=MAIN, task=task, config=config), *then):
-            if place is not None and stage.config.metric != metric:
-                place.best, metric = None, stage.config.metric  # scores of two kinds can't be compared
-            with nullcontext() if stage.task.one_shape else any_shape():
-                trainer = _Trainer(model, stage, out, accelerator, place, shown=shown)
-                place = trainer.train()
+            if state is not None and stage.config.metric != metric:
+                state.best, metric = None, stage.config.metric  # scores of two kinds can't be compared
+            with nullcontext() if stage.task.one_shape else without_cudnn_sdpa():
+                trainer = _Trainer(model, stage, out, accelerator, state, shown=shown)
+                state = trainer.train()
             was_done &= trainer.was_done
     if was_done and trainer.shown:
         sys.stderr.write("the run was finished before: nothing was left to train\n")
@@ -138,7 +138,7 @@ class _Trainer:
         stage: Stage,
         out: Path,
         accelerator: Any,
-        before: Place | None,
+        before: TrainState | None,
         *,
         shown: bool,
     ) -> None:
@@ -147,32 +147,32 @@ class _Trainer:
         self.shown = shown and self.main
         self.model = model.to(accelerator.device)
         self.folder = out / "checkpoints" / stage.name
-        self.keeper = Keeper(out, self.folder)
+        self.best_weights = BestWeights(out, self.folder)
         self.checkpoints = Checkpoints(self.folder)
-        self.place = Place()
+        self.state = TrainState()
         if before is not None:
-            self.place = Place(best=before.best, best_loss=before.best_loss, rows=list(before.rows))
-        self.first = self.place.rows[-1] if self.place.rows else {"step": 0, "epoch": 0}
+            self.state = TrainState(best=before.best, best_loss=before.best_loss, rows=list(before.rows))
+        self.first = self.state.rows[-1] if self.state.rows else {"step": 0, "epoch": 0}
         self.begins_anew = before is not None and before.best is None
         self.sums: dict[str, Tensor] = {}
 
-    def train(self) -> Place:
+    def train(self) -> TrainState:
         """Train to the end, give the model its best weights, and hand back the place."""
         found = self.checkpoints.latest()
         if found is not None:
-            names = {x.name for x in dataclasses.fields(Place)}
+            names = {x.name for x in dataclasses.fields(TrainState)}
             before = {"best_loss": -math.inf} | found.state  # an earlier version's: a tie changes nothing
-            self.place = Place(**{name: value for name, value in before.items() if name in names})
-        self.was_done = self.place.done
+            self.state = TrainState(**{name: value for name, value in before.items() if name in names})
+        self.was_done = self.state.done
         if not self.was_done:
             self._go_on(found)
         if self.main:
-            self.keeper.drop_epochs()
-        self.keeper.load_best(self.model)
-        return self.place
+            self.best_weights.drop_epochs()
+        self.best_weights.load_best(self.model)
+        return self.state
 
     def _go_on(self, found: Checkpoint | None) -> None:
-        device, place = self.accelerator.device, self.place
+        device, state = self.accelerator.device, self.state
         self.model.train()
         self.digest = self.task.digest()
         self.stepper = Stepper(self.model, self.task, self.config, self.accelerator, name=self.name)
@@ -183,16 +183,16 @@ class _Trainer:
         self.total = len(self.task.plan(0)) * self.config.epochs
         if self.config.steps is not None:
             self.total = min(self.total, self.config.steps)
-        self.sums = {k: torch.tensor(v, dtype=torch.float64, device=device) for k, v in place.sums.items()}
-        self.curve = Curve(self.out, place.rows, tensorboard=self.config.tensorboard) if self.main else None
+        self.sums = {k: torch.tensor(v, dtype=torch.float64, device=device) for k, v in state.sums.items()}
+        self.curve = Curve(self.out, state.rows, tensorboard=self.config.tensorboard) if self.main else None
         self.accelerator.wait_for_everyone()  # none may write while another still reads
         if found is None and self.begins_anew:
             self._evaluate(self.model)  # what the stage starts from is what it has to beat
         try:
-            with Progress(self.total, place.step, self.name, shown=self.shown) as self.progress:
+            with Progress(self.total, state.step, self.name, shown=self.shown) as self.progress:
                 if found is not None:
-                    self.progress.say(f"going on after step {place.step} of {self.total}")
-                while not place.done:
+                    self.progress.say(f"going on after step {state.step} of {self.total}")
+                while not state.done:
                     self._epoch()
         finally:
             if self.curve is not None:
@@ -207,54 +207,54 @@ class _Trainer:
             )
 
     def _epoch(self) -> None:
-        place, config = self.place, self.config
-        epoch = place.epoch
+        state, config = self.state, self.config
+        epoch = state.epoch
         plan = self.task.plan(epoch)
-        rest = plan[place.batch :]
-        with ahead(lambda indices: self._loaded(indices, epoch), rest, threads=config.threads) as loaded:
+        rest = plan[state.batch :]
+        with prefetch(lambda indices: self._loaded(indices, epoch), rest, threads=config.threads) as loaded:
             for indices, parts in zip(rest, loaded, strict=True):
-                lr = rate(config, place.step, self.total)
-                sums = self.stepper.step(parts, n_examples=len(indices), step=place.step, lr=lr)
+                lr = rate(config, state.step, self.total)
+                sums = self.stepper.step(parts, n_examples=len(indices), step=state.step, lr=lr)
                 for name, value in sums.items():
                     self.sums[name] = self.sums[name] + value if name in self.sums else value
-                place.step += 1
-                place.batch += 1
-                self.progress.step(place.step, len(indices))
-                if self._out_of_steps() or place.batch == len(plan):
+                state.step += 1
+                state.batch += 1
+                self.progress.step(state.step, len(indices))
+                if self._out_of_steps() or state.batch == len(plan):
                     break  # the end of an epoch has a row and a checkpoint of its own
-                if place.step % config.log_every == 0:
-                    self._row({}, within=place.batch / len(plan))
-                if config.save_steps and place.step % config.save_steps == 0:
+                if state.step % config.log_every == 0:
+                    self._row({}, within=state.batch / len(plan))
+                if config.save_steps and state.step % config.save_steps == 0:
                     self._save()
-        place.epoch, place.batch = epoch + 1, 0
+        state.epoch, state.batch = epoch + 1, 0
         self._end_of_epoch()
 
     def _loaded(self, indices: Sequence[int], epoch: int) -> list[Part]:
         pin = self.accelerator.device.type == "cuda"
         parts = self.stepper.share(indices)
-        return [(moved(self.task.load(part, epoch), None, pin=pin), counts) for part, counts in parts]
+        return [(to_device(self.task.load(part, epoch), None, pin=pin), counts) for part, counts in parts]
 
     def _out_of_steps(self) -> bool:
-        return self.config.steps is not None and self.place.step >= self.config.steps
+        return self.config.steps is not None and self.state.step >= self.config.steps
 
     def _end_of_epoch(self) -> None:
         """Evaluate, write a row and a checkpoint, each when it is due; decide whether to go on."""
-        place, config = self.place, self.config
-        last = place.epoch >= config.epochs or self._out_of_steps()
+        state, config = self.state, self.config
+        last = state.epoch >= config.epochs or self._out_of_steps()
         if config.average_last and self.main:
             # Those that the checkpoint before the last would need are kept as well.
             reach = config.average_last + 2 * config.save_every
-            self.keeper.keep_epoch(self.stepper.evaluated(), place.epoch, reach=reach)
-        if last or place.epoch % config.evaluate_every == 0:
+            self.best_weights.keep_epoch(self.stepper.evaluated(), state.epoch, reach=reach)
+        if last or state.epoch % config.evaluate_every == 0:
             scores, better = self._evaluate(self.stepper.evaluated())
             self._row(scores, best=better, say=True)
-            place.since = 0 if better else place.since + 1
-            place.done = last or (config.patience is not None and place.since >= config.patience)
-            if place.done and config.average_last:
+            state.since = 0 if better else state.since + 1
+            state.done = last or (config.patience is not None and state.since >= config.patience)
+            if state.done and config.average_last:
                 self._try_mean()
         else:
             self._row({}, say=True)
-        if place.done or place.epoch % config.save_every == 0:
+        if state.done or state.epoch % config.save_every == 0:
             self._save()
 
     def _evaluate(self, model: nn.Module) -> tuple[dict[str, float], bool]:
@@ -275,25 +275,25 @@ class _Trainer:
             torch.distributed.broadcast(told, src=0)
         better = self._is_better(*told.tolist())
         if better:
-            self.place.best, self.place.best_loss = told.tolist()
+            self.state.best, self.state.best_loss = told.tolist()
             if self.main:
-                self.keeper.keep_best(model)
+                self.best_weights.keep_best(model)
         return scores, better
 
     def _is_better(self, score: float, loss: float) -> bool:
         """Whether weights with these are to be kept: scores of the first epochs are often all zero."""
-        best = self.place.best
+        best = self.state.best
         if math.isnan(score) or best is None:
             return not math.isnan(score)
         if score == best:
-            return loss < self.place.best_loss
+            return loss < self.state.best_loss
         return (score < best) == (self.config.metric in LOWER_IS_BETTER)
 
     def _try_mean(self) -> None:
         """Evaluate the mean of the last epochs' weights, and keep it if it is better."""
         self.accelerator.wait_for_everyone()
         now = {name: tensor.clone() for name, tensor in weights_of(self.model).items()}
-        mean = self.keeper.mean(self.model, self.place.epoch, self.config.average_last)
+        mean = self.best_weights.mean(self.model, self.state.epoch, self.config.average_last)
         load_weights(self.model, mean, str(self.folder))
         scores, better = self._evaluate(self.model)
         load_weights(self.model, now, str(self.folder))
@@ -305,14 +305,14 @@ class _Trainer:
         self, scores: Mapping[str, float], *, within: float = 0.0, best: bool = False, say: bool = False
     ) -> None:
         """A row of the curve: means since the last row, and scores if there are new ones."""
-        place, sums = self.place, self._summed()
+        state, sums = self.state, self._summed()
         self.sums = {}
         terms = sums.pop("terms", 0.0)
         row = {
-            "step": self.first["step"] + place.step,
-            "epoch": self.first["epoch"] + place.epoch + round(within, 4),
+            "step": self.first["step"] + state.step,
+            "epoch": self.first["epoch"] + state.epoch + round(within, 4),
             **({name: value / terms for name, value in sums.items()} if terms else {}),
-            "lr": rate(self.config, max(0, place.step - 1), self.total),
+            "lr": rate(self.config, max(0, state.step - 1), self.total),
             **{f"val_{name}": value for name, value in scores.items()},
         }
         if self.curve is not None:
@@ -325,14 +325,14 @@ class _Trainer:
         sums = {name: value.item() for name, value in self.sums.items()}
         if not all(map(math.isfinite, sums.values())):
             raise ValueError(
-                f"the loss must be a number, it was {sums['loss']} before step {self.place.step}; train "
+                f"the loss must be a number, it was {sums['loss']} before step {self.state.step}; train "
                 f"again with a lower lr than {self.config.lr}, a longer warmup or a clip"
             )
         return sums
 
     def _save(self) -> None:
         """Write a checkpoint; never one of a loss that is no number."""
-        self.place.sums = self._summed()
+        self.state.sums = self._summed()
         if self.main:
-            state = dataclasses.asdict(self.place) | self.stepper.plain() | {"digest": self.digest}
+            state = dataclasses.asdict(self.state) | self.stepper.plain() | {"digest": self.digest}
             self.checkpoints.save(self.stepper.tensors(), state)

@@ -9,12 +9,12 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from sightline.data.augment import Augment, as_floats, augmented
-from sightline.data.captions import Captioned, CaptionSet
-from sightline.data.draws import below
-from sightline.data.features import Features, keep_features
+from sightline.data.augment import Augment, apply_augment, as_floats
+from sightline.data.captions import CaptionedImage, CaptionSet
+from sightline.data.counter_rng import random_integers
+from sightline.data.features import Features, cache_features
 from sightline.data.images import BrokenImage
-from sightline.models.caption_encoders import network, pretrained_grid, signature_of
+from sightline.models.caption_encoders import pretrained_grid, pretrained_network, signature_of
 from sightline.shapes import Float, Int, Shaped
 
 __all__ = ["Grids", "Pictures", "Pixels", "Streamed", "kept_grids", "none_read", "read_all", "read_sound"]
@@ -59,7 +59,7 @@ class Pixels:
         images = self.images[indices] if loaded is None else loaded
         if epoch is None:
             return as_floats(images)
-        return augmented(images, self._augment, seed=self._seed, epoch=epoch, indices=indices)
+        return apply_augment(images, self._augment, seed=self._seed, epoch=epoch, indices=indices)
 
     def to(self, device: torch.device) -> None:
         """Move to the device."""
@@ -70,7 +70,7 @@ class Streamed(Pixels):
     """Pictures read anew for every batch, where there are too many to keep."""
 
     def __init__(
-        self, captions: CaptionSet, records: Sequence[Captioned], size: int, augment: Augment, seed: int
+        self, captions: CaptionSet, records: Sequence[CaptionedImage], size: int, augment: Augment, seed: int
     ) -> None:
         super().__init__(torch.empty(0, 3, size, size, dtype=torch.uint8), augment, seed)
         self._captions, self._records, self._size = captions, records, size
@@ -113,7 +113,7 @@ class Grids:
         """One view of each, another one each epoch; None where all is on the device."""
         if self._grids is not None:
             return None
-        views = below(self._features.views, self._seed, epoch, torch.tensor(indices), stream=_VIEW)
+        views = random_integers(self._features.views, self._seed, epoch, torch.tensor(indices), stream=_VIEW)
         return self._features.grids([self._rows[i] for i in indices], views.tolist())
 
     def take(
@@ -126,7 +126,7 @@ class Grids:
             return self._features.grids([self._rows[i] for i in indices.tolist()]).to(indices.device)
         if epoch is None or self._grids.size(1) == 1:
             return self._grids[indices, 0]
-        view = below(self._grids.size(1), self._seed, epoch, indices, stream=_VIEW)
+        view = random_integers(self._grids.size(1), self._seed, epoch, indices, stream=_VIEW)
         return self._grids[indices, view]
 
     def to(self, device: torch.device) -> None:
@@ -137,7 +137,7 @@ class Grids:
 
 def kept_grids(
     captions: CaptionSet,
-    records: Sequence[Captioned],
+    records: Sequence[CaptionedImage],
     *,
     encoder: str,
     size: int,
@@ -146,16 +146,16 @@ def kept_grids(
     device: torch.device,
     folder: str | None,
     resident_bytes: int,
-) -> tuple[Grids, list[Captioned]]:
+) -> tuple[Grids, list[CaptionedImage]]:
     """The grids of a frozen encoder, from disk or computed now; broken pictures are named and left out."""
-    net = network(encoder, size).to(device)
+    net = pretrained_network(encoder, size).to(device)
     shown = sys.stderr.isatty()
 
     def tell(done: int, total: int) -> None:
         if shown:
             sys.stderr.write(f"\rgrids of {encoder}: {done} of {total}" + ("\n" if done == total else ""))
 
-    features = keep_features(
+    features = cache_features(
         captions,
         records,
         encode=lambda images: pretrained_grid(net, images, size),
@@ -177,8 +177,8 @@ def kept_grids(
 
 
 def read_all(
-    captions: CaptionSet, records: Sequence[Captioned], size: int, *, threads: int = 2
-) -> tuple[Shaped[Tensor, "n 3 size size"], list[Captioned]]:
+    captions: CaptionSet, records: Sequence[CaptionedImage], size: int, *, threads: int = 2
+) -> tuple[Shaped[Tensor, "n 3 size size"], list[CaptionedImage]]:
     """Read all pictures; those that are broken are named on standard error and left out.
 
     Raises:
@@ -196,11 +196,11 @@ def none_read(captions: CaptionSet, n: int) -> ValueError:
 
 
 def read_sound(
-    captions: CaptionSet, records: Sequence[Captioned], size: int, *, threads: int = 2
-) -> tuple[Shaped[Tensor, "n 3 size size"], list[Captioned]]:
+    captions: CaptionSet, records: Sequence[CaptionedImage], size: int, *, threads: int = 2
+) -> tuple[Shaped[Tensor, "n 3 size size"], list[CaptionedImage]]:
     """The pictures that can be read, perhaps none; the others are named on standard error."""
 
-    def opened(record: Captioned) -> Tensor | None:
+    def opened(record: CaptionedImage) -> Tensor | None:
         try:
             return captions.open(record, size=size)
         except BrokenImage as problem:
@@ -208,7 +208,7 @@ def read_sound(
             return None
 
     images = torch.empty(len(records), 3, size, size, dtype=torch.uint8)
-    good: list[Captioned] = []
+    good: list[CaptionedImage] = []
     with ThreadPoolExecutor(max(1, threads)) as pool:
         for record, image in zip(records, pool.map(opened, records), strict=True):
             if image is not None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sightline.models.saved import CONFIG, read_config, write_config
+from sightline.models.run_folder import CONFIG, read_config, write_config
 from sightline.settings import as_json
 from sightline.train.config import MAY_CHANGE, TrainConfig
 from sightline.train.task import Task

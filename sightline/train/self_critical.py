@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.tokens import BOS, EOS, PAD, UNK
-from sightline.decode.search import Decoded, beam, greedy, sample
+from sightline.decode.search import Hypotheses, beam, greedy, sample
 from sightline.models.captioner import Captioner
 from sightline.settings import setting
 from sightline.shapes import Bool, Float, Int, did_you_mean
@@ -171,7 +171,7 @@ class SelfCriticalTask(Task):
     @torch.no_grad()
     def _drawn(
         self, model: Captioner, images: Tensor, indices: Int[Tensor, " B"]
-    ) -> tuple[Decoded, Float[Tensor, "B K"], Float[Tensor, "B K"]]:
+    ) -> tuple[Hypotheses, Float[Tensor, "B K"], Float[Tensor, "B K"]]:
         """Captions of each image, their rewards, and by how much these beat the baseline."""
         config, length = self._config, self._task.model.max_length
         was_training = model.training
@@ -191,7 +191,7 @@ class SelfCriticalTask(Task):
         model.train(was_training)
         return drawn, reward, reward - baseline
 
-    def _reward(self, found: Decoded, indices: Int[Tensor, " B"]) -> Float[Tensor, "B K"]:
+    def _reward(self, found: Hypotheses, indices: Int[Tensor, " B"]) -> Float[Tensor, "B K"]:
         assert self._cider is not None  # noqa: S101 - prepared
         written, real = _with_end(found)
         return self._cider.score(indices, written.masked_fill(~real, PAD))
@@ -201,7 +201,7 @@ class SelfCriticalTask(Task):
         return len(self._task.tokenizer)
 
 
-def _with_end(found: Decoded) -> tuple[Int[Tensor, "B K L"], Bool[Tensor, "B K L"]]:
+def _with_end(found: Hypotheses) -> tuple[Int[Tensor, "B K L"], Bool[Tensor, "B K L"]]:
     """The tokens as they were written, EOS included where one was, and which of them are real."""
     at = torch.arange(found.ids.size(-1), device=found.ids.device)
     lengths = found.lengths[..., None]

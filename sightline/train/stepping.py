@@ -11,7 +11,7 @@ from sightline.data.batches import seed_of
 from sightline.train.average import Ema
 from sightline.train.checkpoint import load_weights, weights_of
 from sightline.train.config import TrainConfig
-from sightline.train.engine import Losing, moved
+from sightline.train.engine import LossModule, to_device
 from sightline.train.optimizer import adamw, named_state, restore
 from sightline.train.task import Task
 
@@ -39,7 +39,7 @@ class Stepper:
         self._adamw = adamw(model, config)
         if config.compile:
             task.compile(model)
-        self._losing, optimizer = accelerator.prepare(Losing(model, task), self._adamw)
+        self._losing, optimizer = accelerator.prepare(LossModule(model, task), self._adamw)
         # Accelerate's optimizer looks for a package on the disk at every step; it is needed to unscale alone.
         self._optimizer = self._adamw if accelerator.scaler is None else optimizer
         self._parameters = list(model.parameters())
@@ -81,7 +81,7 @@ class Stepper:
         for i, (batch, counts) in enumerate(parts):
             last = i == len(parts) - 1
             with nullcontext() if last else accelerator.no_sync(self._losing):
-                loss = self._losing(moved(batch, accelerator.device))
+                loss = self._losing(to_device(batch, accelerator.device))
                 weight = 1.0 if counts else 0.0
                 scale = 1 / loss.terms.clamp(min=1) if alone else weight * world / n_examples
                 accelerator.backward(loss.total * scale)

@@ -13,7 +13,7 @@ from sightline.data.pair_tokens import JOINT, SOURCE, PairTokens
 from sightline.data.pairs import Pair, PairSet
 from sightline.decode.translations import translate
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
-from sightline.models.saved import CONFIG, read_config, write_config
+from sightline.models.run_folder import CONFIG, read_config, write_config
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.settings import as_json, from_json
 from sightline.train.config import TrainConfig

@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.data.batches import by_length, pad, shuffled
-from sightline.data.cuts import Cuts
+from sightline.data.batches import batches_by_length, pad, shuffled_batches
 from sightline.data.pair_tokens import PairTokens
 from sightline.data.pairs import Pair, PairSet
+from sightline.data.segmented_corpus import SegmentedCorpus
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.decode.translations import translate
 from sightline.settings import as_json
@@ -76,9 +76,9 @@ class TranslateTask(Task):
         self._check_lengths(pairs.split("val"))
         self._digest = digest_of((pair.source, pair.target) for pair in (*trained, *pairs.split("val")))
 
-        def cut(tokenizer: Tokenizer, texts: Sequence[str]) -> Cuts:
+        def cut(tokenizer: Tokenizer, texts: Sequence[str]) -> SegmentedCorpus:
             p, variants = data.bpe_dropout, data.variants
-            return Cuts(tokenizer, texts, dropout=p, variants=variants, seed=train.seed)
+            return SegmentedCorpus(tokenizer, texts, dropout=p, variants=variants, seed=train.seed)
 
         self._source = cut(tokens.source, [pair.source for pair in trained])
         self._target = cut(tokens.target, [pair.target for pair in trained])
@@ -109,8 +109,8 @@ class TranslateTask(Task):
     def plan(self, epoch: int) -> list[list[int]]:
         """Batches of a number of pairs, or of like length and a number of tokens."""
         if self.settings.max_tokens is None:
-            return shuffled(len(self._lengths), self.train.batch_size, self.train.seed, epoch)
-        return by_length(self._lengths, self.settings.max_tokens, self.train.seed, epoch)
+            return shuffled_batches(len(self._lengths), self.train.batch_size, self.train.seed, epoch)
+        return batches_by_length(self._lengths, self.settings.max_tokens, self.train.seed, epoch)
 
     def load(self, indices: Sequence[int], epoch: int) -> PairBatch:
         """Some pairs as ids, cut as this epoch has it."""

@@ -9,7 +9,7 @@ from PIL import Image
 from sightline.cli import main
 from sightline.data.tokens import Tokenizer
 from sightline.models.captioner import Captioner, CaptionerConfig
-from sightline.models.saved import write_config
+from sightline.models.run_folder import write_config
 from sightline.settings import as_json
 from sightline.train.caption_data import CaptionData
 

@@ -18,7 +18,7 @@ from sightline.data.captions import read_captions
 from sightline.data.images import read_image
 from sightline.data.scenes import Scenes
 from sightline.data.tokens import BOS, PAD, UNK, Tokenizer
-from sightline.decode.search import Decoded, beam, greedy
+from sightline.decode.search import Hypotheses, beam, greedy
 from sightline.evaluate.captions import score
 from sightline.evaluate.said import Said, _whole, say
 from sightline.models.captioner import Captioner
@@ -53,7 +53,7 @@ def test_say_is_the_search_and_the_look(place):
     assert [one.text for one in said] == found.texts(tokenizer)
     for i, one in enumerate(said):
         assert one.weights.shape == (len(one.words), 3, 9)
-        torch.testing.assert_close(one.weights, found.attended[i, 0, : len(one.words)])
+        torch.testing.assert_close(one.weights, found.attention_weights[i, 0, : len(one.words)])
         torch.testing.assert_close(one.weights.sum(-1), torch.ones(len(one.words), 3))
     alone = greedy(model, model.start(floats), max_length=7, forbidden=(0, 1, 3))
     assert [one.text for one in spoken(place, beam=1)] == alone.texts(tokenizer)
@@ -61,16 +61,16 @@ def test_say_is_the_search_and_the_look(place):
 
 def test_pieces_of_a_word_are_put_together():
     pieces = ["▁a", "▁stri", "ped", "▁ri", "ng", "s"]
-    attended = torch.rand(2, 3, 7, 5, 11)
-    found = Decoded(
+    attention_weights = torch.rand(2, 3, 7, 5, 11)
+    found = Hypotheses(
         torch.zeros(2, 3, 7, dtype=torch.long),
         torch.ones(2, 3, dtype=torch.long),
         torch.zeros(2, 3),
-        attended,
+        attention_weights,
     )
     words, weights = _whole(pieces, found, 1, 2)
     assert words == ("a", "striped", "rings")
-    looked = attended[1, 2]
+    looked = attention_weights[1, 2]
     expected = torch.stack([looked[0], looked[1:3].mean(0), looked[3:6].mean(0)])
     torch.testing.assert_close(weights, expected)
     assert _whole([], found, 0, 0)[1].shape == (0, 5, 11)
@@ -78,7 +78,7 @@ def test_pieces_of_a_word_are_put_together():
     assert words == ("ped", "a")
     words, weights = _whole(["two", "plain", "words"], found, 0, 0)
     assert words == ("two", "plain", "words")
-    torch.testing.assert_close(weights, attended[0, 0, :3])
+    torch.testing.assert_close(weights, attention_weights[0, 0, :3])
 
 
 def test_an_unknown_word_is_never_said(place):

@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 from sightline.cli import main
+from sightline.data.class_set import fit_image
 from sightline.data.classes import read_classes
 from sightline.data.images import read_image
-from sightline.data.labelled import fitted
 from sightline.evaluate.glance import glance
 from sightline.models.vit import VisionTransformer
 
@@ -106,7 +106,7 @@ def test_look_shows_heads_as_a_table_a_figure_and_a_page(trained, data, capsys, 
     code, out, _ = run(capsys, "look", trained, image, "--json", "--out", tmp_path / "a.html")
     found = json.loads(out)
     assert np.array(found["heads"]).shape == (2, 2, 4)
-    seen = glance(VisionTransformer.load(trained), fitted(read_image(image, size=8), 8, 3)[None])
+    seen = glance(VisionTransformer.load(trained), fit_image(read_image(image, size=8), 8, 3)[None])
     expected = {name: getattr(seen, name)[0] for name in ("rollout", "heads", "received")}
     for name, values in (expected | {"distance": seen.distance}).items():
         torch.testing.assert_close(torch.tensor(found[name]), values, rtol=1e-4, atol=1e-6)

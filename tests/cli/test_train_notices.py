@@ -5,7 +5,7 @@ import shutil
 import pytest
 from test_train_cli import pictures, sightline, train  # noqa: F401 - a fixture
 
-from sightline.models.saved import kind_of
+from sightline.models.run_folder import kind_of
 
 
 @pytest.mark.bad_input

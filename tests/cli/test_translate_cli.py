@@ -9,7 +9,7 @@ from translate_runs import SMALL, TRANSFORMER, make_runs, run
 
 from sightline.data.tokens import EOS
 from sightline.decode.translations import translate
-from sightline.models.saved import read_config
+from sightline.models.run_folder import read_config
 from sightline.show.alignment import alignment, arcs, head_grid
 
 

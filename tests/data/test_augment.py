@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.data.augment import Augment, _beta, as_floats, augmented, mixed, partners
-from sightline.data.augment_ops import TONES, contrast, grey, toned
-from sightline.data.draws import below, uniform
+from sightline.data.augment import Augment, _beta, apply_augment, as_floats, mix, partners
+from sightline.data.augment_ops import TONES, apply_tones, contrast, grey
+from sightline.data.counter_rng import random_integers, random_uniform
 
 B, C, H, W = 5, 3, 11, 13
 INDICES = torch.arange(B)
@@ -24,7 +24,7 @@ def images(seed=0, c=C, h=H, w=W, b=B):
 
 
 def change(x, augment, *, seed=0, epoch=0, indices=INDICES):
-    return augmented(x, augment, seed=seed, epoch=epoch, indices=indices)
+    return apply_augment(x, augment, seed=seed, epoch=epoch, indices=indices)
 
 
 def splitmix(x):
@@ -45,17 +45,17 @@ def splitmix(x):
 def test_draws_are_splitmix_in_pythons_integers(seed, epoch, index, stream):
     key = splitmix(splitmix(splitmix(seed % (1 << 62)) ^ stream) ^ epoch)
     expected = [(splitmix(splitmix(key ^ index) ^ n) >> 40) / (1 << 24) for n in range(3)]
-    found = uniform(seed, torch.tensor(epoch), torch.tensor([index]), 3, stream=stream)
+    found = random_uniform(seed, torch.tensor(epoch), torch.tensor([index]), 3, stream=stream)
     assert found[0].tolist() == expected
 
 
 def test_draws_are_even_and_unlike_each_other():
-    u = uniform(7, 3, torch.arange(20_000), 3)
+    u = random_uniform(7, 3, torch.arange(20_000), 3)
     assert torch.allclose(u.mean(0), torch.tensor(0.5), atol=0.01)
     assert torch.allclose(u.var(0), torch.tensor(1 / 12), atol=0.003)
     assert torch.corrcoef(u.T).triu(1).abs().max() < 0.03
-    assert not torch.equal(u, uniform(7, 4, torch.arange(20_000), 3))
-    counts = torch.bincount(below(7, 0, 0, torch.arange(7000)), minlength=7)
+    assert not torch.equal(u, random_uniform(7, 4, torch.arange(20_000), 3))
+    counts = torch.bincount(random_integers(7, 0, 0, torch.arange(7000)), minlength=7)
     assert counts.min() > 850
 
 
@@ -175,7 +175,7 @@ def test_each_operation_of_rand_augment_has_its_turn():
 def test_colours_are_changed_one_after_the_other_each_by_a_factor_of_its_own():
     x = torch.tensor([200, 90, 40], dtype=torch.uint8).view(1, 3, 1, 1).expand(50, 3, 7, 7)
     found = (change(x, Augment(colour=0.5), indices=torch.arange(50)) + 1) / 2
-    draws = uniform(0, 0, torch.arange(50), 3, stream=2)
+    draws = random_uniform(0, 0, torch.arange(50), 3, stream=2)
     luma = torch.tensor([0.299, 0.587, 0.114])
     for image, u in zip(found, draws, strict=True):
         colour = torch.tensor([200, 90, 40]) / 255
@@ -190,14 +190,14 @@ def test_colours_are_changed_one_after_the_other_each_by_a_factor_of_its_own():
 @pytest.mark.parametrize("which", range(len(TONES)))
 def test_each_tone_leaves_images_as_they_are_at_strength_zero(which):
     x = images().float() / 255
-    found = toned(x, torch.full((B,), which), torch.zeros(B))
+    found = apply_tones(x, torch.full((B,), which), torch.zeros(B))
     if TONES[which] == "autocontrast":
         x = (x - x.amin((2, 3), keepdim=True)) / (x.amax((2, 3), keepdim=True) - x.amin((2, 3), keepdim=True))
     torch.testing.assert_close(found, x, atol=1 / 255, rtol=0)
-    changed = toned(x, torch.full((B,), which), torch.full((B,), 0.7))
+    changed = apply_tones(x, torch.full((B,), which), torch.full((B,), 0.7))
     assert TONES[which] == "autocontrast" or not torch.allclose(changed, x, atol=1 / 100)
     assert 0 <= changed.min() <= changed.max() <= 1
-    assert torch.equal(toned(x, torch.full((B,), 99), torch.ones(B)), x)
+    assert torch.equal(apply_tones(x, torch.full((B,), 99), torch.ones(B)), x)
 
 
 def test_grey_images_have_no_saturation_to_lose_and_contrast_none_at_zero():
@@ -231,12 +231,12 @@ def test_shares_follow_the_beta_distribution(alpha):
 def test_mixup_blends_and_cutmix_pastes_and_the_share_tells():
     n = 300
     ones, zeros, indices = torch.ones(n, 1, 17, 19), torch.zeros(n, 1, 17, 19), torch.arange(n)
-    blended = mixed(ones, zeros, Augment(mixup=0.5), seed=0, epoch=0, indices=indices)
+    blended = mix(ones, zeros, Augment(mixup=0.5), seed=0, epoch=0, indices=indices)
     torch.testing.assert_close(blended.images, blended.share.view(-1, 1, 1, 1).expand_as(ones))
-    pasted = mixed(ones, zeros, Augment(cutmix=1.0), seed=0, epoch=0, indices=indices)
+    pasted = mix(ones, zeros, Augment(cutmix=1.0), seed=0, epoch=0, indices=indices)
     assert set(pasted.images.unique().tolist()) <= {0.0, 1.0}
     torch.testing.assert_close(pasted.images.mean((1, 2, 3)), pasted.share)
-    half = mixed(ones, zeros, Augment(mixup=1.0, cutmix=1.0, mix=0.5), seed=0, epoch=0, indices=indices)
+    half = mix(ones, zeros, Augment(mixup=1.0, cutmix=1.0, mix=0.5), seed=0, epoch=0, indices=indices)
     assert 0.4 < (half.share == 1).float().mean() < 0.65
     torch.testing.assert_close(half.images.mean((1, 2, 3)), half.share)
 

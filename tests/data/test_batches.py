@@ -6,40 +6,40 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.data.batches import ahead, by_length, pad, seed_of, shuffled
+from sightline.data.batches import batches_by_length, pad, prefetch, seed_of, shuffled_batches
 
 
 @given(st.integers(1, 97), st.integers(1, 31), st.integers(0, 5), st.integers(0, 5))
 def test_shuffled_has_everything_once(n, batch_size, seed, epoch):
-    batches = shuffled(n, batch_size, seed, epoch)
+    batches = shuffled_batches(n, batch_size, seed, epoch)
     assert sorted(i for batch in batches for i in batch) == list(range(n))
     assert all(len(batch) == batch_size for batch in batches[:-1])
     assert 1 <= len(batches[-1]) <= batch_size
-    assert batches == shuffled(n, batch_size, seed, epoch)
+    assert batches == shuffled_batches(n, batch_size, seed, epoch)
 
 
 def test_an_epoch_has_an_order_of_its_own():
-    orders = [tuple(shuffled(101, 101, seed, epoch)[0]) for seed in (0, 1) for epoch in (0, 1, 2)]
+    orders = [tuple(shuffled_batches(101, 101, seed, epoch)[0]) for seed in (0, 1) for epoch in (0, 1, 2)]
     assert len(set(orders)) == 6
 
 
 @given(st.lists(st.integers(1, 53), min_size=1, max_size=97), st.integers(1, 211), st.integers(0, 3))
 def test_by_length_has_everything_once_and_keeps_the_limit(lengths, max_tokens, epoch):
-    batches = by_length(lengths, max_tokens, seed=0, epoch=epoch)
+    batches = batches_by_length(lengths, max_tokens, seed=0, epoch=epoch)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= max_tokens
-    assert batches == by_length(lengths, max_tokens, seed=0, epoch=epoch)
+    assert batches == batches_by_length(lengths, max_tokens, seed=0, epoch=epoch)
 
 
 def test_by_length_pads_little_and_mixes():
     lengths = torch.randint(5, 60, (2003,), generator=torch.Generator().manual_seed(0)).tolist()
-    batches = by_length(lengths, 1009, seed=0, epoch=0)
+    batches = batches_by_length(lengths, 1009, seed=0, epoch=0)
     padded = sum(max(lengths[i] for i in batch) * len(batch) for batch in batches)
     assert padded < 1.1 * sum(lengths)
     firsts = [lengths[batch[0]] for batch in batches]
     assert firsts != sorted(firsts)
-    others = by_length(lengths, 1009, seed=0, epoch=1)
+    others = batches_by_length(lengths, 1009, seed=0, epoch=1)
     assert {frozenset(batch) for batch in batches}.isdisjoint({frozenset(batch) for batch in others})
 
 
@@ -62,7 +62,7 @@ def test_ahead_keeps_the_order(threads):
         time.sleep(0.01 * (n % 3 == 0))
         return n * n
 
-    with ahead(slow, range(17), threads=threads) as squares:
+    with prefetch(slow, range(17), threads=threads) as squares:
         assert list(squares) == [n * n for n in range(17)]
 
 
@@ -73,7 +73,7 @@ def test_ahead_raises_where_the_item_would_have_come():
         return n
 
     got = []
-    with pytest.raises(ValueError, match="item 3 is bad"), ahead(load, range(9)) as loaded:  # noqa: PT012
+    with pytest.raises(ValueError, match="item 3 is bad"), prefetch(load, range(9)) as loaded:  # noqa: PT012
         for n in loaded:
             got.append(n)  # noqa: PERF402
     assert got == [0, 1, 2]
@@ -87,7 +87,7 @@ def test_ahead_is_no_further_ahead_than_asked_and_leaves_no_thread():
         started.append(n)
         return n
 
-    with ahead(load, range(1000), threads=2, depth=5) as loaded:
+    with prefetch(load, range(1000), threads=2, depth=5) as loaded:
         assert next(loaded) == 0
         time.sleep(0.05)
         assert len(started) <= 6
@@ -97,8 +97,8 @@ def test_ahead_is_no_further_ahead_than_asked_and_leaves_no_thread():
 @pytest.mark.bad_input
 def test_nothing_to_batch():
     with pytest.raises(ValueError, match="at least 1 example, got 0"):
-        shuffled(0, 4, 0, 0)
+        shuffled_batches(0, 4, 0, 0)
     with pytest.raises(ValueError, match="batch_size must be at least 1, got -2"):
-        shuffled(3, -2, 0, 0)
+        shuffled_batches(3, -2, 0, 0)
     with pytest.raises(ValueError, match="max_tokens must be at least 1, got 0"):
-        by_length([3], 0, 0, 0)
+        batches_by_length([3], 0, 0, 0)

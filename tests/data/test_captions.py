@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from picture_files import bomb, png
 
-from sightline.data.captions import Captioned, CaptionSet, clean, read_captions
+from sightline.data.captions import CaptionedImage, CaptionSet, clean, read_captions
 from sightline.data.images import BrokenImage, read_image
 from sightline.data.sources import Folder, Index
 
@@ -85,7 +85,7 @@ def test_tables_people_write(tmp_path):
         "image,caption\na.png,a   red\u00a0dog  \n",
     ):
         (record,) = read_captions(table_of(tmp_path, content)).records
-        assert record == Captioned("a.png", ("a red dog",), "train")
+        assert record == CaptionedImage("a.png", ("a red dog",), "train")
     (record,) = read_captions(table_of(tmp_path, "image,caption\na.png,a dog, red, runs\n")).records
     assert record.captions == ("a dog,red,runs",)
     (record,) = read_captions(table_of(tmp_path, "image,caption_1,caption_2\na.png,one,two\n")).records
@@ -258,7 +258,8 @@ class Drawn:
 
 def test_a_set_of_ones_own():
     records = [
-        Captioned(str(i), (f"The {i}.",), split) for i, split in enumerate(["val", "odd", "train", "val"])
+        CaptionedImage(str(i), (f"The {i}.",), split)
+        for i, split in enumerate(["val", "odd", "train", "val"])
     ]
     captions = CaptionSet(records, Drawn(), source="mine")
     assert captions.splits() == {"train": 1, "val": 2, "odd": 1}

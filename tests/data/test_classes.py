@@ -6,9 +6,9 @@ import torch
 from picture_files import pixels
 from PIL import Image
 
+from sightline.data.class_set import ClassSet, LabelledImages, fit_image, split_off
 from sightline.data.classes import read_classes
 from sightline.data.digits import digits
-from sightline.data.labelled import ClassSet, Labelled, fitted, split_off
 
 
 def folder(root, classes, **options):
@@ -100,8 +100,8 @@ def test_a_set_too_large_for_memory_lies_in_files_each_of_its_splits_too(tmp_pat
         return mapped[-1]
 
     monkeypatch.setattr(np, "memmap", spied)
-    monkeypatch.setattr("sightline.data.labelled.IN_MEMORY", 10)
-    monkeypatch.setattr("sightline.data.labelled._AT_ONCE", 3)
+    monkeypatch.setattr("sightline.data.class_set.IN_MEMORY", 10)
+    monkeypatch.setattr("sightline.data.class_set._AT_ONCE", 3)
     found = read_classes(root, image_size=7)
     for split, part in found.parts.items():
         assert torch.equal(part.images, expected.split(split).images)
@@ -197,7 +197,7 @@ def test_digits_are_folds_that_share_nothing_and_miss_nothing():
 
 def test_split_off_takes_a_share_of_each_class_and_at_least_one():
     labels = torch.tensor([0] * 20 + [1] * 3)
-    whole = Labelled(torch.arange(23).view(23, 1, 1, 1).to(torch.uint8), labels)
+    whole = LabelledImages(torch.arange(23).view(23, 1, 1, 1).to(torch.uint8), labels)
     held, rest = split_off(whole, 0.25, seed=3)
     assert held.labels.bincount().tolist() == [5, 1]
     assert sorted(torch.cat([held.images, rest.images]).flatten().tolist()) == list(range(23))
@@ -205,11 +205,11 @@ def test_split_off_takes_a_share_of_each_class_and_at_least_one():
 
 def test_an_image_fits_whatever_it_was():
     image = torch.randint(0, 256, (3, 9, 9), dtype=torch.uint8)
-    assert torch.equal(fitted(image, 9, 3), image)
-    one = fitted(image, 9, 1)
+    assert torch.equal(fit_image(image, 9, 3), image)
+    one = fit_image(image, 9, 1)
     light = 0.299 * image[0] + 0.587 * image[1] + 0.114 * image[2]
     assert (one[0] - light).abs().max() <= 0.51
-    assert torch.equal(fitted(one, 9, 3), one.expand(3, -1, -1))
+    assert torch.equal(fit_image(one, 9, 3), one.expand(3, -1, -1))
 
 
 @pytest.mark.bad_input
@@ -321,7 +321,9 @@ def test_npz_files_that_are_no_classes(tmp_path):
 @pytest.mark.bad_input
 def test_splits_and_folds_that_are_not_there():
     with pytest.raises(ValueError, match="unknown split 'dev'"):
-        ClassSet(("a",), {"train": Labelled(torch.zeros(0, 1, 1, 1), torch.zeros(0).long())}).split("dev")
+        ClassSet(("a",), {"train": LabelledImages(torch.zeros(0, 1, 1, 1), torch.zeros(0).long())}).split(
+            "dev"
+        )
     with pytest.raises(ValueError, match=r"fold must be in 0\.\.4, got 5"):
         digits(fold=5)
     with pytest.raises(ValueError, match="folds=1"):

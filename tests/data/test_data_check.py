@@ -5,7 +5,7 @@ import pytest
 from caption_sets import as_folder, as_zip, images, karpathy
 from picture_files import bomb, encoded, pixels, png
 
-from sightline.data.captions import Captioned, CaptionSet, read_captions
+from sightline.data.captions import CaptionedImage, CaptionSet, read_captions
 from sightline.data.check import check
 
 
@@ -107,7 +107,7 @@ def test_not_one_image_left(tmp_path):
 @pytest.mark.bad_input
 def test_a_longest_caption_of_nothing(tmp_path):
     captions = CaptionSet(
-        [Captioned("a", ("a",), "train")], read_captions(as_folder(karpathy(), tmp_path)).images
+        [CaptionedImage("a", ("a",), "train")], read_captions(as_folder(karpathy(), tmp_path)).images
     )
     with pytest.raises(ValueError, match="at least 1 word, got 0"):
         check(captions, longest=0)

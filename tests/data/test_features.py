@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from sightline.data import features
-from sightline.data.captions import Captioned, CaptionSet
-from sightline.data.features import cache_folder, keep_features, view_of
+from sightline.data.captions import CaptionedImage, CaptionSet
+from sightline.data.features import cache_features, cache_folder, view_of
 from sightline.data.images import BrokenImage, digest, normalise, resize_crop
 
 
@@ -30,7 +30,7 @@ class Drawn:
 
 def drawn(n, *extra):
     images = Drawn(n)
-    records = [Captioned(name, ("a",), "train") for name in [*map(str, range(n)), *extra]]
+    records = [CaptionedImage(name, ("a",), "train") for name in [*map(str, range(n)), *extra]]
     return CaptionSet(tuple(records), images), records
 
 
@@ -47,7 +47,7 @@ class Network:
 
 def kept(data, records, net, folder, **changes):
     wishes = {"signature": "net 1", "size": 8, "views": 3, "batch_size": 4} | changes
-    return keep_features(data, records, encode=net, folder=folder, **wishes)
+    return cache_features(data, records, encode=net, folder=folder, **wishes)
 
 
 @pytest.fixture(autouse=True)

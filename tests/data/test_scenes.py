@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sightline.data.counter_rng import CounterRNG
 from sightline.data.scenes import Relation, SceneImages, Scenes, scenes_set
-from sightline.data.scenes_dice import Dice
 from sightline.data.scenes_draw import draw
-from sightline.data.scenes_layout import thrown
+from sightline.data.scenes_layout import random_layout
 from sightline.data.scenes_words import (
     COLOURS,
     OPPOSITES,
@@ -82,8 +82,8 @@ def test_five_captions_all_different_and_all_true(scenes):
 
 
 def test_boxes_hold_what_is_seen_of_each_thing():
-    layout = thrown(Dice(3, "val layout", range(64)))
-    _, owner = draw(layout, Dice(3, "val paint", range(64)))
+    layout = random_layout(CounterRNG(3, "val layout", range(64)))
+    _, owner = draw(layout, CounterRNG(3, "val paint", range(64)))
     scenes = Scenes(64, seed=3, split="val")
     for i in range(64):
         seen = [k for k in range(4) if (owner[i] == k).any()]
@@ -122,12 +122,12 @@ def test_relations_come_in_opposites(scenes):
 
 def test_what_is_behind_is_partly_hidden_and_still_seen():
     n = 640
-    layout = thrown(Dice(0, "train layout", range(n)))
-    _, owner = draw(layout, Dice(0, "train paint", range(n)))
+    layout = random_layout(CounterRNG(0, "train layout", range(n)))
+    _, owner = draw(layout, CounterRNG(0, "train paint", range(n)))
     whole = []
     for k in (0, 1):
         lone = layout._replace(there=np.tile(np.arange(4) == k, (n, 1)))
-        whole.append((draw(lone, Dice(0, "train paint", range(n)))[1] == k).sum((1, 2)))
+        whole.append((draw(lone, CounterRNG(0, "train paint", range(n)))[1] == k).sum((1, 2)))
     behind = 1 - layout.front
     share = (owner == behind[:, None, None]).sum((1, 2)) / np.where(behind, whole[1], whole[0])
     assert 100 < layout.overlap.sum() < 300
@@ -137,7 +137,7 @@ def test_what_is_behind_is_partly_hidden_and_still_seen():
 
 
 def test_what_is_in_front_is_lower():
-    layout = thrown(Dice(0, "train layout", range(640)))
+    layout = random_layout(CounterRNG(0, "train layout", range(640)))
     y = layout.y[np.arange(640)[:, None], np.stack([layout.front, 1 - layout.front], axis=1)]
     assert (y[:, 0] - y[:, 1])[layout.overlap].min() > 3
 
@@ -210,20 +210,20 @@ def test_adjectives_belong_to_the_next_noun():
 @given(seed=st.integers(-(2**65), 2**65), n=st.integers(1, 60))
 @settings(max_examples=30, deadline=None)
 def test_dice_fall_evenly(seed, n):
-    thrown_ones = Dice(seed, "evenly", range(4000)).below(n)
+    thrown_ones = CounterRNG(seed, "evenly", range(4000)).integers(n)
     counts = np.bincount(thrown_ones, minlength=n)
     assert len(counts) == n
     assert abs(counts - 4000 / n).max() < 7 * (4000 / n) ** 0.5 + 1
 
 
 def test_dice_throw_anew_each_time():
-    dice = Dice(0, "anew", range(1000))
-    first, second = dice.below(1000), dice.below(1000)
+    rng = CounterRNG(0, "anew", range(1000))
+    first, second = rng.integers(1000), rng.integers(1000)
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.15
     assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < 0.15
-    order = dice.order(7)
+    order = rng.permutation(7)
     assert (np.sort(order, axis=1) == np.arange(7)).all()
-    grain = dice.grain(13)
+    grain = rng.noise(13)
     assert grain.shape == (1000, 13)
     assert abs(grain.mean()) < 0.3
     assert (grain.min(), grain.max()) == (-15, 15)

@@ -28,7 +28,9 @@ def test_a_beam_of_one_is_greedy(n, longest, end):
     plain = greedy(model, model.start(n, look=True), max_length=longest)
     assert ours.lists() == plain.lists()
     torch.testing.assert_close(ours.scores, plain.scores)
-    torch.testing.assert_close(ours.attended, plain.attended[:, :, : ours.attended.size(2)])
+    torch.testing.assert_close(
+        ours.attention_weights, plain.attention_weights[:, :, : ours.attention_weights.size(2)]
+    )
 
 
 def plain_beam(model, number, width, alpha, longest, words):
@@ -88,7 +90,7 @@ def test_attention_follows_the_beam_that_survived():
         for row, tokens in enumerate(found.lists()[number]):
             for t in range(found.ids.size(2)):
                 seen = number + BOS + sum(tokens[:t]) if t < len(tokens) else 0.0
-                assert found.attended[number, row, t, 0].tolist() == [seen, -seen]
+                assert found.attention_weights[number, row, t, 0].tolist() == [seen, -seen]
 
 
 def test_ids_are_padded_and_carry_no_specials():

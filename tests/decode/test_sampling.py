@@ -2,9 +2,9 @@ import pytest
 import torch
 from toys import BOS, EOS, Toy, log_probability
 
-from sightline.decode.decoded import Decoded
-from sightline.decode.replay import Recorded
-from sightline.decode.sampling import kept
+from sightline.decode.hypotheses import Hypotheses
+from sightline.decode.replay import GraphReplay
+from sightline.decode.sampling import truncate
 from sightline.decode.search import greedy, sample
 
 
@@ -65,7 +65,7 @@ def test_a_low_temperature_and_a_top_of_one_are_greedy():
 @pytest.mark.parametrize("top_k", [None, 3, 11, 50])
 def test_what_is_kept_by_a_loop(top_p, top_k):
     log_probs = torch.randn(7, 11).log_softmax(-1)
-    found = kept(log_probs, top_k=top_k, top_p=top_p)
+    found = truncate(log_probs, top_k=top_k, top_p=top_p)
     for row, left in zip(log_probs, found, strict=True):
         order = row.argsort(descending=True).tolist()[: top_k or 11]
         total = row[order].exp().sum()
@@ -89,7 +89,7 @@ def test_texts_and_lists():
         def decode(self, ids):
             return "".join("..ab"[i] for i in ids)
 
-    found = Decoded(torch.tensor([[[3, 2, 0]], [[2, 0, 0]]]), torch.tensor([[2], [1]]), torch.zeros(2, 1))
+    found = Hypotheses(torch.tensor([[[3, 2, 0]], [[2, 0, 0]]]), torch.tensor([[2], [1]]), torch.zeros(2, 1))
     assert found.lists() == [[[3, 2]], [[2]]]
     assert found.texts(Letters()) == ["ba", "a"]
     assert found.cpu().lists() == found.lists()
@@ -103,7 +103,7 @@ def test_without_a_gpu_a_recorded_search_is_called():
         calls.append(numbers)
         return greedy(model, model.start(len(numbers)), max_length=4)
 
-    recorded = Recorded(search)
+    recorded = GraphReplay(search)
     numbers = torch.arange(3.0)
     assert recorded(numbers).lists() == recorded(numbers).lists() == search(numbers).lists()
     assert len(calls) == 3
@@ -121,13 +121,13 @@ def test_a_replay_gives_what_the_search_gives():
     def search(images):
         return beam(model, model.start(images, look=True), width=3, n_best=2, max_length=9)
 
-    recorded = Recorded(search)
+    recorded = GraphReplay(search)
     for _ in range(3):
         images = torch.randn(5, 3, 64, 64, device="cuda")
         ours, plain = recorded(images), search(images)
         assert ours.lists() == plain.lists()
         torch.testing.assert_close(ours.scores, plain.scores)
-        torch.testing.assert_close(ours.attended[:, :, : plain.ids.size(2)], plain.attended)
+        torch.testing.assert_close(ours.attention_weights[:, :, : plain.ids.size(2)], plain.attention_weights)
 
 
 @pytest.mark.bad_input

@@ -25,7 +25,7 @@ class ToyState:
         return self.inputs.device
 
     @property
-    def attended(self):
+    def attention_weights(self):
         if not self.look or self.said.size(1) == 0:
             return None
         seen = self.said.double().cumsum(1)[:, -1] + self.inputs  # a number that only this past has, nearly

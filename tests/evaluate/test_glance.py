@@ -6,7 +6,7 @@ import torch
 from sightline.data.augment import as_floats
 from sightline.evaluate.glance import glance, ink
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
-from sightline.models.vit_parts import turned
+from sightline.models.vit_parts import rotate_2d
 
 B, LAYERS, H, PATCH, ROWS, COLUMNS = 3, 2, 2, 2, 3, 3
 
@@ -41,7 +41,7 @@ def by_hand(made, x):
     found = []
     x = made.stem(as_floats(x))
     x = (x if made.positions is None else x + made.positions).flatten(1, 2)
-    turn = None if made.cos is None else (made.cos, made.sin)
+    rotation = None if made.cos is None else (made.cos, made.sin)
     if made.token is not None:
         x = torch.cat([made.token.expand(len(x), 1, -1), x], 1)
     for layer in made.layers:
@@ -50,11 +50,11 @@ def by_hand(made, x):
             h, layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias
         ).chunk(3, -1)
         q, k = (y.unflatten(-1, (H, -1)) for y in (q, k))  # (B, T, H, D) each
-        if turn is not None:
-            q, k = turned(torch.stack([q, k], 2), turn).unbind(2)
+        if rotation is not None:
+            q, k = rotate_2d(torch.stack([q, k], 2), rotation).unbind(2)
         q, k = q.transpose(1, 2), k.transpose(1, 2)
         found.append((q @ k.mT * q.size(-1) ** -0.5).softmax(-1))
-        x = layer(x, turn)
+        x = layer(x, rotation)
     return found
 
 

@@ -47,7 +47,9 @@ def test_steps_give_what_teacher_forcing_gives(settings):
     for t in range(7):
         log_probs, state = model.step(state, ids[:, t])
         torch.testing.assert_close(log_probs.double(), expected[:, t], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(state.attended.sum(-1), torch.ones_like(state.attended[..., 0]))
+        torch.testing.assert_close(
+            state.attention_weights.sum(-1), torch.ones_like(state.attention_weights[..., 0])
+        )
 
 
 @pytest.mark.parametrize("words", [16, 17, 23])
@@ -99,7 +101,7 @@ def test_branched_and_reordered_rows_go_on_as_if_alone(decoder):
     rows = torch.tensor([14, 0, 7, 7])
     few, ids = state.select(rows), torch.randint(4, 23, (4,))
     assert len(few) == 4
-    torch.testing.assert_close(few.attended, state.attended[rows])
+    torch.testing.assert_close(few.attention_weights, state.attention_weights[rows])
     log_probs, _ = model.step(few, ids)
     whole = torch.cat([past[rows], ids[:, None]], 1)
     alone = model(images[rows // 5], whole)[:, -1].log_softmax(-1)
@@ -133,7 +135,9 @@ def test_scores_and_attention_of_a_beam_are_those_of_its_words(decoder):
             log_probs, state = model.step(state, torch.tensor([before]))
             total += log_probs[0, token].item()
             if t < len(tokens):
-                torch.testing.assert_close(found.attended[i, k, t], state.attended[0], atol=1e-5, rtol=1e-5)
+                torch.testing.assert_close(
+                    found.attention_weights[i, k, t], state.attention_weights[0], atol=1e-5, rtol=1e-5
+                )
         assert found.scores[i, k].item() == pytest.approx(total / len(whole), abs=1e-4)
 
 
@@ -161,7 +165,7 @@ def test_the_layers_to_look_at_can_be_chosen():
     ids = torch.tensor([1, 1])
 
     def seen(look):
-        return model.step(model.start(images, look=look), ids)[1].attended
+        return model.step(model.start(images, look=look), ids)[1].attention_weights
 
     both = seen([0, 1])
     assert both.shape == (2, 6, 9)
@@ -171,9 +175,9 @@ def test_the_layers_to_look_at_can_be_chosen():
     assert seen(False) is None
     for look_layer, expected in ((0, both[:, :3]), (-1, both[:, 3:]), (None, both)):
         other = captioner(look_layer=look_layer)
-        found = other.step(other.start(images, look=True), ids)[1].attended
+        found = other.step(other.start(images, look=True), ids)[1].attention_weights
         torch.testing.assert_close(found, expected)
-        assert other.step(other.start(images), ids)[1].attended is None
+        assert other.step(other.start(images), ids)[1].attention_weights is None
 
 
 def test_in_training_steps_drop_nothing():
@@ -194,7 +198,7 @@ def test_received_is_what_the_weights_sum_to_and_has_gradients():
     state, total = model.start(images, look=True), torch.zeros(3, 9, dtype=torch.double)
     for t in range(4):
         _, state = model.step(state, ids[:, t])
-        total += state.attended[:, 0] * (ids[:, t] != 0)[:, None]
+        total += state.attention_weights[:, 0] * (ids[:, t] != 0)[:, None]
     torch.testing.assert_close(received, total)
     torch.testing.assert_close(received.sum(1), torch.tensor([4.0, 2.0, 3.0]).double())
 

@@ -4,7 +4,7 @@ import torch
 from sightline.attention.reference import scaled_dot_product_attention
 from sightline.data.tokens import PAD
 from sightline.decode.search import beam, greedy
-from sightline.models.recurrence import BothWays, Recurrence
+from sightline.models.recurrence import Bidirectional, Recurrence
 from sightline.models.rnn import FEEDS, SCORES, RecurrentConfig, RecurrentTranslator
 from sightline.models.translator import POSITIONS, Translator, TranslatorConfig, open_translator
 from sightline.positions import sinusoidal
@@ -54,8 +54,8 @@ def test_steps_give_the_numbers_of_the_whole(name):
         for t in range(T):
             log_probs, state = model.step(state, target[:, t])
             torch.testing.assert_close(log_probs, whole[:, t], atol=2e-5, rtol=1e-5)
-            assert state.attended.sum(-1).allclose(torch.ones(()))
-            assert not state.attended[1, :, 3:].any(), "padding is never looked at"
+            assert state.attention_weights.sum(-1).allclose(torch.ones(()))
+            assert not state.attention_weights[1, :, 3:].any(), "padding is never looked at"
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -185,7 +185,7 @@ def test_scaled_dot_attention_is_the_reference():
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_both_ways_are_torchs_own_over_packed_sequences(cell):
-    layer = BothWays(cell, 3, 5)
+    layer = Bidirectional(cell, 3, 5)
     kind = torch.nn.GRU if cell == "gru" else torch.nn.LSTM
     theirs = kind(3, 5, batch_first=True, bidirectional=True)
     for name, parameter in layer.ahead.rnn.named_parameters():

@@ -10,7 +10,7 @@ from torch import nn
 
 import sightline as sl
 from sightline.models.vit import SIZES, VisionTransformer, VisionTransformerConfig
-from sightline.models.vit_parts import Block, PatchStem, patches, resized_table, turn_of, turned
+from sightline.models.vit_parts import Block, PatchStem, patches, resize_positions, rotate_2d, rotation_2d
 from sightline.positions import Rotary
 
 SMALL = VisionTransformerConfig(
@@ -99,8 +99,10 @@ def test_a_stem_is_a_strided_convolution():
 def test_rotary_positions_see_only_how_far_patches_are_apart():
     rows, columns = (x.flatten() for x in torch.meshgrid(torch.arange(4.0), torch.arange(5.0), indexing="ij"))
     q, k = torch.randn(16), torch.randn(16)
-    turn = turn_of(rows, columns, 16, 100.0)
-    q, k = turned(torch.stack([q, k]).expand(1, 20, 1, 2, 16), turn)[0, :, 0].unbind(1)  # (20, 16) each
+    rotation = rotation_2d(rows, columns, 16, 100.0)
+    q, k = rotate_2d(torch.stack([q, k]).expand(1, 20, 1, 2, 16), rotation)[0, :, 0].unbind(
+        1
+    )  # (20, 16) each
     scores = (q @ k.mT).view(4, 5, 4, 5)
     torch.testing.assert_close(scores[0, 0, 2, 3], scores[1, 1, 3, 4], rtol=1e-4, atol=1e-4)
     by_row = Rotary(8, 100.0).rotate(q[:1, :8].expand(20, 8), positions=rows)  # the first patch is not turned
@@ -111,25 +113,25 @@ def test_rotary_positions_see_only_how_far_patches_are_apart():
 
 def test_a_class_token_is_not_turned():
     model = VisionTransformer(config(positions="rotary"))
-    cos, sin = model._turn((2, 2))
+    cos, sin = model._rotation((2, 2))
     assert torch.equal(cos[0], torch.ones(8))
     assert torch.equal(sin[0], torch.zeros(8))
 
 
 def test_turns_of_a_finer_grid_lie_around_those_of_the_coarse_one():
     model = VisionTransformer(config(positions="rotary"))  # 2 x 2 patches
-    cos, sin = model._turn((4, 2))
+    cos, sin = model._rotation((4, 2))
     coarse = torch.tensor([-0.25, 0.25, 0.75, 1.25])  # each in the middle of its half of a patch
     rows, columns = (x.flatten() for x in torch.meshgrid(coarse, torch.arange(2.0), indexing="ij"))
-    expected = turn_of(rows, columns, 8, 100.0)
+    expected = rotation_2d(rows, columns, 8, 100.0)
     torch.testing.assert_close((cos[1:], sin[1:]), expected)
 
 
 def test_positions_of_another_grid_are_interpolated_and_of_the_own_kept():
     table = torch.randn(3, 3, 5)
-    assert resized_table(table, (3, 3)) is table
+    assert resize_positions(table, (3, 3)) is table
     ramp = torch.arange(4.0)[:, None, None].expand(4, 4, 1)
-    wide = resized_table(ramp, (8, 4))
+    wide = resize_positions(ramp, (8, 4))
     assert wide.shape == (8, 4, 1)
     assert (wide[1:, 0, 0] > wide[:-1, 0, 0]).all()
 
@@ -138,7 +140,7 @@ def test_positions_of_another_grid_are_interpolated_and_of_the_own_kept():
 @settings(max_examples=10, deadline=None)
 def test_stochastic_depth_drops_whole_images_and_scales_the_rest(keep, seed):
     torch.manual_seed(seed)
-    block = Block(8, 2, 11, dropout=0.0, drop_path=1 - keep, norm_eps=1e-6, turned=False)
+    block = Block(8, 2, 11, dropout=0.0, drop_path=1 - keep, norm_eps=1e-6, rotary=False)
     x, branch = torch.zeros(50, 3, 8), torch.ones(50, 3, 8)
     found = block.train()._added(x, branch)
     per_image = found.flatten(1)

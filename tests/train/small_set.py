@@ -2,7 +2,7 @@
 
 import torch
 
-from sightline.data.captions import Captioned, CaptionSet
+from sightline.data.captions import CaptionedImage, CaptionSet
 from sightline.data.images import BrokenImage
 
 COLOURS = ("red", "green", "blue")
@@ -30,7 +30,7 @@ class Noise:
 
 def small_set(n=90, broken=()):
     records = [
-        Captioned(
+        CaptionedImage(
             str(i),
             tuple(f"{a} {COLOURS[i % 3]} part at the {PLACES[i // 3 % 3]}" for a in ("A", "The", "One"))[
                 : 1 + i % 3

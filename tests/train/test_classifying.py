@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from sightline.data.augment import Augment, as_floats
-from sightline.data.labelled import ClassSet, Labelled
+from sightline.data.class_set import ClassSet, LabelledImages
 from sightline.evaluate.classes import score
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.train.classifying import ClassData, ClassTask, read_source
@@ -28,7 +28,7 @@ def bars(n, seed):
         at = int(torch.randint(0, 6, (), generator=generator))
         image[0, at, :] = 255 if label else image[0, at, :]
         image[0, :, at] = image[0, :, at] if label else 255
-    return Labelled(images, labels)
+    return LabelledImages(images, labels)
 
 
 def a_set():

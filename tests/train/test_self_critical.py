@@ -9,7 +9,7 @@ from test_captioning import TRAIN, made
 
 from sightline.data.batches import pad
 from sightline.data.tokens import BOS, EOS, PAD, UNK
-from sightline.decode.search import Decoded, beam
+from sightline.decode.search import Hypotheses, beam
 from sightline.train.loop import fit
 from sightline.train.reward import Cider
 from sightline.train.self_critical import (
@@ -78,7 +78,7 @@ def test_a_corpus_that_can_not_be_scored():
 
 def test_the_end_is_put_back_where_one_was_written():
     ids = torch.tensor([[[7, 8, PAD], [5, 6, 9], [PAD, PAD, PAD]]])
-    found = Decoded(ids=ids, lengths=torch.tensor([[2, 3, 0]]), scores=torch.zeros(1, 3))
+    found = Hypotheses(ids=ids, lengths=torch.tensor([[2, 3, 0]]), scores=torch.zeros(1, 3))
     written, real = _with_end(found)
     assert written[0].tolist() == [[7, 8, EOS], [5, 6, 9], [EOS, PAD, PAD]]
     assert real[0].tolist() == [[True, True, True], [True, True, True], [True, False, False]]
@@ -210,7 +210,9 @@ def test_writing_unknown_is_never_rewarded():
     ids[0][ids[0] > UNK] = UNK
     critical._task._splits["train"] = dataclasses.replace(critical._task.trained, ids=ids)
     critical.prepare(torch.device("cpu"))
-    unknown = Decoded(ids=torch.full((1, 1, 6), UNK), lengths=torch.tensor([[6]]), scores=torch.zeros(1, 1))
+    unknown = Hypotheses(
+        ids=torch.full((1, 1, 6), UNK), lengths=torch.tensor([[6]]), scores=torch.zeros(1, 1)
+    )
     assert critical._reward(unknown, torch.tensor([0])).item() == 0.0
 
 

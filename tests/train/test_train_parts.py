@@ -17,7 +17,7 @@ from sightline.train.average import Ema, mean_of
 from sightline.train.checkpoint import weights_of, write_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.curve import Curve
-from sightline.train.engine import moved
+from sightline.train.engine import to_device
 from sightline.train.optimizer import adamw, named_state, restore
 from sightline.train.presets import preset, presets
 from sightline.train.schedule import rate
@@ -170,7 +170,7 @@ def test_the_state_lies_in_memory_as_its_weight_does():
 
 def test_moved_keeps_the_shape_of_a_batch():
     batch = {"x": torch.ones(2), "y": [(torch.zeros(1), "name")], "n": 3}
-    there = moved(batch, torch.device("meta"))
+    there = to_device(batch, torch.device("meta"))
     assert there["x"].is_meta
     assert there["y"][0][0].is_meta
     assert there["y"][0][1] == "name"

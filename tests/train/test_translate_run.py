@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file
 
 from sightline.models.rnn import RecurrentConfig
-from sightline.models.saved import read_config
+from sightline.models.run_folder import read_config
 from sightline.train.config import TrainConfig
 from sightline.train.translate_data import TranslateData
 from sightline.train.translate_run import train_translator

@@ -9,7 +9,7 @@ from sightline.data.pair_tokens import PairTokens
 from sightline.data.pairs import Pair, PairSet
 from sightline.data.tokens import BOS, EOS, PAD, UNK
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
-from sightline.models.saved import read_config
+from sightline.models.run_folder import read_config
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.train.config import TrainConfig
 from sightline.train.presets import preset, presets

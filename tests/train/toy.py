@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from sightline.data.batches import seed_of, shuffled
+from sightline.data.batches import seed_of, shuffled_batches
 from sightline.train.task import Loss, Task
 
 
@@ -37,7 +37,7 @@ class ToyTask(Task):
         self.n, self.batch_size, self.seed, self.noise = n, batch_size, seed, noise
 
     def plan(self, epoch):
-        return shuffled(self.n, self.batch_size, self.seed, epoch)
+        return shuffled_batches(self.n, self.batch_size, self.seed, epoch)
 
     def load(self, indices, epoch):
         noise = [

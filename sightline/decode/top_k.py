@@ -6,18 +6,18 @@ from torch import Tensor
 
 from sightline.shapes import Float, Int
 
-__all__ = ["largest"]
+__all__ = ["top_k"]
 
 _BLOCK = 64
 
 
-def largest(x: Float[Tensor, "N V"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
+def top_k(x: Float[Tensor, "N V"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
     """As ``x.topk(k)``; in long rows it looks only into the k blocks whose largest are the largest.
 
     What is among the k largest has fewer than k before it, and so has the largest of its block.
 
     Example:
-        >>> values, places = largest(torch.arange(1000.0)[None], 2)
+        >>> values, places = top_k(torch.arange(1000.0)[None], 2)
         >>> values.tolist(), places.tolist()
         ([[999.0, 998.0]], [[999, 998]])
     """

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sightline.data.scenes_dice import Dice
+from sightline.data.counter_rng import CounterRNG
 from sightline.data.scenes_layout import Layout
 from sightline.data.scenes_words import (
     COLOURS,
@@ -58,10 +58,10 @@ def _directions(x: list[float], y: list[float]) -> Iterator[Relation]:
             yield Relation(j, OPPOSITES[name], i)
 
 
-def captions_of(layout: Layout, dice: Dice) -> list[tuple[str, ...]]:
+def captions_of(layout: Layout, rng: CounterRNG) -> list[tuple[str, ...]]:
     """Five each, no two put together in the same way; the larger thing is more often spoken of first."""
-    templates = dice.order(len(TEMPLATES))[:, :N_CAPTIONS]
-    coins = [[dice.chance(p) for p in (_TURNED, _SIZED, _RARER, _RARER)] for _ in range(N_CAPTIONS)]
+    templates = rng.permutation(len(TEMPLATES))[:, :N_CAPTIONS]
+    coins = [[rng.bernoulli(p) for p in (_TURNED, _SIZED, _RARER, _RARER)] for _ in range(N_CAPTIONS)]
     larger = (layout.radius[:, 0] < layout.radius[:, 1]).astype(int).tolist()
     told = []
     for at, subject in enumerate(larger):

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from sightline.models.saved import WEIGHTS
+from sightline.models.run_folder import WEIGHTS
 from sightline.train.average import mean_of
 from sightline.train.checkpoint import load_weights, read_tensors, weights_of, write_tensors
 
-__all__ = ["Keeper"]
+__all__ = ["BestWeights"]
 
 
-class Keeper:
+class BestWeights:
     """Writes weights to a run, for one of its stages.
 
     Args:

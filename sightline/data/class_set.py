@@ -13,7 +13,7 @@ from sightline.data.augment_ops import grey
 from sightline.data.images import resize_crop
 from sightline.shapes import Int, Shaped, did_you_mean
 
-__all__ = ["SPLITS", "ClassSet", "Labelled", "fitted", "room", "split_off"]
+__all__ = ["SPLITS", "ClassSet", "LabelledImages", "empty_images", "fit_image", "split_off"]
 
 SPLITS = ("train", "val", "test")
 IN_MEMORY = 4 << 30  # bytes; more images lie in a file that goes away by itself
@@ -21,7 +21,7 @@ _AT_ONCE = 4096  # images that are copied from one file to another at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledImages:
     """The examples of one split.
 
     Attributes:
@@ -36,15 +36,15 @@ class Labelled:
         """How many there are."""
         return self.labels.numel()
 
-    def select(self, indices: Int[Tensor, " n"]) -> "Labelled":
+    def select(self, indices: Int[Tensor, " n"]) -> "LabelledImages":
         """Some of them; in a file, where they are too many for memory."""
         labels = self.labels[indices]
         if self.images[:1].nbytes * len(indices) <= IN_MEMORY:
-            return Labelled(self.images[indices], labels)
-        images = room(len(indices), *self.images.shape[1:])
+            return LabelledImages(self.images[indices], labels)
+        images = empty_images(len(indices), *self.images.shape[1:])
         for to, which in zip(images.split(_AT_ONCE), indices.split(_AT_ONCE), strict=True):
             to.copy_(self.images[which])
-        return Labelled(images, labels)
+        return LabelledImages(images, labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ClassSet:
     """
 
     names: tuple[str, ...]
-    parts: Mapping[str, Labelled]
+    parts: Mapping[str, LabelledImages]
     broken: tuple[str, ...] = ()
     stand_ins: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,14 +68,14 @@ class ClassSet:
         """How many images there are to learn from, to choose by and to be tested on."""
         return [len(self.parts[name]) for name in SPLITS if name in self.parts]
 
-    def split(self, name: str) -> Labelled:
+    def split(self, name: str) -> LabelledImages:
         """The examples of a split: ``train``, ``val`` or ``test``."""
         if name not in self.parts:
             raise ValueError(f"unknown split {name!r}, {did_you_mean(name, self.parts)}")
         return self.parts[name]
 
 
-def room(n: int, channels: int, height: int, width: int) -> Shaped[Tensor, "n channels height width"]:
+def empty_images(n: int, channels: int, height: int, width: int) -> Shaped[Tensor, "n channels height width"]:
     """Memory for the bytes of so many images, or a file where they are too many."""
     shape = (n, channels, height, width)
     if math.prod(shape) <= IN_MEMORY:
@@ -84,11 +84,11 @@ def room(n: int, channels: int, height: int, width: int) -> Shaped[Tensor, "n ch
         return torch.from_numpy(np.memmap(file, dtype=np.uint8, mode="w+", shape=shape))
 
 
-def split_off(whole: Labelled, share: float, seed: int) -> tuple[Labelled, Labelled]:
+def split_off(whole: LabelledImages, share: float, seed: int) -> tuple[LabelledImages, LabelledImages]:
     """Hold out a share of each class, at least one image of it: what is held out, and the rest.
 
     Example:
-        >>> whole = Labelled(torch.zeros(10, 1, 2, 2, dtype=torch.uint8), torch.arange(10) % 2)
+        >>> whole = LabelledImages(torch.zeros(10, 1, 2, 2, dtype=torch.uint8), torch.arange(10) % 2)
         >>> held, rest = split_off(whole, 0.2, seed=0)
         >>> sorted(held.labels.tolist()), len(rest)
         ([0, 1], 8)
@@ -104,11 +104,11 @@ def split_off(whole: Labelled, share: float, seed: int) -> tuple[Labelled, Label
     return whole.select(held.nonzero().flatten()), whole.select((~held).nonzero().flatten())
 
 
-def fitted(image: Shaped[Tensor, "C h w"], size: int, channels: int) -> Shaped[Tensor, "c size size"]:
+def fit_image(image: Shaped[Tensor, "C h w"], size: int, channels: int) -> Shaped[Tensor, "c size size"]:
     """Make one image what a model takes: its side and its channels, whatever it was.
 
     Example:
-        >>> fitted(torch.zeros(3, 20, 30, dtype=torch.uint8), 8, channels=1).shape
+        >>> fit_image(torch.zeros(3, 20, 30, dtype=torch.uint8), 8, channels=1).shape
         torch.Size([1, 8, 8])
     """
     if image.size(0) == 1 and channels == 3:

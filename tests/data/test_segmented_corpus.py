@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from sightline.data.cuts import Cuts
 from sightline.data.pair_tokens import PairTokens
 from sightline.data.pairs import Pair
+from sightline.data.segmented_corpus import SegmentedCorpus
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 
 TEXTS = ["the lower lowest slow", "a newer wider river", "slower rivers lower", "the the"]
@@ -15,7 +15,7 @@ def tokenizer():
 
 
 def test_without_dropout_rows_are_those_of_the_tokenizer(tokenizer):
-    cuts = Cuts(tokenizer, TEXTS)
+    cuts = SegmentedCorpus(tokenizer, TEXTS)
     rows = [tokenizer.encode(text) for text in TEXTS]
     assert [cuts[i] for i in range(len(TEXTS))] == rows
     assert cuts.lengths() == [len(row) for row in rows]
@@ -25,7 +25,7 @@ def test_without_dropout_rows_are_those_of_the_tokenizer(tokenizer):
 
 
 def test_with_dropout_every_epoch_cuts_anew_and_says_the_same(tokenizer):
-    cuts = Cuts(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
+    cuts = SegmentedCorpus(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
     seen = set()
     for epoch in range(11):
         (row,) = cuts.batch([0], epoch).tolist()
@@ -36,7 +36,7 @@ def test_with_dropout_every_epoch_cuts_anew_and_says_the_same(tokenizer):
 
 def test_a_word_is_cut_by_its_place_and_plainly_without_dropout(tokenizer):
     text = " ".join(["lowest"] * 23)
-    cuts = Cuts(tokenizer, [text], dropout=0.4, variants=7, seed=3)
+    cuts = SegmentedCorpus(tokenizer, [text], dropout=0.4, variants=7, seed=3)
     (row,) = cuts.batch([0], 0).tolist()
     words = " ".join(tokenizer.words(row)).split("▁")[1:]
     assert len(words) == 23
@@ -46,12 +46,12 @@ def test_a_word_is_cut_by_its_place_and_plainly_without_dropout(tokenizer):
 
 
 def test_a_text_is_cut_the_same_in_whichever_batch(tokenizer):
-    cuts = Cuts(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
+    cuts = SegmentedCorpus(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
     alone, together = cuts.batch([1], 5), cuts.batch([3, 1], 5)
     n = alone.size(1)
     assert torch.equal(alone[0], together[1, :n])
     assert not together[1, n:].any()
-    again = Cuts(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
+    again = SegmentedCorpus(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
     assert torch.equal(again.batch([3, 1], 5), together)
 
 
@@ -60,7 +60,7 @@ def test_each_word_is_cut_by_chances_of_its_own():
     pairs = Tokenizer.train(texts, kind="bpe", vocab_size=500)
     shares = []
     for seed in range(7):
-        cuts = Cuts(pairs, texts, dropout=0.1, variants=16, seed=seed)
+        cuts = SegmentedCorpus(pairs, texts, dropout=0.1, variants=16, seed=seed)
         merged = torch.stack([cuts.batch(range(64), epoch)[:, 1].eq(PAD) for epoch in range(40)])  # (40, 64)
         shares.append(1 - merged.float().mean().item())
     # A word of three letters has two merges: left whole with probability 0.9 for each, or cut.
@@ -68,7 +68,9 @@ def test_each_word_is_cut_by_chances_of_its_own():
 
 
 def test_seeds_next_to_each_other_share_no_cuts(tokenizer):
-    first, second = (Cuts(tokenizer, TEXTS * 20, dropout=0.5, variants=2, seed=seed) for seed in (0, 1))
+    first, second = (
+        SegmentedCorpus(tokenizer, TEXTS * 20, dropout=0.5, variants=2, seed=seed) for seed in (0, 1)
+    )
     assert first.batch(range(80), 0).tolist() != second.batch(range(80), 0).tolist()
     ways = [
         {tuple(map(tuple, cuts.batch([0, 1, 2], e).tolist())) for e in range(40)} for cuts in (first, second)
@@ -127,7 +129,7 @@ def test_wrong_kinds_are_refused(tokenizer):
     with pytest.raises(ValueError, match=r"unknown kind of tokens 'chars'.*did you mean 'char'"):
         PairTokens.train([Pair("a", "b")], kind="chars")
     with pytest.raises(ValueError, match="got one of kind 'word'"):
-        Cuts(Tokenizer.train(["a b"], kind="word"), ["a"])
+        SegmentedCorpus(Tokenizer.train(["a b"], kind="word"), ["a"])
 
 
 def test_the_share_of_ids_that_are_unknown_is_counted_over_all_texts():
@@ -135,6 +137,6 @@ def test_the_share_of_ids_that_are_unknown_is_counted_over_all_texts():
     tokenizer = Tokenizer.train(["abc ab"], kind="bpe", vocab_size=13)
     ids = [i for text in texts for i in tokenizer.encode(text)]
     assert 0 < ids.count(UNK) < len(ids)
-    assert Cuts(tokenizer, texts, dropout=0.5).unknown() == ids.count(UNK) / len(ids)
-    assert Cuts(tokenizer, texts[:1]).unknown() == 0
-    assert Cuts(tokenizer, [""]).unknown() == 0
+    assert SegmentedCorpus(tokenizer, texts, dropout=0.5).unknown() == ids.count(UNK) / len(ids)
+    assert SegmentedCorpus(tokenizer, texts[:1]).unknown() == 0
+    assert SegmentedCorpus(tokenizer, [""]).unknown() == 0

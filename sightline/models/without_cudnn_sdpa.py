@@ -6,13 +6,13 @@ from contextlib import contextmanager
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-__all__ = ["any_shape"]
+__all__ = ["without_cudnn_sdpa"]
 
 _UNPLANNED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @contextmanager
-def any_shape() -> Iterator[None]:
+def without_cudnn_sdpa() -> Iterator[None]:
     """Keep cuDNN's attention out of what is run inside.
 
     On a GPU it is torch's first choice, and the fastest for long inputs of one shape. But it plans its
@@ -20,7 +20,7 @@ def any_shape() -> Iterator[None]:
     come in hundreds of shapes: a training would spend most of its time planning.
 
     Example:
-        >>> with any_shape():
+        >>> with without_cudnn_sdpa():
         ...     torch.nn.functional.scaled_dot_product_attention(*torch.ones(3, 1, 1, 2, 4)).shape
         torch.Size([1, 1, 2, 4])
     """

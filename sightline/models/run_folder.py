@@ -15,17 +15,19 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import nn
 
-from sightline.data.files import replacing
+from sightline.data.files import atomic_write
 from sightline.settings import as_json, from_json
 
-__all__ = ["CONFIG", "WEIGHTS", "Saved", "kind_of", "read_config", "write_config"]
+__all__ = ["CONFIG", "WEIGHTS", "SaveableModel", "kind_of", "read_config", "write_config"]
 
-_Model = TypeVar("_Model", bound="Saved")  # typing.Self, which run-time checks of a method can't resolve
+_Model = TypeVar(
+    "_Model", bound="SaveableModel"
+)  # typing.Self, which run-time checks of a method can't resolve
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
 
-class Saved(nn.Module):
+class SaveableModel(nn.Module):
     """A module that can be saved to a run folder and loaded from one.
 
     Attributes:
@@ -109,7 +111,7 @@ def write_config(
         "data": dict(data),
         "train": dict(train),
     }
-    with replacing(Path(folder) / CONFIG) as beside:
+    with atomic_write(Path(folder) / CONFIG) as beside:
         beside.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -137,7 +139,7 @@ def write_weights(path: Path | str, weights: Mapping[str, torch.Tensor]) -> None
     from safetensors.torch import save_file  # noqa: PLC0415
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    with replacing(Path(path)) as beside:
+    with atomic_write(Path(path)) as beside:
         try:
             save_file(tensors, beside)
         except SafetensorError as problem:  # its own kind of error, a full disk included

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sightline.models.captioner import Captioner, CaptionerConfig
-from sightline.models.saved import Saved, kind_of, read_config, write_config
+from sightline.models.run_folder import SaveableModel, kind_of, read_config, write_config
 
 CONFIG = CaptionerConfig(vocab_size=13, image_size=20, patch=10, d_model=6, n_heads=2, n_layers=1, d_ff=7)
 
@@ -36,7 +36,7 @@ def test_saving_keeps_what_else_the_config_says(tmp_path):
     assert Captioner.load(tmp_path).config == CONFIG
 
 
-class Other(Saved):
+class Other(SaveableModel):
     kind = "translate"
     Config = CaptionerConfig
 

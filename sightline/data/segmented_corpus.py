@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sightline.data.batches import seed_of
+from sightline.data.counter_rng import hashed_integers
 from sightline.data.merges import Merges
 from sightline.data.tokens import PAD, UNK, Tokenizer
 from sightline.shapes import Int
 
-__all__ = ["Cuts"]
+__all__ = ["SegmentedCorpus"]
 
 _Ids = NDArray[np.int64]
 
 
-class Cuts:
+class SegmentedCorpus:
     """Some texts, cut by a BPE tokenizer.
 
     Args:
@@ -34,7 +35,7 @@ class Cuts:
         seed: What they are drawn from, and what chooses among them.
 
     Example:
-        >>> cuts = Cuts(Tokenizer.train(["ab ab c"], kind="bpe", vocab_size=20), ["ab c", "c"])
+        >>> cuts = SegmentedCorpus(Tokenizer.train(["ab ab c"], kind="bpe", vocab_size=20), ["ab c", "c"])
         >>> [row.tolist() for row in cuts.batch([0, 1], epoch=0)] == [[*cuts[0]], [*cuts[1], PAD]]
         True
     """
@@ -111,7 +112,7 @@ class Cuts:
         table = self._dropped
         cut = self._words[places] * table.variants
         if table.variants > 1:
-            cut += _hashed(places, seed_of(self._seed, "cuts", epoch)) % table.variants
+            cut += hashed_integers(places, seed_of(self._seed, "cuts", epoch)) % table.variants
         counts = table.counts[cut]
         pieces, of = _ranges(table.starts[cut], counts)
         row = row[of]
@@ -152,12 +153,3 @@ def _ranges(starts: _Ids, counts: _Ids) -> tuple[_Ids, _Ids]:
     which = np.repeat(np.arange(len(counts)), counts)
     within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
     return starts[which] + within, which
-
-
-def _hashed(x: _Ids, seed: int) -> _Ids:
-    """A number for each place that looks random: SplitMix64, without its sign."""
-    z = x.astype(np.uint64) + np.uint64(seed)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return (z >> np.uint64(1)).astype(np.int64)
