@@ -251,7 +251,7 @@ def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
 
 @pytest.mark.parametrize("resident", [True, False])
 def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, capsys, tmp_path, resident):
-    monkeypatch.setattr("sightline.train.pictures.network", lambda name, size: torch.nn.Identity())
+    monkeypatch.setattr("sightline.train.pictures.pretrained_network", lambda name, size: torch.nn.Identity())
     monkeypatch.setattr(
         "sightline.train.pictures.pretrained_grid", lambda net, images, size: images.flatten(2).mT
     )
