@@ -23,6 +23,7 @@ ORDER = [
     ["train"],
     ["evaluate"],
     ["show"],
+    ["seeds"],  # the documents' names
     ["bench"],
     ["cli"],
     ["__main__"],
