@@ -16,7 +16,7 @@ from sightline.cli.caption_run import CaptionRun, open_run, read_pictures, told
 from sightline.cli.evaluate_caption import tell, tellings
 from sightline.cli.runs import Asked
 from sightline.evaluate.captions import scored
-from sightline.evaluate.said import say
+from sightline.tasks.caption.generate import say
 from sightline.show.curves import read_metrics
 from sightline.show.told import Told
 

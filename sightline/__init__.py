@@ -7,16 +7,19 @@ sl.attention(q, k, v, sl.masks.causal())                   # the same output, by
 sl.nn.TransformerEncoderLayer(512, 8)                      # torch's layers, drop-in
 sl.look(q, k, v).entropy                                   # what it attended to, without the matrix
 with sl.watch(model) as seen: model(x)                     # the same of any model
-sl.models.Captioner.load("runs/demo")                      # trained by ``sightline train``
+sl.open_run("runs/demo").predict(["a.jpg"])                # trained by ``sightline train``
+
+Names are imported when they are first asked for: ``sightline --help`` does not wait for PyTorch, and the
+mechanism does not need what the models do.
 """
 
-from sightline import models, nn, positions
-from sightline.attention import masks, reference, scores
-from sightline.attention.attend import attention
-from sightline.attention.masks import Mask
-from sightline.look.look import look
-from sightline.look.sight import Look, Sight
-from sightline.look.watch import watch
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sightline import show as show
+    from sightline.public import *  # noqa: F403
+    from sightline.tasks.run import open_run as open_run
+    from sightline.tasks.train import train as train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,8 +31,31 @@ __all__ = [
     "masks",
     "models",
     "nn",
+    "open_run",
     "positions",
     "reference",
     "scores",
+    "show",
+    "tasks",
+    "train",
     "watch",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'sightline' has no attribute {name!r}")
+    if name == "open_run":
+        from sightline.tasks.run import open_run as found  # noqa: PLC0415
+    elif name == "show":
+        import sightline.show as found  # noqa: PLC0415
+    else:
+        from sightline import public  # noqa: PLC0415
+
+        found = getattr(public, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

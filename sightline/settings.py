@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sightline.shapes import did_you_mean
+from sightline.messages import did_you_mean
 
 __all__ = ["Setting", "as_json", "check", "current_names", "from_json", "help_of", "setting", "setting_of"]
 

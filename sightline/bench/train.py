@@ -25,11 +25,11 @@ from sightline.layers import (
     TransformerEncoderLayer,
 )
 from sightline.models.captioner import Captioner, CaptionerConfig, TextDecoder
-from sightline.train.caption_loss import caption_loss
+from sightline.tasks.caption.loss import caption_loss
 from sightline.train.config import TrainConfig
 from sightline.train.engine import accelerator_for
 from sightline.train.stepping import Stepper
-from sightline.train.task import Loss, Task
+from sightline.train.objective import Loss, Objective
 
 __all__ = ["LossAlone", "StepRace", "bar", "cases", "contestant", "on_torch", "settings"]
 
@@ -146,7 +146,7 @@ def _layer(kind: type[nn.Module], ours: Any) -> nn.Module:
     )
 
 
-class LossAlone(Task):
+class LossAlone(Objective):
     """A task that is asked for the loss of a batch, and for nothing else."""
 
     def plan(self, epoch: int) -> list[list[int]]:

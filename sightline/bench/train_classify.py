@@ -18,7 +18,7 @@ from sightline.bench.train import LossAlone, StepRace, contestant, on_torch
 from sightline.models.vit import SIZES, VisionTransformer, VisionTransformerConfig
 from sightline.models.vit_parts import PatchStem
 from sightline.shapes import Float
-from sightline.train.task import Loss
+from sightline.train.objective import Loss
 
 __all__ = ["cases"]
 

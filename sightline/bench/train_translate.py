@@ -9,8 +9,8 @@ from sightline.bench.race import OURS, Case, Field, Race
 from sightline.bench.train import LossAlone, StepRace, bar, contestant, on_torch
 from sightline.data.tokens import BOS, EOS
 from sightline.models.translator import Translator, TranslatorConfig
-from sightline.train.task import Loss
-from sightline.train.translating import PairBatch, loss_of
+from sightline.train.objective import Loss
+from sightline.tasks.translate.objective import PairBatch, loss_of
 
 __all__ = ["cases"]
 

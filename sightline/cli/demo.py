@@ -20,11 +20,11 @@ from sightline.cli.report_page import Report, report_page
 from sightline.cli.runs import Asked, chosen_device
 from sightline.cli.train import CAPTION, saved_or_preset
 from sightline.evaluate.captions import score, scored
-from sightline.evaluate.ranked import ranked
+from sightline.evaluate.ranking import ranked
 from sightline.models.run_folder import CONFIG
 from sightline.show.curves import read_metrics
-from sightline.train.caption_run import train_captioner
-from sightline.train.run import check_free
+from sightline.tasks.caption.prepare import train_captioner
+from sightline.train.folder import check_free
 
 _SHOWN, _WORST, _EXAMPLES = 6, 3, 4
 _INTRODUCTION = (

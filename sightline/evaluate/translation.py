@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from sightline.data.dates import FIELDS, DatePair
-from sightline.decode.translations import Translation
+from sightline.tasks.translate.generate import Translation
 
 __all__ = ["alignment_accuracy", "exact_match", "score", "signatures"]
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from sightline.evaluate.glance import Glance
+from sightline.tasks.classify.attention import Glance
 from sightline.shapes import Float, Int, Shaped
 from sightline.show.fonts import Picture
 from sightline.show.overlay import colours, grey

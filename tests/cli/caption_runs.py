@@ -11,7 +11,7 @@ from sightline.data.tokens import Tokenizer
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.models.run_folder import write_config
 from sightline.settings import as_json
-from sightline.train.caption_data import CaptionData
+from sightline.tasks.caption.data import CaptionData
 
 LINES = ["a red dog sits on a big mat", "two <b>cats</b> & a man", "the small blue bird is here"]
 SMALL = {

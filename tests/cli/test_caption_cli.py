@@ -20,7 +20,7 @@ from sightline.data.scenes import Scenes
 from sightline.data.tokens import BOS, PAD, UNK, Tokenizer
 from sightline.decode.search import Hypotheses, beam, greedy
 from sightline.evaluate.captions import score
-from sightline.evaluate.said import Said, _whole, say
+from sightline.tasks.caption.generate import Said, _whole, say
 from sightline.models.captioner import Captioner
 
 pytest.importorskip("pycocoevalcap")

@@ -9,7 +9,7 @@ from caption_runs import make_data, make_run, run
 from sightline.data.images import read_image
 from sightline.data.tokens import Tokenizer
 from sightline.decode.search import sample
-from sightline.evaluate.said import Chance, say
+from sightline.tasks.caption.generate import Chance, say
 from sightline.models.captioner import Captioner
 
 

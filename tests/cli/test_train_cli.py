@@ -11,7 +11,7 @@ from sightline.cli import main
 from sightline.cli.fields import Group, settled, with_fields
 from sightline.cli.train import CAPTION
 from sightline.train.config import TrainConfig
-from sightline.train.presets import presets
+from sightline.tasks.task import presets
 
 TINY = [
     "--image-size",

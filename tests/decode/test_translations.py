@@ -5,7 +5,7 @@ from sightline.data.pair_tokens import PairTokens
 from sightline.data.pairs import Pair
 from sightline.data.tokens import EOS
 from sightline.decode.search import beam, greedy
-from sightline.decode.translations import translate
+from sightline.tasks.translate.generate import translate
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
 from sightline.models.translator import Translator, TranslatorConfig
 

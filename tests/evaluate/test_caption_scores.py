@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sightline.data.captions import clean
 from sightline.evaluate import java
 from sightline.evaluate.captions import score, scored, signature
-from sightline.evaluate.ranked import ranked
+from sightline.evaluate.ranking import ranked
 
 pytest.importorskip("pycocoevalcap")
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from sightline.data.dates import DatePair
-from sightline.decode.translations import Translation
+from sightline.tasks.translate.generate import Translation
 from sightline.evaluate.translation import (
     alignment_accuracy,
     chance_of_alignment,

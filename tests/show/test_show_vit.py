@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from sightline.evaluate.glance import Glance
+from sightline.tasks.classify.attention import Glance
 from sightline.show.vit import class_heads, confused, distances, layer_mass, rolled
 
 L, H, ROWS, COLUMNS = 7, 3, 2, 5

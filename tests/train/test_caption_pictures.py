@@ -9,9 +9,9 @@ from test_captioning import CPU, made, prepared
 
 from sightline.data.augment import Augment
 from sightline.data.tokens import BOS, PAD, UNK
-from sightline.evaluate.said import say
-from sightline.train.caption_data import CaptionData, open_captions
-from sightline.train.pictures import Pixels, kept_grids
+from sightline.tasks.caption.generate import say
+from sightline.tasks.caption.data import CaptionData, open_captions
+from sightline.tasks.caption.pixels import Pixels, kept_grids
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def scaled(monkeypatch):
     """A network of one weight, which a test may change."""
     weight = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.constant_(weight.weight, 1.0)
-    monkeypatch.setattr("sightline.train.pictures.pretrained_network", lambda name, size: weight)
+    monkeypatch.setattr("sightline.tasks.caption.pixels.pretrained_network", lambda name, size: weight)
     monkeypatch.setattr(
-        "sightline.train.pictures.pretrained_grid",
+        "sightline.tasks.caption.pixels.pretrained_grid",
         lambda net, images, size: net.weight * images.flatten(2).mT,
     )
     return weight
@@ -48,7 +48,7 @@ def test_augmentation_that_has_no_effect_is_told(monkeypatch, capsys, augment):
     def kept(captions, records, **wishes):
         return Pixels(torch.zeros(len(records), 3, 16, 16, dtype=torch.uint8), Augment(), 0), list(records)
 
-    monkeypatch.setattr("sightline.train.captioning.kept_grids", kept)
+    monkeypatch.setattr("sightline.tasks.caption.objective.kept_grids", kept)
     _, task = made(data=CaptionData(source="small", augment=augment))
     task.model = dataclasses.replace(task.model, encoder="efficientnet_lite0", image_size=224)
     for _ in range(2):  # a second stage says it no more
@@ -76,7 +76,7 @@ def test_a_broken_image_in_a_streamed_validation_is_left_out(monkeypatch):
 
     model, task = prepared(captions=small_set(broken=(7, 21)), score=score)
     expected = task.evaluate(model.eval())
-    monkeypatch.setattr("sightline.train.captioning._KEPT", 0)
+    monkeypatch.setattr("sightline.tasks.caption.objective._KEPT", 0)
     _, streamed = prepared(captions=small_set(broken=(7, 21)), score=score)
     found = streamed.evaluate(model)
     assert found == pytest.approx(expected, rel=1e-6)
@@ -85,7 +85,7 @@ def test_a_broken_image_in_a_streamed_validation_is_left_out(monkeypatch):
 
 @pytest.mark.bad_input
 def test_a_streamed_validation_of_broken_images_alone(monkeypatch):
-    monkeypatch.setattr("sightline.train.captioning._KEPT", 0)
+    monkeypatch.setattr("sightline.tasks.caption.objective._KEPT", 0)
     model, task = prepared(captions=small_set(n=23, broken=(0, 7, 14, 21)))
     with pytest.raises(ValueError, match="not one of 4 images of 'small' could be read"):
         task.evaluate(model.eval())

@@ -11,12 +11,12 @@ from sightline.data.augment import Augment
 from sightline.data.features import Features
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.models.captioner import Captioner, CaptionerConfig
-from sightline.train.caption_data import CaptionData, learned_tokens
-from sightline.train.caption_loss import caption_loss
-from sightline.train.captioning import CaptionTask
+from sightline.tasks.caption.data import CaptionData, learned_tokens
+from sightline.tasks.caption.loss import caption_loss
+from sightline.tasks.caption.objective import CaptionObjective
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from sightline.train.pictures import Grids, Pixels, kept_grids
+from sightline.tasks.caption.pixels import Grids, Pixels, kept_grids
 
 CPU = torch.device("cpu")
 TRAIN = TrainConfig(device="cpu", epochs=2, batch_size=16, lr=5e-3, tensorboard=False, threads=0)
@@ -31,7 +31,7 @@ def made(decoder="transformer", *, captions=None, train=TRAIN, score=None, data=
         vocab_size=len(tokenizer), image_size=16, patch=8, max_length=9, decoder=decoder, **{**sizes, **model}
     )
     torch.manual_seed(0)
-    task = CaptionTask(captions, tokenizer, config, train, data, score=score)
+    task = CaptionObjective(captions, tokenizer, config, train, data, score=score)
     return Captioner(config), task
 
 
@@ -204,7 +204,7 @@ def test_broken_images_are_named_and_left_out(capsys, tmp_path):
 
 def test_streamed_is_the_same_as_kept(monkeypatch):
     _, kept = prepared()
-    monkeypatch.setattr("sightline.train.captioning._KEPT", 0)
+    monkeypatch.setattr("sightline.tasks.caption.objective._KEPT", 0)
     model, streamed = prepared()
     batch = streamed.load([2, 9], 1)
     assert batch.pictures is not None
@@ -212,7 +212,7 @@ def test_streamed_is_the_same_as_kept(monkeypatch):
 
 
 def test_a_broken_image_in_a_stream_is_named_once_and_teaches_nothing(monkeypatch, capsys):
-    monkeypatch.setattr("sightline.train.captioning._KEPT", 0)
+    monkeypatch.setattr("sightline.tasks.caption.objective._KEPT", 0)
     model, task = prepared(captions=small_set(broken=(4,)))
     at = [record.name for record in task.trained.records].index("4")
     for epoch in range(2):
@@ -251,9 +251,9 @@ def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
 
 @pytest.mark.parametrize("resident", [True, False])
 def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, capsys, tmp_path, resident):
-    monkeypatch.setattr("sightline.train.pictures.pretrained_network", lambda name, size: torch.nn.Identity())
+    monkeypatch.setattr("sightline.tasks.caption.pixels.pretrained_network", lambda name, size: torch.nn.Identity())
     monkeypatch.setattr(
-        "sightline.train.pictures.pretrained_grid", lambda net, images, size: images.flatten(2).mT
+        "sightline.tasks.caption.pixels.pretrained_grid", lambda net, images, size: images.flatten(2).mT
     )
     captions = small_set(n=23, broken=(3, 8))
     wishes = {"encoder": "none", "size": 16, "views": 2, "seed": 0, "device": CPU, "folder": str(tmp_path)}
@@ -274,7 +274,7 @@ def test_views_are_kept_of_the_train_split_alone(monkeypatch):
         views[records[0].split] = wishes["views"]
         return Pixels(torch.zeros(len(records), 3, 16, 16, dtype=torch.uint8), Augment(), 0), list(records)
 
-    monkeypatch.setattr("sightline.train.captioning.kept_grids", kept)
+    monkeypatch.setattr("sightline.tasks.caption.objective.kept_grids", kept)
     _, task = made(data=CaptionData(source="small", views=5))
     task.model = dataclasses.replace(task.model, encoder="efficientnet_lite0", image_size=224)
     task.prepare(CPU)

@@ -11,10 +11,10 @@ from sightline.data.batches import pad
 from sightline.data.tokens import BOS, EOS, PAD, UNK
 from sightline.decode.search import Hypotheses, beam
 from sightline.train.loop import fit
-from sightline.train.reward import Cider
-from sightline.train.self_critical import (
+from sightline.tasks.caption.reward import Cider
+from sightline.tasks.caption.self_critical import (
     SelfCriticalConfig,
-    SelfCriticalTask,
+    SelfCriticalObjective,
     _with_end,
     self_critical_stage,
 )
@@ -87,7 +87,7 @@ def test_the_end_is_put_back_where_one_was_written():
 def stage(decoder="transformer", **wishes):
     model, task = made(decoder)
     config = SelfCriticalConfig(**{"samples": 3, "temperature": 1.0} | wishes)
-    critical = SelfCriticalTask(task, config, config.training(TRAIN))
+    critical = SelfCriticalObjective(task, config, config.training(TRAIN))
     critical.prepare(torch.device("cpu"))
     return model, critical
 
@@ -116,7 +116,7 @@ def test_the_loss_is_minus_advantage_times_log_probability(decoder, baseline):
 def test_activations_are_dropped_only_if_asked_and_never_while_drawing(drop):
     model, task = made(dropout=0.5)
     config = SelfCriticalConfig(samples=3, baseline="others", drop=drop, temperature=1.0)
-    critical = SelfCriticalTask(task, config, config.training(TRAIN))
+    critical = SelfCriticalObjective(task, config, config.training(TRAIN))
     critical.prepare(torch.device("cpu"))
     batch = critical.load(list(range(11)), 0)
     model.train()

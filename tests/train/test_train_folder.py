@@ -10,7 +10,7 @@ from toy import Toy, ToyTask
 from sightline.train.checkpoint import read_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.loop import Stage, fit
-from sightline.train.run import held
+from sightline.train.folder import held
 
 
 class Scored(ToyTask):

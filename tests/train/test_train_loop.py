@@ -16,7 +16,7 @@ from sightline.train.average import Ema
 from sightline.train.checkpoint import Checkpoints, weights_of
 from sightline.train.config import TrainConfig
 from sightline.train.loop import Stage, fit
-from sightline.train.task import Loss
+from sightline.train.objective import Loss
 
 QUICK = TrainConfig(device="cpu", epochs=2, lr=1e-2, tensorboard=False, threads=0)
 

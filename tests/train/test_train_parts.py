@@ -19,7 +19,7 @@ from sightline.train.config import TrainConfig
 from sightline.train.curve import Curve
 from sightline.train.engine import to_device
 from sightline.train.optimizer import adamw, named_state, restore
-from sightline.train.presets import preset, presets
+from sightline.tasks.task import preset, presets
 from sightline.train.schedule import rate
 
 

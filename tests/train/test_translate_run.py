@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 from sightline.models.rnn import RecurrentConfig
 from sightline.models.run_folder import read_config
 from sightline.train.config import TrainConfig
-from sightline.train.translate_data import TranslateData
-from sightline.train.translate_run import train_translator
+from sightline.tasks.translate.data import TranslateData
+from sightline.tasks.translate.prepare import train_translator
 
 LINES = {"train": 13, "val": 3}
 

@@ -12,10 +12,10 @@ from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
 from sightline.models.run_folder import read_config
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.train.config import TrainConfig
-from sightline.train.presets import preset, presets
-from sightline.train.translate_data import TranslateData, learned_pair_tokens, open_pairs
-from sightline.train.translate_run import ALPHAS, train_translator, tuned_length
-from sightline.train.translating import PairBatch, TranslateTask, loss_of
+from sightline.tasks.task import preset, presets
+from sightline.tasks.translate.data import TranslateData, learned_pair_tokens, open_pairs
+from sightline.tasks.translate.prepare import ALPHAS, train_translator, tuned_length
+from sightline.tasks.translate.objective import PairBatch, TranslateObjective, loss_of
 
 WORDS = ["eins", "zwei", "drei", "vier"]
 
@@ -30,7 +30,7 @@ def task_of(pairs, train=None, **data):
     tokens = PairTokens.train(pairs.split("train"), vocab_size=40, joint=True)
     settings = TranslateData(place="toy", **data)
     train = TrainConfig(batch_size=5, seed=3) if train is None else train
-    return TranslateTask(pairs, tokens, train, settings, max_length=30)
+    return TranslateObjective(pairs, tokens, train, settings, max_length=30)
 
 
 def toy_model(tokens, dropout=0.0):
@@ -99,7 +99,7 @@ def test_an_evaluation_searches_as_the_settings_say(pairs, monkeypatch):
         asked.update(wishes)
         return [SimpleNamespace(text=text) for text in texts]
 
-    monkeypatch.setattr("sightline.train.translating.translate", said)
+    monkeypatch.setattr("sightline.tasks.translate.objective.translate", said)
     task = task_of(pairs, val_beam=3, length_penalty=0.7, val_most=4)
     task.score = lambda texts, references: {"right": float(len(texts) == len(references) == 4)}
     found = task.evaluate(toy_model(task.tokens))
@@ -223,7 +223,7 @@ def test_the_length_that_is_tuned_is_the_best_of_the_validation_split(pairs, mon
         assert len(texts) == len(references) == 5
         return {"bleu": -abs(float(texts[0].split()[0]) - 1.2)}
 
-    monkeypatch.setattr("sightline.train.translate_run.translate", said)
+    monkeypatch.setattr("sightline.tasks.translate.prepare.translate", said)
     assert tuned_length(None, task_of(pairs).tokens, pairs.split("val"), score) == 1.2
     assert asked == [(5, alpha) for alpha in ALPHAS]
 
@@ -276,7 +276,7 @@ def test_a_validation_source_beyond_the_limit_is_refused_before_the_training(pai
     with pytest.raises(
         ValueError, match=rf"at most max_length={length + 1} tokens, pair 2 of val has {2 * length - 1}"
     ):
-        TranslateTask(more, tokens, TrainConfig(), TranslateData(), max_length=length + 1)
+        TranslateObjective(more, tokens, TrainConfig(), TranslateData(), max_length=length + 1)
 
 
 @pytest.mark.bad_input
