@@ -10,13 +10,19 @@ with sl.watch(model) as seen: model(x)                     # the same of any mod
 sl.models.Captioner.load("runs/demo")                      # trained by ``sightline train``
 """
 
+from typing import TYPE_CHECKING
+
 from sightline import models, nn, positions
 from sightline.attention import masks, reference, scores
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
-from sightline.look.look import look
 from sightline.look.sight import Look, Sight
 from sightline.look.watch import watch
+
+if TYPE_CHECKING:
+    from sightline.look.look import look
+else:
+    from sightline import look  # a package that can be called: sl.look(q, k, v), sl.look.heads
 
 __version__ = "0.1.0"
 __all__ = [
