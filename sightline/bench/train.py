@@ -15,9 +15,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
 from sightline.bench.result import Outcome
-from sightline.bench.timing import Pace, Stopwatch
+from sightline.bench.timing import Repeats, Stopwatch
 from sightline.layers import (
     TransformerDecoder,
     TransformerDecoderLayer,
@@ -31,7 +31,7 @@ from sightline.train.engine import accelerator_for
 from sightline.train.stepping import Stepper
 from sightline.train.objective import Loss, Objective
 
-__all__ = ["LossAlone", "StepRace", "bar", "cases", "contestant", "on_torch", "settings"]
+__all__ = ["LossOnlyObjective", "StepCase", "bar", "cases", "contestant", "settings", "with_torch_layers"]
 
 # Other kinds of models have files of their own, which import this one.
 _OTHERS = ("sightline.bench.train_translate", "sightline.bench.train_classify")
@@ -52,25 +52,25 @@ def bar(device: torch.device) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepRace:
-    """A race of single steps, told in examples a second as well.
+class StepCase:
+    """Single training steps, timed; the rate in examples per second is noted too.
 
     Attributes:
-        race: The race.
+        timed: The timed case.
         examples: How many a step sees, and what they are called.
     """
 
-    race: Race
+    timed: TimedCase
     examples: tuple[int, str]
 
     @property
     def name(self) -> str:
         """What ``--only`` matches."""
-        return self.race.name
+        return self.timed.name
 
-    def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:
+    def measure(self, watch: Stopwatch, repeats: Repeats) -> Outcome:
         """Measure every contestant, and note its rate."""
-        outcome = self.race.measure(watch, pace)
+        outcome = self.timed.measure(watch, repeats)
         n, what = self.examples
         rates = [
             f"{result.contestant}: {1000 * n / result.milliseconds:,.0f} {what}/s"
@@ -98,20 +98,20 @@ def contestant(name: str, model: nn.Module, task: Task, batch: Any, device: torc
     return Contestant(name=name, run=step)
 
 
-def on_torch(model: nn.Module) -> nn.Module:
+def with_torch_layers(model: nn.Module) -> nn.Module:
     """The same model with our Transformer layers and stacks replaced by torch's, with the same weights.
 
     Example:
         >>> stack = nn.Sequential(TransformerEncoderLayer(8, 2, 16, batch_first=True))
-        >>> type(on_torch(stack)[0]) is nn.TransformerEncoderLayer
+        >>> type(with_torch_layers(stack)[0]) is nn.TransformerEncoderLayer
         True
     """
     for name, child in model.named_children():
-        setattr(model, name, _twin(on_torch(child)))
+        setattr(model, name, _torch_twin(with_torch_layers(child)))
     return model
 
 
-def _twin(ours: Any) -> nn.Module:
+def _torch_twin(ours: Any) -> nn.Module:
     """Torch's own for a layer or a stack of ours; anything else is left as it is."""
     twin: nn.Module
     if isinstance(ours, TransformerDecoder):
@@ -146,7 +146,7 @@ def _layer(kind: type[nn.Module], ours: Any) -> nn.Module:
     )
 
 
-class LossAlone(Objective):
+class LossOnlyObjective(Objective):
     """A task that is asked for the loss of a batch, and for nothing else."""
 
     def plan(self, epoch: int) -> list[list[int]]:
@@ -176,7 +176,7 @@ class _Batch:
         return self.images.size(0)
 
 
-class _Captioning(LossAlone):
+class _CaptionTask(LossOnlyObjective):
     """The loss of captioning."""
 
     kind = "caption"
@@ -209,12 +209,12 @@ def caption_cases(device: torch.device, *, quick: bool) -> list[Case]:
             base, encoder="patches", image_size=64, patch=8, stem=2, n_encoder_layers=2
         )
     return [
-        StepRace(
-            race=Race(
+        StepCase(
+            timed=TimedCase(
                 name=f"{device} train caption {name} {n} images x 5",
                 device=device,
                 bar=bar(device),
-                field=partial(_caption_field, config, n, device),
+                setup=partial(_compare_captioners, config, n, device),
             ),
             examples=(n, "images"),
         )
@@ -223,20 +223,20 @@ def caption_cases(device: torch.device, *, quick: bool) -> list[Case]:
     ]
 
 
-def _caption_field(config: CaptionerConfig, n: int, device: torch.device) -> Field:
+def _compare_captioners(config: CaptionerConfig, n: int, device: torch.device) -> Comparison:
     batch = _caption_batch(config, n, device)
     models = []
     for _ in range(2):
         torch.manual_seed(0)
         models.append(Captioner(config))
-    ours, theirs = models[0], on_torch(models[1])
+    ours, theirs = models[0], with_torch_layers(models[1])
     assert isinstance(theirs, Captioner)  # noqa: S101
     assert isinstance(theirs.decoder, TextDecoder)  # noqa: S101
-    theirs.decoder.layers.register_forward_pre_hook(_repeated)
-    return Field(
+    theirs.decoder.layers.register_forward_pre_hook(_repeat_memory)
+    return Comparison(
         contestants=(
-            contestant(OURS, ours, _Captioning(), batch, device),
-            contestant("torch.nn", theirs, _Captioning(), batch, device),
+            contestant(OURS, ours, _CaptionTask(), batch, device),
+            contestant("torch.nn", theirs, _CaptionTask(), batch, device),
         ),
         notes=("same weights, same loop; no float64 check: dropout is random",),
     )
@@ -255,7 +255,7 @@ def _caption_batch(config: CaptionerConfig, n: int, device: torch.device) -> _Ba
     return _Batch(images.to(device), ids.to(device))
 
 
-def _repeated(_: nn.Module, args: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _repeat_memory(_: nn.Module, args: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Torch's layers want a memory for every row."""
     x, memory = args
     return x, memory.repeat_interleave(x.size(0) // memory.size(0), 0)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sightline.look.heads import a_head, by_layer
+from sightline.look.heads import by_layer, mean_per_head
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
 from sightline.show.fonts import Picture
@@ -37,7 +37,7 @@ def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Fi
             seen.explanation() if isinstance(seen, Seen) else "there is no sight to draw, got none"
         )
     names = list(layers)
-    found = [a_head(sight.entropy.sum(-1), sight).tolist() for sight in layers.values()]
+    found = [mean_per_head(sight.entropy.sum(-1), sight).tolist() for sight in layers.values()]
     values = np.full((len(names), max(map(len, found))), np.nan)
     for row, heads in zip(values, found, strict=True):
         row[: len(heads)] = heads

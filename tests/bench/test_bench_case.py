@@ -3,16 +3,16 @@ import math
 import pytest
 import torch
 
-from sightline.bench.race import Contestant, Field, Race, relative_error
-from sightline.bench.timing import HostStopwatch, Pace
+from sightline.bench.case import Comparison, Contestant, TimedCase, relative_error
+from sightline.bench.timing import HostStopwatch, Repeats
 
 CPU = torch.device("cpu")
 
 
-def measured(field, clock=None, *, rounds=3):
-    race = Race(name="sum of primes", device=CPU, bar=0.97, field=lambda: field)
+def measured(setup, clock=None, *, rounds=3):
+    timed = TimedCase(name="sum of primes", device=CPU, bar=0.97, setup=lambda: setup)
     watch = HostStopwatch() if clock is None else HostStopwatch(clock)
-    return race.measure(watch, Pace(budget=1e-9, least=rounds, most=rounds))
+    return timed.measure(watch, Repeats(budget=1e-9, minimum=rounds, maximum=rounds))
 
 
 def contestant(name, x, **keywords):
@@ -29,11 +29,11 @@ def test_relative_error_is_the_largest_over_the_outputs():
 
 def test_a_planted_error_shows_in_the_error_column_and_as_a_fault():
     exact = torch.randn(7, 11, dtype=torch.float64)
-    field = Field(
+    setup = Comparison(
         contestants=(contestant("sightline", exact * 1.01), contestant("torch", exact.float())),
         exact=lambda: (exact,),
     )
-    outcome = measured(field)
+    outcome = measured(setup)
     ours, theirs = outcome.results
     assert ours.error == pytest.approx(0.01)
     assert theirs.error < 1e-6
@@ -55,7 +55,7 @@ def test_ratio_comes_from_the_medians():
     # a trial comes before the laps, and is warm-up enough
     ours = Contestant(name="sightline", run=taking(9, 2, 2, 50))
     torchs = Contestant(name="torch", run=taking(9, 1, 3, 3))
-    outcome = measured(Field(contestants=(ours, torchs)), lambda: seconds[0])
+    outcome = measured(Comparison(contestants=(ours, torchs)), lambda: seconds[0])
     assert [r.milliseconds for r in outcome.results] == [2000.0, 3000.0]
     assert outcome.ratio == 1.5
 
@@ -64,10 +64,10 @@ def test_a_peer_that_cannot_run_is_left_out_and_named():
     def refuse():
         raise RuntimeError("No available kernel. Aborting execution.\nmore lines")
 
-    field = Field(
+    setup = Comparison(
         contestants=(contestant("sightline", torch.ones(2)), Contestant(name="torch flash", run=refuse))
     )
-    outcome = measured(field)
+    outcome = measured(setup)
     assert [r.contestant for r in outcome.results] == ["sightline"]
     assert outcome.notes == ("torch flash could not run: No available kernel. Aborting execution.",)
 
@@ -76,7 +76,7 @@ def test_nobody_can_run():
     def refuse():
         raise torch.OutOfMemoryError("no memory")
 
-    outcome = measured(Field(contestants=(Contestant(name="sightline", run=refuse),)))
+    outcome = measured(Comparison(contestants=(Contestant(name="sightline", run=refuse),)))
     assert outcome.results == ()
     assert outcome.faults == ("did not run",)
 
@@ -85,7 +85,7 @@ def test_no_float64_check_says_so():
     def too_large():
         raise RuntimeError("out of memory")
 
-    outcome = measured(Field(contestants=(contestant("sightline", torch.ones(2)),), exact=too_large))
+    outcome = measured(Comparison(contestants=(contestant("sightline", torch.ones(2)),), exact=too_large))
     assert outcome.results[0].error is None
     assert outcome.notes == ("no float64 check: out of memory",)
 
@@ -97,11 +97,11 @@ def test_contestants_run_in_their_context():
         seen.append(torch.is_grad_enabled())
         return (torch.ones(2),)
 
-    field = Field(
+    setup = Comparison(
         contestants=(
             Contestant(name="sightline", run=run, context=torch.no_grad),
             Contestant(name="torch", run=run, context=torch.enable_grad),
         )
     )
-    measured(field)
+    measured(setup)
     assert seen == [False, True] * 4

@@ -28,18 +28,18 @@ class Tile(NamedTuple):
         return self == (slice(0, b), slice(0, h), (0, t), (0, s))
 
     @property
-    def at_rows(self) -> tuple[slice, slice, slice]:
+    def row_index(self) -> tuple[slice, slice, slice]:
         """Where the tile's queries stand in a ``(B, H, T)`` tensor."""
         return self.batch, self.heads, slice(*self.rows)
 
     @property
-    def at_columns(self) -> tuple[slice, slice, slice]:
+    def column_index(self) -> tuple[slice, slice, slice]:
         """Where its keys stand in a ``(B, H, S)`` tensor."""
         return self.batch, self.heads, slice(*self.columns)
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class ScoreInputs:
     """What weights are made of.
 
     Attributes:
@@ -77,32 +77,32 @@ class Pairs:
             x.requires_grad for x in (self.q, self.k, *self.mask.added, *parameters)
         )
 
-    def stamped(self) -> "Pairs":
+    def with_versions(self) -> "ScoreInputs":
         """The same, remembering how often q and k have been written to so far."""
-        return replace(self, versions=None if self._untold else (self.q._version, self.k._version))  # noqa: SLF001
+        return replace(self, versions=None if self._has_no_versions else (self.q._version, self.k._version))  # noqa: SLF001
 
     @property
-    def changed(self) -> bool:
+    def was_modified(self) -> bool:
         """Whether q or k have been written to since."""
-        if self.versions is None or self._untold:
+        if self.versions is None or self._has_no_versions:
             return False
         return self.versions != (self.q._version, self.k._version)  # noqa: SLF001
 
     @property
-    def _untold(self) -> bool:
+    def _has_no_versions(self) -> bool:
         """Inference tensors do not count who writes to them."""
         return self.q.is_inference() or self.k.is_inference()
 
-    def _stamped_as(self, before: "Pairs") -> "Pairs":
+    def _with_versions_of(self, before: "ScoreInputs") -> "ScoreInputs":
         """A part or a copy of others, as old as they are."""
-        return replace(self, versions=(-1, -1)) if before.changed else self.stamped()
+        return replace(self, versions=(-1, -1)) if before.was_modified else self.with_versions()
 
-    def detached(self) -> "Pairs":
+    def detached(self) -> "ScoreInputs":
         """The same without its history."""
         added = tuple(x.detach() for x in self.mask.added)
         return replace(self, q=self.q.detach(), k=self.k.detach(), mask=replace(self.mask, added=added))
 
-    def to(self, device: torch.device | str) -> "Pairs":
+    def to(self, device: torch.device | str) -> "ScoreInputs":
         """The same on another device."""
         tensors = (
             tuple(x.to(device) for x in xs) for xs in (self.mask.lengths, self.mask.allowed, self.mask.added)
@@ -110,21 +110,21 @@ class Pairs:
         mask = Mask(self.mask.bands, *tensors)
         score = None if self.score is None else copy.deepcopy(self.score).to(device)
         there = replace(self, q=self.q.to(device), k=self.k.to(device), mask=mask, score=score)
-        return there._stamped_as(self)  # noqa: SLF001
+        return there._with_versions_of(self)  # noqa: SLF001
 
-    def select(self, batch: list[int], heads: list[int]) -> "Pairs":
+    def select(self, batch: list[int], heads: list[int]) -> "ScoreInputs":
         """These items of the batch and these heads."""
         group = self.q.size(1) // self.k.size(1)
         kv_heads = [head // group for head in heads]
 
-        def cut(x: Tensor) -> Tensor:
-            x = x[places(batch)] if x.size(0) != 1 else x
-            return x[:, places(heads)] if x.size(1) != 1 else x
+        def select(x: Tensor) -> Tensor:
+            x = x[as_index(batch)] if x.size(0) != 1 else x
+            return x[:, as_index(heads)] if x.size(1) != 1 else x
 
-        tensors = (tuple(map(cut, xs)) for xs in (self.mask.lengths, self.mask.allowed, self.mask.added))
-        q, k = self.q[places(batch)][:, places(heads)], self.k[places(batch)][:, places(kv_heads)]
+        tensors = (tuple(map(select, xs)) for xs in (self.mask.lengths, self.mask.allowed, self.mask.added))
+        q, k = self.q[as_index(batch)][:, as_index(heads)], self.k[as_index(batch)][:, as_index(kv_heads)]
         part = replace(self, q=q, k=k, mask=Mask(self.mask.bands, *tensors))
-        return part._stamped_as(self)  # noqa: SLF001
+        return part._with_versions_of(self)  # noqa: SLF001
 
     @property
     def nbytes(self) -> int:
@@ -140,7 +140,7 @@ class Pairs:
         """
         group = self.q.size(1) // self.k.size(1)
         kv_heads = slice(tile.heads.start // group, -(-tile.heads.stop // group))
-        q, k = self.q[tile.at_rows], self.k[tile.batch, kv_heads, slice(*tile.columns)]
+        q, k = self.q[tile.row_index], self.k[tile.batch, kv_heads, slice(*tile.columns)]
         if self.score is not None:
             scores = self.score(q, k.repeat_interleave(group, 1)).to(self.dtype) * self.scale
         else:  # the heads that share their keys are rows of one product
@@ -149,7 +149,7 @@ class Pairs:
             out = None if out is None else out.view(rows.size(0), rows.size(1), keys.size(1))
             with torch.autocast(q.device.type, enabled=False) if autocasting(q) else contextlib.nullcontext():
                 scores = torch.bmm(rows, keys.mT, out=out).view(*q.shape[:3], k.size(2))
-        for span in self.cut(tile):
+        for span in self.masked_spans(tile):
             part = scores[..., span[0] - tile.columns[0] : span[1] - tile.columns[0]]
             block = self.mask.block(tile.rows, span, *self.shape[2:], device=q.device)
             if block.dim() == 4:
@@ -161,7 +161,7 @@ class Pairs:
                 part.add_(block)
         return scores
 
-    def cut(self, tile: Tile) -> list[tuple[int, int]]:
+    def masked_spans(self, tile: Tile) -> list[tuple[int, int]]:
         """The columns of a tile in which the mask forbids or tilts something."""
         left, right = tile.columns
         if self.mask.tensors:
@@ -174,7 +174,7 @@ class Pairs:
             return [tile.columns] if left < right else []
         return [span for span in ((left, first), (last, right)) if span[0] < span[1]]
 
-    def may_be_empty(self, tile: Tile | None = None) -> bool:
+    def may_have_empty_rows(self, tile: Tile | None = None) -> bool:
         """Whether some query of a tile, or of all, might have nothing to look at."""
         if self.mask.tensors or len(self.mask.bands) > 1:
             return True
@@ -215,7 +215,7 @@ class Pairs:
                     )
 
 
-class WeightRows(Pairs):
+class StoredRows(ScoreInputs):
     """Rows of weights that are kept as they are: for a few queries that is less than their keys.
 
     They stand where q stands; their logarithms are scores whose log-sum-exp is zero.
@@ -223,18 +223,18 @@ class WeightRows(Pairs):
 
     def scores(self, tile: Tile, out: Tensor | None = None) -> Float[Tensor, "b h t s"]:  # noqa: ARG002
         """The logarithms of the kept weights."""
-        return self.q[tile.at_rows][..., slice(*tile.columns)].log()
+        return self.q[tile.row_index][..., slice(*tile.columns)].log()
 
-    def cut(self, tile: Tile) -> list[tuple[int, int]]:
+    def masked_spans(self, tile: Tile) -> list[tuple[int, int]]:
         """Some weights may be zero, anywhere."""
         return [tile.columns]
 
-    def may_be_empty(self, tile: Tile | None = None) -> bool:  # noqa: ARG002
+    def may_have_empty_rows(self, tile: Tile | None = None) -> bool:  # noqa: ARG002
         """A query that had nothing to look at is kept as zeros."""
         return True
 
 
-def places(index: list[int]) -> slice | list[int]:
+def as_index(index: list[int]) -> slice | list[int]:
     """An index that copies nothing, where the places follow each other."""
     follow = bool(index) and index == list(range(index[0], index[-1] + 1))
     return slice(index[0], index[-1] + 1) if follow else index

@@ -13,11 +13,11 @@ from torch import Tensor
 from sightline.bench.result import Outcome, Result
 from sightline.bench.timing import (
     Context,
-    Pace,
+    Repeats,
     Stopwatch,
     cuda_peak_bytes,
-    interleaved,
     median_and_spread,
+    time_interleaved,
 )
 
 OURS = "sightline"
@@ -36,7 +36,7 @@ class Case(Protocol):
         """What ``--only`` matches."""
         ...
 
-    def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:
+    def measure(self, watch: Stopwatch, repeats: Repeats) -> Outcome:
         """Measure every contestant."""
         ...
 
@@ -59,8 +59,8 @@ class Contestant:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
-    """The contestants of a race on their marks: their inputs are in memory.
+class Comparison:
+    """What is compared in one case; the inputs are in memory already.
 
     Attributes:
         contestants: Who runs, ours first.
@@ -76,44 +76,46 @@ class Field:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Race:
+class TimedCase:
     """A case that is timed.
 
     Attributes:
         name: What ``--only`` matches.
         device: Where it runs.
         bar: The least ratio of the best peer's time to ours; None if there is none to reach.
-        field: Makes the inputs and the contestants; called when the case's turn has come.
+        setup: Makes the inputs and the contestants; called just before the case is measured.
     """
 
     name: str
     device: torch.device
     bar: float | None
-    field: Callable[[], Field]
+    setup: Callable[[], Comparison]
 
-    def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:
+    def measure(self, watch: Stopwatch, repeats: Repeats) -> Outcome:
         """Check every contestant against float64, leave out those that can't run, time the others."""
-        field = self.field()
-        notes = list(field.notes)
+        setup = self.setup()
+        notes = list(setup.notes)
         exact = None
-        if field.exact is not None:
+        if setup.exact is not None:
             try:
-                exact = field.exact()
+                exact = setup.exact()
             except RuntimeError as problem:
                 notes.append(f"no float64 check: {_first_line(problem)}")
         errors: dict[str, float | None] = {}
         start = watch.now()
-        for contestant in field.contestants:
+        for contestant in setup.contestants:
             try:
                 errors[contestant.name] = _trial(contestant, exact)
             except RuntimeError as problem:  # a backend without a kernel for these inputs, or no memory left
                 notes.append(f"{contestant.name} could not run: {_first_line(problem)}")
         exact = None
-        tried = watch.now() - start if self.device.type == "cpu" else 0.0  # a GPU compiles on first use
-        ready = [c for c in field.contestants if c.name in errors]
+        trial_seconds = (
+            watch.now() - start if self.device.type == "cpu" else 0.0
+        )  # a GPU compiles on first use
+        ready = [c for c in setup.contestants if c.name in errors]
         peaks = {c.name: self._peak(c) for c in ready}
         runs = {c.name: (c.run, c.context) for c in ready}
-        laps = interleaved(runs, watch, pace, tried=tried) if ready else {}
+        laps = time_interleaved(runs, watch, repeats, trial_seconds=trial_seconds) if ready else {}
         results = []
         for name, milliseconds in laps.items():
             median, spread = median_and_spread(milliseconds)
@@ -132,7 +134,7 @@ class Race:
             results=tuple(results),
             ours=OURS,
             bar=self.bar,
-            slack=field.slack,
+            slack=setup.slack,
             notes=tuple(notes),
         )
 
@@ -157,7 +159,7 @@ def relative_error(got: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
 
 
 def _trial(contestant: Contestant, exact: Sequence[Tensor] | None) -> float | None:
-    """Run once, untimed: whoever can't run raises here."""
+    """Run once, untimed: a contestant that can not run raises here."""
     with warnings.catch_warnings(), contestant.context():
         warnings.simplefilter("ignore")  # a backend that can't run explains itself in warnings
         got = contestant.run()
