@@ -28,8 +28,8 @@ from sightline.models.captioner import Captioner, CaptionerConfig, TextDecoder
 from sightline.tasks.caption.loss import caption_loss
 from sightline.train.config import TrainConfig
 from sightline.train.engine import accelerator_for
-from sightline.train.stepping import Stepper
 from sightline.train.objective import Loss, Objective
+from sightline.train.stepping import Stepper
 
 __all__ = ["LossOnlyObjective", "StepCase", "bar", "cases", "contestant", "settings", "with_torch_layers"]
 

@@ -9,8 +9,8 @@ from sightline.bench.case import OURS, Case, Comparison, TimedCase
 from sightline.bench.train import LossOnlyObjective, StepCase, bar, contestant, with_torch_layers
 from sightline.data.tokens import BOS, EOS
 from sightline.models.translator import Translator, TranslatorConfig
-from sightline.train.objective import Loss
 from sightline.tasks.translate.objective import PairBatch, loss_of
+from sightline.train.objective import Loss
 
 __all__ = ["cases"]
 

@@ -1,10 +1,17 @@
 """What to type next, as it must be typed here."""
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["program"]
+import typer
+
+if TYPE_CHECKING:
+    from sightline.tasks.task import Task
+
+__all__ = ["program", "tell_next"]
 
 
 def program() -> str:
@@ -32,3 +39,11 @@ def _shown(path: Path) -> str:
         return str(path.absolute().relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def tell_next(task: "Task", out: Path, sample: str) -> None:
+    """Print the run folder, and on standard error the two commands that come next."""
+    typer.echo(out)
+    folder = shlex.quote(str(out))
+    sample = shlex.quote(sample) if sample else task.inputs
+    typer.echo(f"next:\n  {program()} evaluate {folder}\n  {program()} look {folder} {sample}", err=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from sightline.cli.commands import CONTEXT, Group, LazyCommand, help_all, made
-from sightline.cli.next_steps import program, tell_next
+from sightline.cli.next_steps import tell_next
 from sightline.cli.options import SWITCHES, Fields, Given
 from sightline.messages import listing
 from sightline.tasks.configure import Request
@@ -14,6 +14,7 @@ from sightline.tasks.registry import kinds, summary
 from sightline.tasks.registry import task as task_of
 from sightline.tasks.task import Task
 from sightline.tasks.train import train_task
+from sightline.train.engine import is_main_process
 
 __all__ = ["group"]
 
@@ -98,8 +99,9 @@ def command(task: Task) -> Any:
             fields=given,
             parts=parts,
         )
-        train_task(task, request, out, resume=resume, start_from=start_from, program=program())
-        tell_next(task, out)
+        sample = train_task(task, request, out, resume=resume, start_from=start_from)
+        if is_main_process():
+            tell_next(task, out, sample)
 
     return made(fields.on(train), name=task.kind, help=task.train_help)
 

@@ -1,9 +1,9 @@
 """What a prediction looked at: one record for every task.
 
-    p.attention.weights              # (L, H, T, S): layers, heads, queries, keys
-    p.attention.queries              # words, or a Grid over the image
-    p.attention.keys                 # words, or a Grid over the image
-    p.attention.select(layer=1, head=0).summary        # (T, S)
+p.attention.weights              # (L, H, T, S): layers, heads, queries, keys
+p.attention.queries              # words, or a Grid over the image
+p.attention.keys                 # words, or a Grid over the image
+p.attention.select(layer=1, head=0).summary        # (T, S)
 """
 
 from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sightline.shapes import did_you_mean
+from sightline.messages import did_you_mean
 
 if TYPE_CHECKING:
     from sightline.tasks.task import Task

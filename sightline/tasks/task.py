@@ -1,7 +1,7 @@
 """A task: all that runs and commands need to know of one kind of thing to learn.
 
-    SORT = Task(kind="sort", summary="Sort numbers.", parts=(...), presets={...}, prepare=..., open=...)
-    register(SORT)                     # now `train sort`, `evaluate`, `predict`, `look` and open_run know it
+SORT = Task(kind="sort", summary="Sort numbers.", parts=(...), presets={...}, prepare=..., open=...)
+register(SORT)                     # now `train sort`, `evaluate`, `predict`, `look` and open_run know it
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,6 +126,7 @@ class Prepared:
         stages: Further stages, each from the best weights of the one before.
         notes: What a user should know before the training starts.
         finish: Called with the run folder when the training has ended.
+        sample: An input to try the model on: a path or a text; empty where there is none at hand.
     """
 
     model: nn.Module
@@ -134,6 +135,7 @@ class Prepared:
     stages: Sequence[Stage] = ()
     notes: Sequence[str] = ()
     finish: Callable[[Path], None] | None = None
+    sample: str = ""
 
 
 def _plain_predictions(predictions: Sequence[Prediction]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Train a task: from what was asked for to a run folder.
 
-    run = train("caption", data="scenes", preset="tiny", out="runs/mine", epochs=2)
+run = train("caption", data="scenes", preset="tiny", out="runs/mine", epochs=2)
 """
 
 import dataclasses
@@ -76,8 +76,12 @@ def train_task(
     resume: bool = False,
     start_from: str | Path | None = None,
     shown: bool = True,
-) -> None:
-    """Train as was asked for; everything that can be refused is refused before any work is done."""
+) -> str:
+    """Train as was asked for; everything that can be refused is refused before any work is done.
+
+    Returns:
+        An input to try the model on; empty where there is none at hand.
+    """
     if is_main_process():
         check_free(out, resume=resume)
     begun = out if resume and (out / CONFIG).exists() else None
@@ -105,6 +109,7 @@ def train_task(
     )
     if prepared.finish is not None and is_main_process():
         prepared.finish(out)
+    return prepared.sample
 
 
 def check_metrics(task: Task, settings: Settings) -> None:

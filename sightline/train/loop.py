@@ -28,12 +28,12 @@ from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, we
 from sightline.train.config import LOWER_IS_BETTER, TrainConfig
 from sightline.train.curve import Curve
 from sightline.train.engine import accelerator_for, to_device
-from sightline.train.progress import Progress
 from sightline.train.folder import held, open_run
 from sightline.train.interrupt import Interrupt, Interrupted, interruptible
+from sightline.train.objective import Objective
+from sightline.train.progress import Progress
 from sightline.train.schedule import rate
 from sightline.train.stepping import Part, Stepper
-from sightline.train.objective import Objective
 
 __all__ = ["Stage", "TrainState", "fit"]
 

@@ -12,8 +12,8 @@ from sightline.train.average import Ema
 from sightline.train.checkpoint import load_weights, weights_of
 from sightline.train.config import TrainConfig
 from sightline.train.engine import LossModule, to_device
-from sightline.train.optimizer import adamw, named_state, restore
 from sightline.train.objective import Objective
+from sightline.train.optimizer import adamw, named_state, restore
 
 __all__ = ["Part", "Stepper"]
 

@@ -23,8 +23,8 @@ from sightline.settings import as_json
 from sightline.shapes import Int
 from sightline.tasks.caption.data import CaptionData
 from sightline.tasks.caption.loss import caption_loss, grids_of
-from sightline.train.config import TrainConfig
 from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, kept_grids, none_read, read_all
+from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective, digest_of
 
 __all__ = ["CaptionBatch", "CaptionObjective", "Score", "Split"]

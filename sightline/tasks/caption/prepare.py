@@ -9,9 +9,9 @@ from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json, from_json
 from sightline.tasks.caption.data import CaptionData, learned_tokens, open_captions
 from sightline.tasks.caption.objective import CaptionObjective, Score
+from sightline.tasks.caption.self_critical import SelfCriticalConfig, self_critical_stage
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from sightline.tasks.caption.self_critical import SelfCriticalConfig, self_critical_stage
 
 __all__ = ["train_captioner"]
 

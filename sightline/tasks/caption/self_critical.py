@@ -26,9 +26,9 @@ from sightline.models.captioner import Captioner
 from sightline.settings import check, setting
 from sightline.shapes import Bool, Float, Int
 from sightline.tasks.caption.objective import CaptionBatch, CaptionObjective
+from sightline.tasks.caption.reward import Cider
 from sightline.train.config import TrainConfig
 from sightline.train.loop import Stage
-from sightline.tasks.caption.reward import Cider
 from sightline.train.objective import Loss, Objective
 
 __all__ = ["SelfCriticalConfig", "SelfCriticalObjective", "self_critical_stage"]

@@ -20,12 +20,12 @@ from sightline.data.pair_tokens import PairTokens
 from sightline.data.pairs import Pair, PairSet
 from sightline.data.segmented_corpus import SegmentedCorpus
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
-from sightline.tasks.translate.generate import translate
 from sightline.settings import as_json
 from sightline.shapes import Float, Int
+from sightline.tasks.translate.data import TranslateData
+from sightline.tasks.translate.generate import translate
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective, digest_of
-from sightline.tasks.translate.data import TranslateData
 
 __all__ = ["PairBatch", "TranslateObjective", "loss_of"]
 

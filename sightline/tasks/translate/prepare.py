@@ -11,15 +11,15 @@ import torch
 
 from sightline.data.pair_tokens import JOINT, SOURCE, PairTokens
 from sightline.data.pairs import Pair, PairSet
-from sightline.tasks.translate.generate import translate
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
 from sightline.models.run_folder import CONFIG, read_config, write_config
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.settings import as_json, from_json
+from sightline.tasks.translate.data import TranslateData, learned_pair_tokens, open_pairs
+from sightline.tasks.translate.generate import translate
+from sightline.tasks.translate.objective import Score, TranslateObjective
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from sightline.tasks.translate.data import TranslateData, learned_pair_tokens, open_pairs
-from sightline.tasks.translate.objective import Score, TranslateObjective
 
 __all__ = ["train_translator", "tuned_length"]
 
