@@ -14,6 +14,7 @@ except ImportError as missing:
         name="matplotlib",
     ) from missing
 
+from sightline.show.caption_overlay import CaptionOverlay, Told
 from sightline.show.compare import scores
 from sightline.show.curves import curves
 from sightline.show.heatmap import positions
@@ -21,18 +22,21 @@ from sightline.show.layers import entropy
 from sightline.show.mass import received, rows
 from sightline.show.matrix import mask, masks, weights
 from sightline.show.overlay import overlay
+from sightline.show.prediction import overlays, prediction
 from sightline.show.sights import heads, sight_map
-from sightline.show.told import Told
 
 __all__ = [
-    "Told",
+    "CaptionOverlay",
+    "Told",  # until cli/ is rebuilt
     "curves",
     "entropy",
     "heads",
     "mask",
     "masks",
     "overlay",
+    "overlays",
     "positions",
+    "prediction",
     "received",
     "rows",
     "scores",

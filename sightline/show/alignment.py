@@ -9,7 +9,7 @@ from matplotlib.patches import Arc
 from torch import Tensor
 
 from sightline.shapes import Float, is_tensor
-from sightline.show.fonts import Picture
+from sightline.show.fonts import FallbackFontFigure
 from sightline.show.matrix import weights as draw_weights
 from sightline.show.sights import head_panels
 from sightline.show.style import COLOURS, matrix_of, style
@@ -53,8 +53,8 @@ def head_grid(
 
     Args:
         weights: Of up to 128 heads.
-        queries: The words that look.
-        keys: The words that are looked at.
+        queries: One word per row.
+        keys: One word per column.
         title: Stands above the picture.
     """
     is_tensor(weights, "weights")
@@ -66,7 +66,6 @@ def head_grid(
         names if len(names) > 1 else [""],
         _shown(queries),
         _shown(keys),
-        sides=("looks", "seen"),
         title=title or "",
     )
 
@@ -94,7 +93,7 @@ def arcs(weights: Float[Tensor, "T T"], words: Sequence[str], *, title: str | No
     places = _places(words)
     reach = places[-1] / 2 + 0.6
     with style():
-        figure = Picture(figsize=(max(3.0, 0.55 + 0.55 * places[-1]), 3.6), dpi=150)
+        figure = FallbackFontFigure(figsize=(max(3.0, 0.55 + 0.55 * places[-1]), 3.6), dpi=150)
         ax = figure.add_axes((0.02, 0.02, 0.96, 0.86 if title else 0.96))
         ax.set(xlim=(-0.8, places[-1] + 0.8), ylim=(-reach * 0.75, reach * 0.75), xticks=[], yticks=[])
         for t in range(n):

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from sightline.shapes import Shaped
-from sightline.show.fonts import Picture
+from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import MAY_NOT, style
 
 __all__ = ["contact"]
@@ -54,7 +54,7 @@ def contact(
     head = 0.42 if title else 0.1
     width, height = columns * (_TILE + 0.14) + 0.14, head + rows * (_TILE + above + below) + 0.06
     with style():
-        figure = Picture(figsize=(width, height), dpi=120)
+        figure = FallbackFontFigure(figsize=(width, height), dpi=120)
         if title:
             figure.text(0.14 / width, 1 - 0.12 / height, title, va="top", fontsize=11)
         for i, (image, caption) in enumerate(zip(images, captions, strict=True)):

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sightline.show.fonts import Picture
+from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import MAY_LOOK, style
 
 __all__ = ["curves", "read_metrics"]
@@ -86,7 +86,7 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     if not panels:
         raise ValueError("there is nothing to draw: no loss and no score has a value yet")
     with style():
-        figure = Picture(figsize=(0.4 + 4.4 * len(panels), 3.2), dpi=150, layout="constrained")
+        figure = FallbackFontFigure(figsize=(0.4 + 4.4 * len(panels), 3.2), dpi=150, layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1)  # type: ignore[union-attr, call-arg]
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for ax, (name, panel) in zip(axes, panels.items(), strict=True):

@@ -11,7 +11,7 @@ from matplotlib.font_manager import findfont, fontManager
 from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
 
-__all__ = ["FONT", "Picture"]
+__all__ = ["FONT", "FallbackFontFigure"]
 
 FONT = "DejaVu Sans"  # comes with matplotlib: Latin, Greek, Cyrillic, Arabic; no Chinese, Hindi or Thai
 _BOXES = "Last Resort"  # a font that has a box for every letter there is
@@ -20,7 +20,7 @@ _NAMED = 8  # letters that no font has and that are told
 _told: set[str] = set()
 
 
-class Picture(Figure):
+class FallbackFontFigure(Figure):
     """A figure that takes the letters its font lacks from other fonts, whenever it is drawn.
 
     Letters that no font has are boxes, and one sentence on standard error says which they are.

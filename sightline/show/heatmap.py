@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from sightline.shapes import Float
-from sightline.show.fonts import Picture
+from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import COLOURS, matrix_of, name_ticks, style
 
 
@@ -25,7 +25,7 @@ def positions(table: Float[Tensor, "T E"], *, title: str | None = None) -> Figur
     """
     values = matrix_of(table, "table")
     with style():
-        figure = Picture(figsize=(8, 5), dpi=150, layout="constrained")
+        figure = FallbackFontFigure(figsize=(8, 5), dpi=150, layout="constrained")
         axes = figure.subplots()
         image = axes.imshow(values, aspect="auto", cmap=COLOURS)
         name_ticks(axes.xaxis, values.shape[1], None, room=6.0)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from sightline.look.heads import by_layer, mean_per_head
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
-from sightline.show.fonts import Picture
+from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import COLOURS, name_ticks, style
 
 _CELL = 0.5  # inches, wide enough for a number
@@ -49,7 +49,7 @@ def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Fi
             min(max(n_heads * _CELL, 2.5), 12.0) + longest + 2.2,
             min(max(n_layers * 0.36, 1.4), 10.0) + 1.2,
         )
-        figure = Picture(figsize=size, dpi=150, layout="constrained")
+        figure = FallbackFontFigure(figsize=size, dpi=150, layout="constrained")
         ax = figure.subplots()
         image = ax.imshow(values, cmap=COLOURS, vmin=0, vmax=float(np.nanmax(values)) or 1.0, aspect="auto")
         name_ticks(ax.xaxis, n_heads, None, room=size[0] - 2)

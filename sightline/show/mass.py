@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sightline.look.sight import Sight
 from sightline.shapes import Int
-from sightline.show.fonts import Picture
+from sightline.show.fonts import FallbackFontFigure
 from sightline.show.sights import checked_names, one_head
 from sightline.show.style import MAY_LOOK, name_ticks, style
 
@@ -107,7 +107,9 @@ def _strips(count: int, s: int, names: list[str] | None, title: str) -> tuple[Fi
     """Wide and low axes on top of each other, that share their keys."""
     height = 2.6 if count == 1 else 1.3
     slanted = 0.06 * min(max(map(len, names or [""])), 18) if s <= _BARS else 0.0
-    figure = Picture(figsize=(_width(s), count * height + slanted + 0.9), dpi=150, layout="constrained")
+    figure = FallbackFontFigure(
+        figsize=(_width(s), count * height + slanted + 0.9), dpi=150, layout="constrained"
+    )
     axes = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0].tolist()
     figure.suptitle(title, fontsize=12)
     for ax in axes:

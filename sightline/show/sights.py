@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sightline.look.sight import Sight, Span
 from sightline.shapes import Float
-from sightline.show.fonts import Picture
+from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import COLOURS, NAME, SCALE, Sheet, matrix_of, name_ticks, room_for, style
 
 _MOST_HEADS = 128
@@ -134,7 +134,6 @@ def head_panels(
     keys: list[str] | None = None,
     *,
     spans: tuple[int, int] | None = None,
-    sides: tuple[str, str] = ("Query", "Key"),
     title: str = "",
     label: str = "Weight",
     logarithmic: bool = False,
@@ -147,7 +146,6 @@ def head_panels(
         queries: Tokens beside the panels; numbers if None.
         keys: Tokens under them.
         spans: How many queries and keys the maps are of. Default: one for each row and column.
-        sides: What the two sides are called.
         title: Stands above the grid.
         label: What the colours are.
         logarithmic: Whether colours follow the logarithm.
@@ -166,8 +164,8 @@ def head_panels(
             _place(image, (0, t), (0, s))
             ax.set_title(name, fontsize=10)
         figure.suptitle(title, fontsize=12)
-        figure.supylabel(sides[0], fontsize=11)
-        figure.supxlabel(sides[1], fontsize=11)
+        figure.supylabel("Query", fontsize=11)
+        figure.supxlabel("Key", fontsize=11)
         figure.colorbar(image, ax=axes, label=label, aspect=30, fraction=0.05)
     return figure
 
@@ -249,7 +247,7 @@ def _grid(
         max(columns * (width + 0.2), 2.6) + 1.9 + room_for(queries),
         rows * (height + 0.45) + 0.9 + room_for(keys) * (2 if count % columns else 1),
     )
-    figure = Picture(figsize=size, dpi=150, layout="constrained")
+    figure = FallbackFontFigure(figsize=size, dpi=150, layout="constrained")
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten().tolist()
     for spare in axes[count:]:
         spare.remove()

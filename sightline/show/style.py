@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from sightline.shapes import is_tensor
-from sightline.show.fonts import FONT, Picture
+from sightline.show.fonts import FONT, FallbackFontFigure
 
 COLOURS = "viridis"
 MAY_LOOK, MAY_NOT = "#21918c", "#e4e4e8"  # the middle of viridis, and a grey that stays behind it
@@ -111,7 +111,7 @@ class Sheet:
         full_width = max(0.35 + columns * across + beside, 3.2)
         lines = textwrap.wrap(title or "", int(10 * full_width))
         full_height = 0.15 + 0.25 * len(lines) + rows * down + 0.3 + below
-        figure = Picture(figsize=(full_width, full_height), dpi=150)
+        figure = FallbackFontFigure(figsize=(full_width, full_height), dpi=150)
         figure.text(0.5, 1 - 0.12 / full_height, "\n".join(lines), ha="center", va="top", fontsize=12)
         axes = []
         for i in range(count):
