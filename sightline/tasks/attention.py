@@ -26,14 +26,12 @@ class Grid:
     Attributes:
         rows, columns: How many cells down and across.
         image: The pixels that the model saw.
-        cropped: Whether that is only a part of the image that was given.
         boxes: For some queries, by position, the box of the object they name.
     """
 
     rows: int
     columns: int
     image: Shaped[Tensor, "C h w"]
-    cropped: bool = False
     boxes: Mapping[int, Box] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -119,8 +119,8 @@ class Run:
         predictions: list[Prediction] = []
         source = self.predictor.examples(dataset, split, limit)
         while some := list(itertools.islice(source, batch_size)):
-            examples += [dataclasses.replace(example, value=None) for example in some] if not look else some
             predictions += self.predictor.predict(some, chosen, attention=look)
+            examples += [dataclasses.replace(example, value=None) for example in some]  # pixels need room
             if progress is not None:
                 progress(len(predictions))
         if not predictions:

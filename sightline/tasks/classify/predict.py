@@ -21,7 +21,7 @@ from sightline.models.run_folder import CONFIG
 from sightline.models.vit import VisionTransformer
 from sightline.settings import check, from_json, setting
 from sightline.shapes import Shaped
-from sightline.show.vit import confused as confusion_matrix
+from sightline.show.vit import confusion_matrix
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.classify.attention import INKED, ink_scores, patch_attention, patch_distances
 from sightline.tasks.classify.data import DIGITS, ClassifyData
@@ -120,13 +120,13 @@ class Classifier:
         images, labels = _with_classes_of(dataset, self.data, split)
         for i in range(len(labels))[:limit]:
             name = self.data.names[labels[i]]
-            yield Example(input=f"{split} {i}", value=images[i], references=(name,), truth=int(labels[i]))
+            yield Example(input=f"{split} {i}", value=images[i], references=(name,), truth=(int(labels[i]), images[i]))
 
     def score(
         self, dataset: ClassSet, examples: Sequence[Example], predictions: Sequence[Prediction], options: Any  # noqa: ARG002
     ) -> Scores:
         """Accuracy, top-5 and calibration; on the digits, also whether the rollout lies on the stroke."""
-        labels = torch.tensor([example.truth for example in examples])
+        labels = torch.tensor([example.truth[0] for example in examples])
         column = {name: i for i, name in enumerate(self.data.names)}
         log_p = torch.full((len(examples), len(column)), -torch.inf)
         for i, p in enumerate(predictions):
@@ -136,7 +136,7 @@ class Classifier:
         total = {name: found[name] for name in ("accuracy", "top5", "ece")}
         signatures = {name: signature(name, n=len(labels), views=self.data.views) for name in total}
         if dataset.source == DIGITS:
-            total |= ink_scores(self.model, torch.stack([example.value for example in examples]))
+            total |= ink_scores(self.model, torch.stack([example.truth[1] for example in examples]))
             signatures |= dict.fromkeys(("ink", "ink_chance", "ink_ratio"), _INK)
         counts = confusion(log_p, labels)
         return Scores(
