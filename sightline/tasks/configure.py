@@ -61,7 +61,9 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
         values["data"][task.source_field] = absolute(task, request.data)
     if task.source_field not in values["data"]:
         sets = [repr(name) for name in task.embedded]
-        raise ValueError(f"a training needs data; add --data with {listing(['a folder', 'a zip', *sets], 'or')}")
+        raise ValueError(
+            f"a training needs data; add --data with {listing(['a folder', 'a zip', *sets], 'or')}"
+        )
     present = {part.name for part in task.parts if part.switch is None or part.name in base} | request.parts
     for part in task.parts:
         asked = request.fields.get(part.name)
@@ -138,7 +140,12 @@ def _choose_architecture(
     """Note which model is meant, and refuse settings that it does not have."""
     field = task.architecture_field
     before = base.get("model", {}).get(field)
-    name = request.architecture or _implied_architecture(task, request) or before or next(iter(task.architectures))
+    name = (
+        request.architecture
+        or _implied_architecture(task, request)
+        or before
+        or next(iter(task.architectures))
+    )
     config = task.architectures[name]
     known = {x.name for x in dataclasses.fields(config)}
     for part in task.parts:

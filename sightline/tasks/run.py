@@ -205,7 +205,9 @@ def open_run(folder: str | Path, device: str | torch.device | None = None) -> Ru
         )
     task = task_of(kind)
     place = device if isinstance(device, torch.device) else choose_device(device)
-    return Run(folder=folder, task=task, config=config, device=place, predictor=task.open(folder, config, place))
+    return Run(
+        folder=folder, task=task, config=config, device=place, predictor=task.open(folder, config, place)
+    )
 
 
 def is_run(folder: Path) -> bool:

@@ -22,7 +22,9 @@ class ClassifyData:
     """Which images, and how they are split."""
 
     source: str = setting(DIGITS, "A folder or zip with one subfolder per class, an .npz, or 'digits'.")
-    folds: int = setting(5, "Of the digits: equal parts, one of which is the test.", at_least=2, advanced=True)
+    folds: int = setting(
+        5, "Of the digits: equal parts, one of which is the test.", at_least=2, advanced=True
+    )
     fold: int = setting(0, "Of the digits: which of the folds is the test.", at_least=0, advanced=True)
     val: float = setting(
         0.1,
@@ -72,7 +74,12 @@ def open_classes(data: ClassifyData, model: Mapping[str, Any]) -> ClassSet:
         images = digits(fold=data.fold, folds=data.folds, seed=data.split_seed, val=data.val)
     else:
         images = read_classes(
-            data.source, image_size=size, channels=channels, seed=data.split_seed, val=data.val, test=data.test
+            data.source,
+            image_size=size,
+            channels=channels,
+            seed=data.split_seed,
+            val=data.val,
+            test=data.test,
         )
     for sentence in images.broken[:_NAMED]:
         logger.warning("left out: %s", sentence)
