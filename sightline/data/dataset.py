@@ -45,7 +45,7 @@ _SPELLINGS = {
     "val": "val", "valid": "val", "validation": "val", "dev": "val",
     "test": "test", "testing": "test",
 }  # fmt: skip
-_SPELLED = re.compile(rf"({'|'.join(sorted(_SPELLINGS, key=len, reverse=True))})(?![a-z0-9])(.*)", re.DOTALL)
+_SPELLED = re.compile(rf"({'|'.join(sorted(_SPELLINGS, key=len, reverse=True))})([._-].*)?", re.DOTALL)
 _SHARD = re.compile(r"-\d{5}-of-\d{5}(-[0-9a-f]+)?$")
 
 Example_co = TypeVar("Example_co", covariant=True)
@@ -105,7 +105,7 @@ def split_name(name: str) -> str:
     """
     name = name.strip().lower()
     known = _SPELLED.fullmatch(name)
-    return _SPELLINGS[known[1]] + known[2] if known else name
+    return _SPELLINGS[known[1]] + (known[2] or "") if known else name
 
 
 def split_of_path(path: str) -> str | None:
@@ -119,10 +119,9 @@ def split_of_path(path: str) -> str | None:
     """
     *folders, last = PurePosixPath(path).parts
     stem = _SHARD.sub("", last.rpartition(".")[0] or last)
-    for part in (stem, *reversed(folders)):
-        if _SPELLED.fullmatch(part.lower()):
-            return split_name(part)
-    return None
+    if _SPELLED.fullmatch(stem.lower()):
+        return split_name(stem)
+    return next((split_name(part) for part in reversed(folders) if part.lower() in _SPELLINGS), None)
 
 
 def find_split(name: str, there: Iterable[str]) -> str | None:
