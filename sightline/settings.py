@@ -1,38 +1,152 @@
-"""Settings: frozen dataclasses whose defaults and help texts stand once, on their fields.
+"""Settings: frozen dataclasses whose defaults, help texts and limits stand once, on their fields.
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class TrainConfig:
-        lr: float = setting(3e-4, "The largest learning rate, reached after the warm-up.")
+        lr: float = setting(3e-4, "The largest learning rate, reached after the warm-up.", above=0)
+        schedule: str = setting("cosine", "How it falls afterwards.", choices=("constant", "cosine"))
+
+        def __post_init__(self) -> None:
+            check(self)
 
 The command line derives its flags from the fields, and a run keeps them as JSON beside its weights.
 """
 
 import dataclasses
+import math
+import numbers
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sightline.shapes import did_you_mean
 
-__all__ = ["as_json", "from_json", "help_of", "setting"]
+__all__ = ["Setting", "as_json", "check", "current_names", "from_json", "help_of", "setting", "setting_of"]
 
 _T = TypeVar("_T")
 
 
-def setting(default: _T, help: str) -> _T:  # noqa: A002
-    """A field with its default and the sentence that explains it."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """What a field says of itself besides its type and default.
+
+    Attributes:
+        help: One sentence.
+        at_least, above, at_most, below: Limits of a number.
+        choices: The names it may have.
+        aliases: Names it had before; files that still use them are read.
+        group: Under which heading the command line lists it; None: that of its config.
+        advanced: Whether only the full help lists it.
+    """
+
+    help: str = ""
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] | None = None
+    aliases: tuple[str, ...] = ()
+    group: str | None = None
+    advanced: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse a value that is not one of the choices or not within the limits; None is left alone.
+
+        Raises:
+            ValueError: With a sentence that names the setting, the rule and the value.
+        """
+        if value is None:
+            return
+        if self.choices is not None and value not in self.choices:
+            raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, self.choices)}")
+        limits = self._limits()
+        if limits and not (isinstance(value, numbers.Real) and self._allows(float(value))):
+            raise ValueError(f"{name} must be {limits}, got {value!r}")
+
+    def _allows(self, value: float) -> bool:
+        return (
+            math.isfinite(value)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    def _limits(self) -> str:
+        limits = {
+            "at least": self.at_least,
+            "above": self.above,
+            "at most": self.at_most,
+            "below": self.below,
+        }
+        said = [f"{words} {limit}" for words, limit in limits.items() if limit is not None]
+        return "a positive number" if said == ["above 0"] else " and ".join(said)
+
+
+def setting(
+    default: _T,
+    help: str,  # noqa: A002
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] | None = None,
+    aliases: tuple[str, ...] = (),
+    group: str | None = None,
+    advanced: bool = False,
+) -> _T:
+    """A field with its default, the sentence that explains it, and its limits; see :class:`Setting`."""
+    about = Setting(
+        help=help,
+        at_least=at_least,
+        above=above,
+        at_most=at_most,
+        below=below,
+        choices=None if choices is None else tuple(choices),
+        aliases=aliases,
+        group=group,
+        advanced=advanced,
+    )
     field: Any = (
-        dataclasses.field(default_factory=lambda: default, metadata={"help": help})
+        dataclasses.field(default_factory=lambda: default, metadata={"setting": about})
         if dataclasses.is_dataclass(default)
-        else dataclasses.field(default=default, metadata={"help": help})
+        else dataclasses.field(default=default, metadata={"setting": about})
     )
     return field
 
 
+def setting_of(field: "dataclasses.Field[Any]") -> Setting:
+    """What a field says of itself."""
+    about: Setting = field.metadata.get("setting", Setting())
+    return about
+
+
 def help_of(field: "dataclasses.Field[Any]") -> str:
     """What a field's setting is for."""
-    return str(field.metadata.get("help", ""))
+    return setting_of(field).help
+
+
+def check(config: Any) -> None:
+    """Refuse values outside the limits of their fields, and numbers that are not finite.
+
+    Raises:
+        ValueError: For the first field whose value is not allowed.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Config:
+        ...     dropout: float = setting(0.1, "Share dropped.", at_least=0, below=1)
+        >>> check(Config(dropout=1.5))
+        Traceback (most recent call last):
+        ValueError: dropout must be at least 0 and below 1, got 1.5
+    """
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        setting_of(field).check(field.name, value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{field.name} must be a finite number, got {value}")
 
 
 def as_json(config: Any) -> dict[str, Any]:
@@ -41,17 +155,32 @@ def as_json(config: Any) -> dict[str, Any]:
 
 
 def from_json(kind: type[_T], values: Mapping[str, Any], *, where: str = "config.json") -> _T:
-    """Settings of a kind from plain values.
+    """Settings of a kind from plain values; names that fields had before are understood.
 
     Raises:
         ValueError: If a name is not one of its fields; the sentence names the nearest one.
     """
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(typing.cast("Any", kind))]
+    values = current_names(kind, values)
     for name in values:
         if name not in names:
             raise ValueError(f"unknown setting {name!r} in {where}, {did_you_mean(name, names)}")
     return kind(**{name: _typed(hints[name], value, f"{where}, {name}") for name, value in values.items()})
+
+
+def current_names(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values under the names that fields have now, where some had another one before.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Config:
+        ...     embedding_scale: float = setting(1.0, "Of words.", aliases=("volume",))
+        >>> current_names(Config, {"volume": 0.5})
+        {'embedding_scale': 0.5}
+    """
+    now = {alias: field.name for field in dataclasses.fields(kind) for alias in setting_of(field).aliases}
+    return {now.get(name, name): value for name, value in values.items()}
 
 
 def _plain(value: Any) -> Any:

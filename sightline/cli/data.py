@@ -76,7 +76,7 @@ def check_command(
         _check_outside(checked_picture(out), path)
     captions = scenes_set(*_SCENES, seed) if place == "scenes" else read_captions(path, seed=seed)
     with _progress(len(captions)) as tell:
-        report = check(captions, longest=longest, tell=tell)
+        report = check(captions, longest=longest, on_progress=tell)
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1, ensure_ascii=False))
     else:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sightline.data.augment_ops import TONES, apply_tones, brightness, contrast, saturation
 from sightline.data.counter_rng import random_integers, random_uniform
-from sightline.settings import setting
+from sightline.settings import check, setting
 from sightline.shapes import Float, Int, Shaped
 
 __all__ = ["Augment", "MixedBatch", "apply_augment", "as_floats", "mix", "partners"]
@@ -29,32 +29,31 @@ _STREAMS = {"move": 1, "colour": 2, "rand": 3, "erase": 4, "partner": 5, "mix": 
 class Augment:
     """How training images are changed; the defaults change nothing."""
 
-    crop: float = setting(1.0, "Least share of the area that a random crop keeps; 1 crops nothing.")
-    shift: float = setting(0.0, "Largest shift, as a share of the side.")
-    subpixel: bool = setting(False, "Shift by parts of a pixel as well, not only by whole ones.")
-    zoom: float = setting(0.0, "Largest change of size: 0.1 is from 1 / 1.1 to 1.1 times.")
-    rotate: float = setting(0.0, "Largest rotation, in degrees.")
-    shear: float = setting(0.0, "Largest shear: 0.1 moves the top by a tenth of the height.")
-    flip: float = setting(0.0, "How often an image is mirrored left to right.")
-    colour: float = setting(
-        0.0, "Largest change of brightness, contrast and saturation: 0.4 is 0.6 to 1.4 times."
+    crop: float = setting(
+        1.0, "Least share of the area that a random crop keeps; 1 crops nothing.", above=0, at_most=1
     )
-    rand: int = setting(0, "Operations of RandAugment applied to each image.")
-    rand_strength: float = setting(0.5, "How strong those are, 0 to 1.")
-    erase: float = setting(0.0, "How often a rectangle is filled with noise.")
-    mixup: float = setting(0.0, "Mixup's alpha: images and labels are blended; 0 never does.")
-    cutmix: float = setting(0.0, "Cutmix's alpha: a rectangle comes from another image; 0 never does.")
-    mix: float = setting(1.0, "How often an image is mixed at all, where mixup or cutmix is on.")
+    shift: float = setting(0.0, "Largest shift, as a share of the side.", at_least=0, at_most=1)
+    subpixel: bool = setting(False, "Shift by parts of a pixel as well, not only by whole ones.")
+    zoom: float = setting(0.0, "Largest change of size: 0.1 is from 1 / 1.1 to 1.1 times.", at_least=0)
+    rotate: float = setting(0.0, "Largest rotation, in degrees.", at_least=0)
+    shear: float = setting(0.0, "Largest shear: 0.1 moves the top by a tenth of the height.", at_least=0)
+    flip: float = setting(0.0, "How often an image is mirrored left to right.", at_least=0, at_most=1)
+    colour: float = setting(
+        0.0, "Largest change of brightness, contrast and saturation: 0.4 is 0.6 to 1.4 times.", at_least=0
+    )
+    rand: int = setting(0, "Operations of RandAugment applied to each image.", at_least=0)
+    rand_strength: float = setting(0.5, "How strong those are, 0 to 1.", at_least=0, at_most=1)
+    erase: float = setting(0.0, "How often a rectangle is filled with noise.", at_least=0, at_most=1)
+    mixup: float = setting(0.0, "Mixup's alpha: images and labels are blended; 0 never does.", at_least=0)
+    cutmix: float = setting(
+        0.0, "Cutmix's alpha: a rectangle comes from another image; 0 never does.", at_least=0
+    )
+    mix: float = setting(
+        1.0, "How often an image is mixed at all, where mixup or cutmix is on.", at_least=0, at_most=1
+    )
 
     def __post_init__(self) -> None:
-        if not 0 < self.crop <= 1:
-            raise ValueError(f"crop is a share of the area in (0, 1], got {self.crop}; 1 crops nothing")
-        for name in ("flip", "erase", "mix", "rand_strength", "shift"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
-        for name in ("zoom", "rotate", "shear", "colour", "rand", "mixup", "cutmix"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}; 0 leaves it out")
+        check(self)
 
     @property
     def mixes(self) -> bool:

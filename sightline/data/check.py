@@ -88,14 +88,14 @@ class _OpenedImage:
 
 
 def check(
-    captions: CaptionSet, *, longest: int = 50, tell: OnProgress | None = None, threads: int = 2
+    captions: CaptionSet, *, longest: int = 50, on_progress: OnProgress | None = None, threads: int = 2
 ) -> Report:
     """Open every image and count every word.
 
     Args:
         captions: The set, as :func:`sightline.data.captions.read_captions` gives it.
         longest: A caption of more words is reported.
-        tell: Called with the number of images opened so far, for a progress bar.
+        on_progress: Called with the number of images opened so far, for a progress bar.
         threads: How many images are decoded at once.
 
     Raises:
@@ -103,7 +103,7 @@ def check(
     """
     if longest < 1:
         raise ValueError(f"the longest caption must have at least 1 word, got {longest}")
-    opened = list(_opened(captions, tell, threads))
+    opened = list(_opened(captions, on_progress, threads))
     sound = [one for one in opened if one.broken is None]
     if not sound:
         raise ValueError(
@@ -127,7 +127,7 @@ def check(
     )
 
 
-def _opened(captions: CaptionSet, tell: OnProgress | None, threads: int) -> Iterator[_OpenedImage]:
+def _opened(captions: CaptionSet, on_progress: OnProgress | None, threads: int) -> Iterator[_OpenedImage]:
     def look(record: CaptionedImage) -> _OpenedImage:
         try:
             image = captions.open(record)
@@ -137,8 +137,8 @@ def _opened(captions: CaptionSet, tell: OnProgress | None, threads: int) -> Iter
 
     with prefetch(look, captions.records, threads=threads, depth=2 * threads) as results:
         for count, one in enumerate(results, 1):
-            if tell is not None:
-                tell(count)
+            if on_progress is not None:
+                on_progress(count)
             yield one
 
 

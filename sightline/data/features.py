@@ -1,6 +1,6 @@
 """A frozen encoder's view of every picture, computed once and kept on disk.
 
-    kept = keep_features(set, records, encode=..., signature="lite0 224", size=224, views=4, folder=cache)
+    kept = cache_features(set, records, encode=..., signature="lite0 224", size=224, views=4, folder=cache)
     kept.grid(17, view=2)                 # (P, C), float16, read from the disk's cache as it is needed
 
 A file holds one view of a few hundred pictures. Its name is a hash of all that went into it: the contents

@@ -24,8 +24,8 @@ from sightline.models.recurrent_decoder import RecurrentDecoder, RecurrentState
 from sightline.models.run_folder import SaveableModel
 from sightline.models.steps import DecoderState, advance, begin, keys_and_values
 from sightline.positions import SinusoidalPositions
-from sightline.settings import setting
-from sightline.shapes import Float, Int, did_you_mean
+from sightline.settings import check, setting
+from sightline.shapes import Float, Int
 
 __all__ = ["Captioner", "CaptionerConfig", "TextDecoder"]
 
@@ -38,61 +38,56 @@ _ALIGNED = 8  # a GPU's products are several times slower where a row is no mult
 class CaptionerConfig:
     """What a captioner is made of; a run keeps it beside the weights."""
 
-    vocab_size: int = setting(10000, "Words the model knows, the special ones included.")
-    encoder: str = setting("patches", f"What sees the picture: {', '.join(ENCODERS)}.")
-    decoder: str = setting("transformer", f"What writes the caption: {', '.join(DECODERS)}.")
-    image_size: int = setting(224, "Side of the square pictures, in pixels.")
-    patch: int = setting(16, "Side of a patch in pixels, for encoder patches; it divides image_size.")
-    stem: int = setting(0, "Convolutions of stride two before the cut into patches.")
-    n_convs: int = setting(0, "Residual convolutions over the grid of patches.")
+    vocab_size: int = setting(10000, "Words the model knows, the special ones included.", at_least=5)
+    encoder: str = setting("patches", f"What sees the picture: {', '.join(ENCODERS)}.", choices=ENCODERS)
+    decoder: str = setting(
+        "transformer", f"What writes the caption: {', '.join(DECODERS)}.", choices=DECODERS
+    )
+    image_size: int = setting(224, "Side of the square pictures, in pixels.", at_least=1)
+    patch: int = setting(
+        16, "Side of a patch in pixels, for encoder patches; it divides image_size.", at_least=1
+    )
+    stem: int = setting(0, "Convolutions of stride two before the cut into patches.", at_least=0)
+    n_convs: int = setting(0, "Residual convolutions over the grid of patches.", at_least=0)
     local_keys: bool = setting(False, "Find a patch by its own pixels, without what convolutions add.")
     finetune: bool = setting(False, "Train the pretrained encoder along instead of keeping it frozen.")
-    d_model: int = setting(512, "Width of the model.")
-    n_heads: int = setting(8, "Attention heads; they divide d_model.")
-    n_layers: int = setting(3, "Layers of the Transformer decoder.")
-    n_encoder_layers: int = setting(0, "Layers of the Transformer encoder over the grid.")
-    d_ff: int = setting(2048, "Width inside the feed-forward layers.")
-    d_hidden: int = setting(512, "Width of the recurrent decoder's LSTM.")
-    dropout: float = setting(0.1, "Share of activations dropped in training.")
-    feature_dropout: float = setting(0.0, "Share of a pretrained encoder's features dropped in training.")
+    d_model: int = setting(512, "Width of the model.", at_least=1)
+    n_heads: int = setting(8, "Attention heads; they divide d_model.", at_least=1)
+    n_layers: int = setting(3, "Layers of the Transformer decoder.", at_least=1)
+    n_encoder_layers: int = setting(0, "Layers of the Transformer encoder over the grid.", at_least=0)
+    d_ff: int = setting(2048, "Width inside the feed-forward layers.", at_least=1)
+    d_hidden: int = setting(512, "Width of the recurrent decoder's LSTM.", at_least=1)
+    dropout: float = setting(0.1, "Share of activations dropped in training.", at_least=0, below=1)
+    feature_dropout: float = setting(
+        0.0, "Share of a pretrained encoder's features dropped in training.", at_least=0, below=1
+    )
     tied: bool = setting(True, "Whether words read and words written share their vectors.")
-    max_length: int = setting(40, "Most tokens of a caption, its end included.")
-    volume: float = setting(1.0, "How loud words come in, against what the layers add, before training.")
-    order: float = setting(1.0, "How loud a word's place is against the word, before training.")
+    max_length: int = setting(40, "Most tokens of a caption, its end included.", at_least=1)
+    embedding_scale: float = setting(
+        1.0,
+        "Scale of the word embeddings against what the layers add, before training.",
+        above=0,
+        aliases=("volume",),
+    )
+    position_scale: float = setting(
+        1.0,
+        "Scale of the position encoding against the word, before training.",
+        at_least=0,
+        aliases=("order",),
+    )
     look_layer: int | None = setting(
         -1, "The decoder layer whose attention is shown; -1 is the last. None: the heads of all of them."
     )
     doubly_stochastic: float = setting(
-        1.0, "Weight of the recurrent decoder's wish to look at all of the picture."
+        1.0, "Weight of the recurrent decoder's wish to look at all of the picture.", at_least=0
     )
 
     def __post_init__(self) -> None:
-        for name, known in (("encoder", ENCODERS), ("decoder", DECODERS)):
-            if getattr(self, name) not in known:
-                value = getattr(self, name)
-                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
-        least = {"n_encoder_layers": 0, "stem": 0, "n_convs": 0, "vocab_size": 5}
-        for name in (
-            *("vocab_size", "image_size", "patch", "stem", "n_convs", "d_model", "n_heads", "n_layers"),
-            *("n_encoder_layers", "d_ff", "d_hidden", "max_length"),
-        ):
-            if getattr(self, name) < least.get(name, 1):
-                raise ValueError(f"{name} must be at least {least.get(name, 1)}, got {getattr(self, name)}")
+        check(self)
         if self.d_model % self.n_heads:
             raise ValueError(
                 f"n_heads must divide d_model, got n_heads={self.n_heads} for d_model={self.d_model}"
             )
-        for name in ("dropout", "feature_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
-        if self.order < 0 or self.volume <= 0:
-            raise ValueError(
-                f"volume must be above 0 and order at least 0, got {self.volume} and {self.order}; "
-                "1 and 1 are the paper's"
-            )
-        self._check_looking()
-
-    def _check_looking(self) -> None:
         if self.look_layer is not None and not -self.n_layers <= self.look_layer < self.n_layers:
             raise ValueError(
                 f"look_layer must be one of the {self.n_layers} layers, got {self.look_layer}; "
@@ -137,8 +132,8 @@ class Captioner(SaveableModel):
                 dropout=config.dropout,
                 tied=config.tied,
                 max_length=config.max_length,
-                volume=config.volume,
-                order=config.order,
+                embedding_scale=config.embedding_scale,
+                position_scale=config.position_scale,
             )
         else:
             self.decoder = RecurrentDecoder(
@@ -264,11 +259,11 @@ class TextDecoder(nn.Module):
         dropout: float,
         tied: bool,
         max_length: int,
-        volume: float = 1.0,
-        order: float = 1.0,
+        embedding_scale: float = 1.0,
+        position_scale: float = 1.0,
     ) -> None:
         super().__init__()
-        self.volume, self.order = volume, volume * order
+        self.embedding_scale, self.position_scale = embedding_scale, embedding_scale * position_scale
         self.words = nn.Embedding(vocab_size, d_model)
         nn.init.normal_(self.words.weight, std=d_model**-0.5)
         self.positions = SinusoidalPositions(d_model, max_length)
@@ -286,7 +281,7 @@ class TextDecoder(nn.Module):
     def forward(self, memory: Float[Tensor, "B P C"], ids: Int[Tensor, "N T"]) -> Float[Tensor, "N T V"]:
         """The logits after each of the ids; N is a multiple of B, the captions of a picture side by side."""
         x = self._embedded(ids)
-        x = self.dropout(x + self.order * self.positions.rows(0, ids.size(1), x))
+        x = self.dropout(x + self.position_scale * self.positions.rows(0, ids.size(1), x))
         # With the hint the mask is not read; torch's signature wants it all the same. Padding stands at the
         # end, where no real token looks.
         mask = nn.Transformer.generate_square_subsequent_mask(ids.size(1), x.device, x.dtype)
@@ -301,13 +296,13 @@ class TextDecoder(nn.Module):
     def step(self, state: DecoderState, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], DecoderState]:
         """The log-probabilities of the word after ``ids``."""
         x = self._embedded(ids)
-        x = x + self.order * self.positions.rows(state.length, state.length + 1, x)
+        x = x + self.position_scale * self.positions.rows(state.length, state.length + 1, x)
         x, state = advance(self.layers, x, state)
         logits = self._logits(x)
         return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)), state
 
     def _embedded(self, ids: Tensor) -> Tensor:
-        return self.words(ids) * (self.volume * self.words.embedding_dim**0.5)
+        return self.words(ids) * (self.embedding_scale * self.words.embedding_dim**0.5)
 
     def _logits(self, x: Tensor) -> Tensor:
         weight = self.words.weight if self.output is None else self.output.weight

@@ -30,8 +30,8 @@ from sightline.attention.softmax import masked_softmax
 from sightline.data.tokens import PAD
 from sightline.models.recurrence import CELLS, Bidirectional, Recurrence, RecurrentState
 from sightline.models.run_folder import CONFIG, SaveableModel, read_config
-from sightline.settings import setting
-from sightline.shapes import Float, Int, did_you_mean
+from sightline.settings import check, setting
+from sightline.shapes import Float, Int
 
 __all__ = [
     "FEEDS",
@@ -51,37 +51,30 @@ class RecurrentConfig:
     """The shape of a recurrent translator."""
 
     architecture: Literal["recurrent"] = setting("recurrent", "Which translator this is.")
-    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.")
-    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.")
-    cell: str = setting("gru", "gru or lstm.")
-    score: str = setting("additive", f"How a state is matched with the source: {', '.join(SCORES)}.")
-    feed: str = setting("none", f"What of the last step joins the next input: {', '.join(FEEDS)}.")
-    d_model: int = setting(256, "Width of embeddings and states.")
-    d_attn: int = setting(128, "Width of queries and keys.")
-    rank: int = setting(32, "Rank of the low_rank score.")
-    n_layers: int = setting(1, "Layers of the encoder and of the decoder.")
-    dropout: float = setting(0.2, "Share of values dropped in training.")
+    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.", at_least=0)
+    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0)
+    cell: str = setting("gru", "gru or lstm.", choices=CELLS)
+    score: str = setting(
+        "additive", f"How a state is matched with the source: {', '.join(SCORES)}.", choices=SCORES
+    )
+    feed: str = setting(
+        "none", f"What of the last step joins the next input: {', '.join(FEEDS)}.", choices=FEEDS
+    )
+    d_model: int = setting(256, "Width of embeddings and states.", at_least=1)
+    d_attn: int = setting(128, "Width of queries and keys.", at_least=1)
+    rank: int = setting(32, "Rank of the low_rank score.", at_least=1)
+    n_layers: int = setting(1, "Layers of the encoder and of the decoder.", at_least=1)
+    dropout: float = setting(0.2, "Share of values dropped in training.", at_least=0, below=1)
     tied: bool = setting(True, "Whether the output uses the target's embeddings.")
     shared: bool = setting(False, "Whether source and target share embeddings; needs a joint vocabulary.")
-    max_length: int = setting(128, "The longest source and target, in tokens.")
+    max_length: int = setting(128, "The longest source and target, in tokens.", at_least=1)
 
     def __post_init__(self) -> None:
         if self.architecture != "recurrent":
             raise ValueError(
                 f"this is a recurrent translator's config, got architecture {self.architecture!r}"
             )
-        for name, value, known in (
-            ("cell", self.cell, CELLS),
-            ("score", self.score, SCORES),
-            ("feed", self.feed, FEEDS),
-        ):
-            if value not in known:
-                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
-        for name in ("d_model", "d_attn", "rank", "n_layers", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
+        check(self)
         check_shared(shared=self.shared, source=self.source_vocab_size, target=self.vocab_size)
 
 

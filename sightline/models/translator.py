@@ -26,8 +26,8 @@ from sightline.models.rnn import RecurrentTranslator, check_architecture, check_
 from sightline.models.run_folder import SaveableModel, read_config
 from sightline.models.steps import DecoderState, advance, begin, padding_bias
 from sightline.positions import LearnedPositions, Rotary, SinusoidalPositions
-from sightline.settings import setting
-from sightline.shapes import Bool, Float, Int, did_you_mean
+from sightline.settings import check, setting
+from sightline.shapes import Bool, Float, Int
 
 __all__ = ["POSITIONS", "Translator", "TranslatorConfig", "open_translator"]
 
@@ -40,34 +40,31 @@ class TranslatorConfig:
     """The shape of a Transformer translator."""
 
     architecture: Literal["transformer"] = setting("transformer", "Which translator this is.")
-    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.")
-    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.")
-    d_model: int = setting(256, "Width of the tokens, E.")
-    n_heads: int = setting(4, "Heads of a layer; they share d_model.")
-    n_layers: int = setting(3, "Layers of the encoder and of the decoder.")
-    d_ff: int = setting(1024, "Width of the feed-forward layers.")
-    positions: str = setting("sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.")
-    norm: str = setting("pre", "Whether a branch is normed at its entrance (pre) or its sum after it (post).")
-    dropout: float = setting(0.1, "Share of values dropped in training.")
-    attention_dropout: float | None = setting(None, "Share of weights dropped; None: as the values.")
+    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.", at_least=0)
+    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0)
+    d_model: int = setting(256, "Width of the tokens, E.", at_least=1)
+    n_heads: int = setting(4, "Heads of a layer; they share d_model.", at_least=1)
+    n_layers: int = setting(3, "Layers of the encoder and of the decoder.", at_least=1)
+    d_ff: int = setting(1024, "Width of the feed-forward layers.", at_least=1)
+    positions: str = setting(
+        "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS
+    )
+    norm: str = setting(
+        "pre", "Whether a branch is normed at its entrance (pre) or its sum after it (post).", choices=NORMS
+    )
+    dropout: float = setting(0.1, "Share of values dropped in training.", at_least=0, below=1)
+    attention_dropout: float | None = setting(
+        None, "Share of weights dropped; None: as the values.", at_least=0, below=1
+    )
     tied: bool = setting(True, "Whether the output uses the target's embeddings.")
     shared: bool = setting(False, "Whether source and target share embeddings; needs a joint vocabulary.")
-    max_length: int = setting(256, "The longest source and target, in tokens.")
+    max_length: int = setting(256, "The longest source and target, in tokens.", at_least=1)
 
     def __post_init__(self) -> None:
         if self.architecture != "transformer":
             raise ValueError(f"this is a Transformer's config, got architecture {self.architecture!r}")
-        for name, value, known in (("positions", self.positions, POSITIONS), ("norm", self.norm, NORMS)):
-            if value not in known:
-                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
-        for name in ("d_model", "n_heads", "n_layers", "d_ff", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check(self)
         self._check_heads()
-        for name in ("dropout", "attention_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ValueError(f"{name} must lie in [0, 1), got {value}; 0 drops nothing")
         check_shared(shared=self.shared, source=self.source_vocab_size, target=self.vocab_size)
 
     def _check_heads(self) -> None:

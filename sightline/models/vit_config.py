@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sightline.settings import setting
-from sightline.shapes import did_you_mean
+from sightline.settings import check, setting
 
 __all__ = ["SIZES", "Size", "VisionTransformerConfig"]
 
@@ -33,49 +32,37 @@ SIZES = {
 class VisionTransformerConfig:
     """What a Vision Transformer is like."""
 
-    n_classes: int = setting(10, "How many classes there are.")
-    channels: int = setting(3, "1 for grey images, 3 for colour.")
-    image_size: int = setting(224, "Height and width of the images it is trained on, in pixels.")
-    patch: int = setting(16, "Height and width of a patch; it must divide the image.")
-    d_model: int = setting(192, "Width of the tokens, E.")
-    n_heads: int = setting(3, "Heads of a layer; they share d_model.")
-    n_layers: int = setting(12, "Layers.")
-    d_ff: int = setting(768, "Width of the feed-forward layers.")
+    n_classes: int = setting(10, "How many classes there are.", at_least=1)
+    channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1)
+    image_size: int = setting(224, "Height and width of the images it is trained on, in pixels.", at_least=1)
+    patch: int = setting(16, "Height and width of a patch; it must divide the image.", at_least=1)
+    d_model: int = setting(192, "Width of the tokens, E.", at_least=1)
+    n_heads: int = setting(3, "Heads of a layer; they share d_model.", at_least=1)
+    n_layers: int = setting(12, "Layers.", at_least=1)
+    d_ff: int = setting(768, "Width of the feed-forward layers.", at_least=1)
     stem: str = setting(
-        "patches", "How tokens are made: 'patches', or 'conv' for overlapping 3 x 3 convolutions."
+        "patches",
+        "How tokens are made: 'patches', or 'conv' for overlapping 3 x 3 convolutions.",
+        choices=("patches", "conv"),
     )
-    positions: str = setting("learned", "Where a token stands: 'learned', 'sinusoidal' or 'rotary'.")
-    pool: str = setting("token", "What is classified: the class 'token', or the 'mean' of the patches.")
-    dropout: float = setting(0.0, "Share of the activations dropped in training.")
+    positions: str = setting(
+        "learned",
+        "Where a token stands: 'learned', 'sinusoidal' or 'rotary'.",
+        choices=("learned", "sinusoidal", "rotary"),
+    )
+    pool: str = setting(
+        "token",
+        "What is classified: the class 'token', or the 'mean' of the patches.",
+        choices=("token", "mean"),
+    )
+    dropout: float = setting(0.0, "Share of the activations dropped in training.", at_least=0, below=1)
     drop_path: float = setting(
-        0.0, "Stochastic depth: how often the last layer is left out; earlier ones less."
+        0.0, "Stochastic depth: how often the last layer is left out; earlier ones less.", at_least=0, below=1
     )
-    norm_eps: float = setting(1e-6, "Added to the variance in every norm.")
+    norm_eps: float = setting(1e-6, "Added to the variance in every norm.", at_least=0)
 
     def __post_init__(self) -> None:
-        for name in (
-            "n_classes",
-            "channels",
-            "image_size",
-            "patch",
-            "d_model",
-            "n_heads",
-            "n_layers",
-            "d_ff",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name, known in (
-            ("stem", ("patches", "conv")),
-            ("positions", ("learned", "sinusoidal", "rotary")),
-            ("pool", ("token", "mean")),
-        ):
-            if getattr(self, name) not in known:
-                value = getattr(self, name)
-                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
-        for name in ("dropout", "drop_path"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}; 0 drops nothing")
+        check(self)
         self._check_patch()
         self._check_widths()
 

@@ -8,8 +8,7 @@ from typing import Literal
 from sightline.data.augment import Augment
 from sightline.data.captions import CaptionSet, read_captions
 from sightline.data.tokens import SPECIALS, Tokenizer
-from sightline.settings import setting
-from sightline.shapes import did_you_mean
+from sightline.settings import check, setting
 
 __all__ = ["SCENES", "CaptionData", "learned_tokens", "open_captions"]
 
@@ -22,24 +21,34 @@ class CaptionData:
     """Settings of the data: the ``data`` of a caption run's config.json."""
 
     source: str = setting(SCENES, "A folder or a zip of images with captions, or 'scenes', the embedded set.")
-    tokens: str = setting("word", "What a token is: word or bpe.")
-    vocabulary: int = setting(10_000, "Most tokens learned from the train split.")
-    min_count: int = setting(1, "A word seen less often is unknown.")
+    tokens: str = setting("word", "What a token is: word or bpe.", choices=("word", "bpe"))
+    vocabulary: int = setting(10_000, "Most tokens learned from the train split.", above=len(SPECIALS))
+    min_count: int = setting(1, "A word seen less often is unknown.", at_least=1)
     captions: int | None = setting(
-        None, "Captions of an image that a step learns from, drawn anew each epoch; None: all."
+        None, "Captions of an image that a step learns from, drawn anew each epoch; None: all.", at_least=1
     )
-    word_dropout: float = setting(0.0, "Share of the words read that are hidden from the decoder.")
-    cell_dropout: float = setting(0.0, "Share of the cells of a pretrained encoder's grid that are hidden.")
+    word_dropout: float = setting(
+        0.0, "Share of the words read that are hidden from the decoder.", at_least=0, below=1
+    )
+    cell_dropout: float = setting(
+        0.0, "Share of the cells of a pretrained encoder's grid that are hidden.", at_least=0, below=1
+    )
     consistency: float = setting(
-        0.0, "Weight of the wish that two passes with other dropout agree (R-Drop); it doubles the work."
+        0.0,
+        "Weight of the wish that two passes with other dropout agree (R-Drop); it doubles the work.",
+        at_least=0,
     )
     cached: bool | None = setting(
         None, "Keep a frozen encoder's grids instead of seeing each picture anew; None: only on the CPU."
     )
     cache: str | None = setting(None, "Folder of the kept grids; None: the user's own cache.")
-    views: int = setting(1, "Grids kept of each picture: as it is, mirrored, then random crops.")
-    val_beam: int = setting(1, "Beam width of the captions that an evaluation scores; 1 is greedy.")
-    val_most: int | None = setting(None, "Evaluate at most so many images of the validation split.")
+    views: int = setting(1, "Grids kept of each picture: as it is, mirrored, then random crops.", at_least=1)
+    val_beam: int = setting(
+        1, "Beam width of the captions that an evaluation scores; 1 is greedy.", at_least=1
+    )
+    val_most: int | None = setting(
+        None, "Evaluate at most so many images of the validation split.", at_least=1
+    )
     n_train: int = setting(8000, "Scenes to train on, where the set is embedded.")
     n_val: int = setting(200, "Scenes to evaluate on, where the set is embedded.")
     n_test: int = setting(1000, "Scenes kept aside, where the set is embedded.")
@@ -47,21 +56,7 @@ class CaptionData:
     augment: Augment = setting(Augment(), "How pictures are changed in training.")  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
-        if self.tokens not in {"word", "bpe"}:
-            raise ValueError(f"unknown tokens {self.tokens!r}, {did_you_mean(self.tokens, ['word', 'bpe'])}")
-        if self.vocabulary <= len(SPECIALS):
-            raise ValueError(
-                f"vocabulary must be above {len(SPECIALS)}, the special entries, got {self.vocabulary}"
-            )
-        for name in ("min_count", "captions", "views", "val_beam", "val_most"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        for name in ("word_dropout", "cell_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
-        if not self.consistency >= 0:
-            raise ValueError(f"consistency must be at least 0, got {self.consistency}")
+        check(self)
         if self.augment.mixes:
             raise ValueError("pictures with captions can't be mixed: mixup and cutmix must be 0")
 

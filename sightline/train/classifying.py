@@ -15,7 +15,7 @@ from sightline.data.class_set import ClassSet
 from sightline.data.classes import read_classes
 from sightline.data.digits import digits
 from sightline.models.vit import VisionTransformer
-from sightline.settings import as_json, setting
+from sightline.settings import as_json, check, setting
 from sightline.shapes import Int, Shaped
 from sightline.train.config import TrainConfig
 from sightline.train.task import Loss, Task, digest_of
@@ -36,23 +36,26 @@ class ClassData:
     folds: int = setting(5, "Of the digits: equal parts, one of which is the test.")
     fold: int = setting(0, "Of the digits: which of the folds is the test.")
     val: float = setting(
-        0.1, "Share of the training images held out, to choose by; with 0 the test stands for them."
+        0.1,
+        "Share of the training images held out, to choose by; with 0 the test stands for them.",
+        at_least=0,
+        below=1,
     )
     test: float = setting(
         0.1,
         "Share of the images held out as the test, where there is no split; with 0 val stands for it.",
+        at_least=0,
+        below=1,
     )
     split_seed: int = setting(0, "Fixes who is held out; the same for every training.")
-    views: int = setting(1, "Views of an image whose logits are averaged: 2 also looks at it mirrored.")
+    views: int = setting(
+        1, "Views of an image whose logits are averaged: 2 also looks at it mirrored.", at_least=1, at_most=2
+    )
     names: tuple[str, ...] = setting((), "Of the classes; found out.")
     counts: tuple[int, ...] = setting((), "Images of train, val and test; found out.")
 
     def __post_init__(self) -> None:
-        for name in ("val", "test"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is a share in [0, 1), got {getattr(self, name)}")
-        if self.views not in (1, 2):
-            raise ValueError(f"views must be 1, or 2 for the image and its mirror image, got {self.views}")
+        check(self)
 
 
 def read_source(data: ClassData, *, image_size: int | None = None, channels: int | None = None) -> ClassSet:

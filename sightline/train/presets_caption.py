@@ -24,8 +24,8 @@ _MODEL = {
     "d_ff": 192,
     "dropout": 0.0,
     "max_length": 20,
-    "volume": 0.5,
-    "order": 0.1,
+    "embedding_scale": 0.5,
+    "position_scale": 0.1,
     "look_layer": None,
 }
 _DATA = {"source": "scenes", "captions": 5, "n_val": 200, "n_test": 500}

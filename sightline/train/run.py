@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.models.run_folder import CONFIG, read_config, write_config
-from sightline.settings import as_json
+from sightline.settings import as_json, current_names
 from sightline.train.config import MAY_CHANGE, TrainConfig
 from sightline.train.task import Task
 
@@ -100,7 +100,10 @@ def open_run(
                 f"{str(out)!r} holds a run of kind {there['kind']!r}, got one of kind {task.kind!r}; "
                 "choose another --out"
             )
-        _check_same(out, there["model"], of_model)
+        model_before = there["model"]
+        if of_model:
+            model_before = current_names(type(model.config), model_before)
+        _check_same(out, model_before, of_model)
         _check_same(out, there.get("train", {}), of_training, MAY_CHANGE)
         _check_same(out, there.get("data", {}), of_data, task.may_change)
         before = there.get("train", {}).get("stages", {})

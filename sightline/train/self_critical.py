@@ -12,7 +12,6 @@ score they are judged by.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,8 @@ from torch import Tensor, nn
 from sightline.data.tokens import BOS, EOS, PAD, UNK
 from sightline.decode.search import Hypotheses, beam, greedy, sample
 from sightline.models.captioner import Captioner
-from sightline.settings import setting
-from sightline.shapes import Bool, Float, Int, did_you_mean
+from sightline.settings import check, setting
+from sightline.shapes import Bool, Float, Int
 from sightline.train.captioning import CaptionBatch, CaptionTask
 from sightline.train.config import TrainConfig
 from sightline.train.loop import Stage
@@ -49,26 +48,27 @@ class SelfCriticalConfig:
     warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.")
     batch_size: int | None = setting(None, "Images that one of its steps sees; None: as before.")
     samples: int = setting(5, "Captions drawn of each image.")
-    baseline: str = setting("others", "What a draw is compared with: others (its fellow draws), or greedy.")
-    draw: str = setting("sample", "Where the captions come from: sample, or beam (a search so wide).")
-    temperature: float = setting(0.5, "Divides the log-probabilities that samples come from, and learn by.")
+    baseline: str = setting(
+        "others", "What a draw is compared with: others (its fellow draws), or greedy.", choices=BASELINES
+    )
+    draw: str = setting(
+        "sample", "Where the captions come from: sample, or beam (a search so wide).", choices=DRAWS
+    )
+    temperature: float = setting(
+        0.5, "Divides the log-probabilities that samples come from, and learn by.", above=0
+    )
     drop: bool = setting(False, "Whether activations are dropped while a drawn caption is learned.")
     metric: str = setting("cider", "The score that chooses which weights are kept.")
     evaluate_every: int = setting(1, "Epochs between its evaluations.")
 
     def __post_init__(self) -> None:
-        for name, known in (("baseline", BASELINES), ("draw", DRAWS)):
-            if getattr(self, name) not in known:
-                value = getattr(self, name)
-                raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, known)}")
+        check(self)
         least = 2 if self.baseline == "others" else 1
         if self.samples < least:
             raise ValueError(
                 f"the baseline {self.baseline!r} needs at least {least} samples, got {self.samples}"
                 + ("; the baseline 'greedy' needs one" if least > 1 else "")
             )
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature must be above 0 and finite, got {self.temperature}")
         self.training(TrainConfig())  # refuses what the loop would
 
     def training(self, before: TrainConfig) -> TrainConfig:

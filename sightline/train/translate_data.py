@@ -6,12 +6,9 @@ from pathlib import Path
 from sightline.data.dates import DATES, dates_set, is_dates
 from sightline.data.pair_tokens import KINDS, PairTokens
 from sightline.data.pairs import PairSet, read_pairs
-from sightline.settings import setting
-from sightline.shapes import did_you_mean
+from sightline.settings import check, setting
 
 __all__ = ["TranslateData", "learned_pair_tokens", "open_pairs"]
-
-_COUNTS = ("vocabulary", "variants", "max_tokens", "val_beam", "val_most", "n_train", "n_val", "n_test")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,43 +18,41 @@ class TranslateData:
     place: str = setting(DATES, "A folder or a zip of sentence pairs, or 'dates', the embedded set.")
     source: str | None = setting(None, "Language to read; None: the first of the two there are.")
     target: str | None = setting(None, "Language to write; None: the other one.")
-    tokens: str = setting("bpe", "What a token is: bpe or char.")
-    vocabulary: int = setting(8000, "Most tokens of a BPE vocabulary.")
+    tokens: str = setting("bpe", "What a token is: bpe or char.", choices=KINDS)
+    vocabulary: int = setting(8000, "Most tokens of a BPE vocabulary.", at_least=1)
     joint: bool = setting(False, "One vocabulary for both languages.")
     lowercase: bool = setting(False, "Whether capitals are small letters.")
-    bpe_dropout: float = setting(0.0, "How likely a merge is left out in training: words cut in many ways.")
-    variants: int = setting(16, "In how many ways each word is cut, with bpe_dropout.")
+    bpe_dropout: float = setting(
+        0.0, "How likely a merge is left out in training: words cut in many ways.", at_least=0, below=1
+    )
+    variants: int = setting(16, "In how many ways each word is cut, with bpe_dropout.", at_least=1)
     max_tokens: int | None = setting(
         None,
         "Batches of like length with at most so many tokens a side; None: by batch_size. "
         "Words are counted as they are cut without bpe_dropout, which cuts them finer.",
+        at_least=1,
     )
     consistency: float = setting(
-        0.0, "R-Drop: weight of the divergence between two passes with different dropout."
+        0.0, "R-Drop: weight of the divergence between two passes with different dropout.", at_least=0
     )
-    word_dropout: float = setting(0.0, "Share of the target words read that are hidden from the decoder.")
-    val_beam: int = setting(1, "Beam width of the translations that an evaluation scores; 1 is greedy.")
-    val_most: int | None = setting(None, "Evaluate at most so many pairs of the validation split.")
-    length_penalty: float = setting(1.0, "Strength of the length normalisation of a beam.")
+    word_dropout: float = setting(
+        0.0, "Share of the target words read that are hidden from the decoder.", at_least=0, below=1
+    )
+    val_beam: int = setting(
+        1, "Beam width of the translations that an evaluation scores; 1 is greedy.", at_least=1
+    )
+    val_most: int | None = setting(
+        None, "Evaluate at most so many pairs of the validation split.", at_least=1
+    )
+    length_penalty: float = setting(1.0, "Strength of the length normalisation of a beam.", at_least=0)
     tune_length: bool = setting(False, "After training choose length_penalty on the validation split.")
-    n_train: int = setting(20_000, "Dates to train on, where the set is embedded.")
-    n_val: int = setting(500, "Dates to evaluate on, where the set is embedded.")
-    n_test: int = setting(1000, "Dates kept aside, where the set is embedded.")
+    n_train: int = setting(20_000, "Dates to train on, where the set is embedded.", at_least=1)
+    n_val: int = setting(500, "Dates to evaluate on, where the set is embedded.", at_least=1)
+    n_test: int = setting(1000, "Dates kept aside, where the set is embedded.", at_least=1)
     data_seed: int = setting(0, "Draws the embedded set.")
 
     def __post_init__(self) -> None:
-        if self.tokens not in KINDS:
-            raise ValueError(f"unknown tokens {self.tokens!r}, {did_you_mean(self.tokens, KINDS)}")
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        for name in ("bpe_dropout", "word_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
-        for name in ("consistency", "length_penalty"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        check(self)
 
 
 def open_pairs(data: TranslateData) -> PairSet:

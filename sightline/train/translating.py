@@ -1,6 +1,6 @@
 """Learning to translate: the next token, with what keeps a small corpus from being learned by heart.
 
-- **BPE dropout**: every epoch cuts words in other ways (``data/cuts.py``).
+- **BPE dropout**: every epoch cuts words in other ways (``data/segmented_corpus.py``).
 - **R-Drop** (Liang et al., 2021): a batch passes twice under different dropout, and the two distributions
   p, q must agree: ``loss = ½ (CE(p) + CE(q)) + consistency · ½ (KL(p‖q) + KL(q‖p))``.
 - **label smoothing** and moving means are the loop's.

@@ -19,9 +19,9 @@ from sightline.models.run_folder import kind_of
         (["--self-critical", "--sc-draw", "lots"], "self-critical stage: unknown draw 'lots'"),
         (
             ["--self-critical", "--sc-temperature", "inf"],
-            "self-critical stage: temperature must be above 0 and finite, got inf",
+            "self-critical stage: temperature must be a positive number, got inf",
         ),
-        (["--vocabulary", "3"], "vocabulary must be above 4, the special entries, got 3"),
+        (["--vocabulary", "3"], "vocabulary must be above 4, got 3"),
     ],
 )
 def test_settings_are_named_as_they_were_typed(pictures, tmp_path, capsys, words, sentence):  # noqa: F811

@@ -252,7 +252,7 @@ def test_partners_are_any_of_the_set_and_a_function_of_the_index():
     ("changes", "words"),
     [
         ({"crop": 0.0}, "got 0.0"),
-        ({"flip": 1.5}, "flip must lie in .*1.5"),
+        ({"flip": 1.5}, "flip must be at least 0 and at most 1, got 1.5"),
         ({"rotate": -3.0}, "rotate .*-3"),
     ],
 )

@@ -77,7 +77,7 @@ def test_words_seen_often(tmp_path):
 
 def test_a_clean_set_has_no_problem(tmp_path):
     told = []
-    report = check(read_captions(as_folder(karpathy(), tmp_path)), tell=told.append)
+    report = check(read_captions(as_folder(karpathy(), tmp_path)), on_progress=told.append)
     assert report.problems == ()
     assert told == [1, 2, 3]
 

@@ -231,7 +231,7 @@ def test_shared_embeddings_are_one():
         (RecurrentConfig, {"cell": "gruu"}, r"unknown cell 'gruu'"),
         (RecurrentConfig, {"feed": "all"}, r"unknown feed 'all'"),
         (RecurrentConfig, {"d_model": 0}, r"d_model must be at least 1, got 0"),
-        (RecurrentConfig, {"dropout": 1.5}, r"\[0, 1\), got 1.5"),
+        (RecurrentConfig, {"dropout": 1.5}, r"dropout must be at least 0 and below 1, got 1.5"),
         (RecurrentConfig, {"shared": True, "vocab_size": 7}, r"got 0 and 7 tokens"),
         (RecurrentConfig, {"architecture": "transformer"}, r"got architecture 'transformer'"),
         (TranslatorConfig, {"positions": "rotery"}, r"unknown positions 'rotery'.*did you mean 'rotary'"),

@@ -224,7 +224,7 @@ def test_named_sizes_are_the_papers(size, millions):
         ({"stem": "patchs"}, "did you mean 'patches'"),
         ({"pool": "max"}, "unknown pool 'max'"),
         ({"positions": "none"}, "unknown positions 'none'"),
-        ({"drop_path": 1.0}, "drop_path must lie in"),
+        ({"drop_path": 1.0}, "drop_path must be at least 0 and below 1, got 1.0"),
         ({"n_layers": 0}, "n_layers must be at least 1, got 0"),
     ],
 )

@@ -251,7 +251,7 @@ def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
 
 @pytest.mark.parametrize("resident", [True, False])
 def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, capsys, tmp_path, resident):
-    monkeypatch.setattr("sightline.train.pictures.network", lambda name, size: torch.nn.Identity())
+    monkeypatch.setattr("sightline.train.pictures.pretrained_network", lambda name, size: torch.nn.Identity())
     monkeypatch.setattr(
         "sightline.train.pictures.pretrained_grid", lambda net, images, size: images.flatten(2).mT
     )
@@ -293,7 +293,7 @@ def test_without_a_scorer_there_is_the_loss():
     ("settings", "sentence"),
     [
         ({"tokens": "letters"}, "unknown tokens 'letters'"),
-        ({"vocabulary": 4}, "vocabulary must be above 4, the special entries, got 4"),
+        ({"vocabulary": 4}, "vocabulary must be above 4, got 4"),
         ({"val_beam": 0}, "val_beam must be at least 1, got 0"),
         ({"cell_dropout": -0.1}, "cell_dropout must be at least 0 and below 1, got -0.1"),
         ({"consistency": -1.0}, "consistency must be at least 0, got -1.0"),

@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_refused():
         read_source(ClassData(source="digits"), image_size=16)
     with pytest.raises(ValueError, match=r"views .*got 3"):
         ClassData(views=3)
-    with pytest.raises(ValueError, match=r"val is a share .*1\.5"):
+    with pytest.raises(ValueError, match=r"val must be at least 0 and below 1, got 1\.5"):
         ClassData(val=1.5)
 
 
