@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sightline.cli.runs import kind_in, settings_in
-from sightline.data.class_set import ClassSet, LabelledImages, fit_image
+from sightline.data.class_set import ClassSet, fit_image
 from sightline.data.images import read_image
 from sightline.models.vit import VisionTransformer
 from sightline.settings import from_json
@@ -88,10 +88,10 @@ def open_run(folder: Path, device: torch.device) -> ClassRun:
 
 def tell(images: ClassSet) -> None:
     """Say on standard error what could not be read, and which split stands for another."""
-    for sentence in images.broken[:_NAMED]:
-        sys.stderr.write(f"left out: {sentence}\n")
-    if len(images.broken) > _NAMED:
-        sys.stderr.write(f"left out: {len(images.broken) - _NAMED} more files that can't be read\n")
+    for problem in images.problems[:_NAMED]:
+        sys.stderr.write(f"left out: {problem.sentence}\n")
+    if len(images.problems) > _NAMED:
+        sys.stderr.write(f"left out: {len(images.problems) - _NAMED} more files that can't be read\n")
     for split, other in images.stand_ins.items():
         sys.stderr.write(f"{split!r} has no images of its own, those of {other!r} stand for it\n")
 
@@ -101,7 +101,7 @@ def _in_order(images: ClassSet, names: tuple[str, ...]) -> ClassSet:
     if images.names == names:
         return images
     place = torch.tensor([names.index(name) for name in images.names])
-    parts = {split: LabelledImages(part.images, place[part.labels]) for split, part in images.parts.items()}
+    parts = {split: replace(part, labels=place[part.labels]) for split, part in images.parts.items()}
     return replace(images, names=names, parts=parts)
 
 

@@ -7,7 +7,6 @@ import torch
 
 from sightline.cli.classify_run import ClassRun, open_run
 from sightline.cli.runs import Asked, Evaluated
-from sightline.data.class_set import LabelledImages
 from sightline.evaluate.classes import confusion, score, signature
 from sightline.evaluate.glance import INKED, ink
 from sightline.show.document import document, drawn, escaped, figure_tag
@@ -26,12 +25,7 @@ def evaluate(asked: Asked) -> Evaluated:
         raise ValueError(f"a classifier searches nothing, got --beam {asked.beam}; leave it out")
     run = open_run(asked.run, asked.device)
     images = run.images(asked.data)
-    if asked.split == "all":
-        parts = [part for name, part in images.parts.items() if name not in images.stand_ins]
-        split = LabelledImages(torch.cat([p.images for p in parts]), torch.cat([p.labels for p in parts]))
-    else:
-        split = images.split(asked.split)
-    split = LabelledImages(split.images[: asked.most], split.labels[: asked.most])
+    split = images.split(asked.split)[: asked.most]
     views = run.data.views
     logits = run.model.predict(split.images, views=views, batch_size=asked.batch_size).cpu()
     found = score(logits, split.labels)

@@ -100,9 +100,13 @@ _NAMED: tuple[Callable[[str], bool], ...] = (
 )
 
 
+def _is_other_json(last: str) -> bool:
+    return last.endswith(".json") and not _OTHER_TASKS.match(last)
+
+
 def _caption_files(names: list[str], where: str) -> list[str]:
     """The caption files of a set: the first kind of name that is there, nearest to the top."""
-    for i, test in enumerate((*_NAMED, lambda x: x.endswith(".json") and not _OTHER_TASKS.match(x))):
+    for i, test in enumerate((*_NAMED, _is_other_json)):
         fits = [name for name in names if test(name.rpartition("/")[2].lower())]
         if fits and i == 1:
             return fits  # COCO writes one file a split

@@ -145,6 +145,8 @@ def read_image_table(files: Files, names: Sequence[str], only: str | None = None
         folder = name.rpartition("/")[0]
         rows += [_row(row, own, _joined(folder, row.get(image)), None) for row in content]
         columns |= own
+    if not rows:
+        raise ValueError(f"there must be images, {tables[0]!r} in {files.where!r} has no rows")
     return ImageTable(layout, tables[0], tuple(columns), rows, files)
 
 

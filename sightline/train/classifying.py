@@ -18,7 +18,7 @@ from sightline.models.vit import VisionTransformer
 from sightline.settings import as_json, check, setting
 from sightline.shapes import Int, Shaped
 from sightline.train.config import TrainConfig
-from sightline.train.task import Loss, Task, digest_of
+from sightline.train.task import Loss, Task
 
 __all__ = ["ClassBatch", "ClassData", "ClassTask", "Score", "read_source"]
 
@@ -74,6 +74,7 @@ def read_source(data: ClassData, *, image_size: int | None = None, channels: int
         seed=data.split_seed,
         val=data.val,
         test=data.test,
+        deal="0.1",
     )
 
 
@@ -123,7 +124,7 @@ class ClassTask(Task):
 
     def digest(self) -> str:
         """Names the classes of the images in their order; the images themselves are too many bytes."""
-        return digest_of(self.images.split(name).labels.tolist() for name in ("train", "val"))
+        return self.images.digest()
 
     def prepare(self, device: torch.device) -> None:
         """Bring the images to the device, if they fit."""

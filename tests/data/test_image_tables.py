@@ -163,7 +163,7 @@ BAD = {
         {"metadata.csv": b"text\na dog\n"},
         "a column that names them, such as file_name, 'metadata.csv' has text",
     ),
-    "empty": ({"metadata.csv": b""}, "there must be captions"),
+    "empty": ({"metadata.csv": b""}, "there must be images, 'metadata.csv' in"),
     "a list": (
         {"metadata.jsonl": b"[1]\n"},
         "'metadata.jsonl' must hold objects such as {...}, got 1 in place 1",
