@@ -11,7 +11,7 @@ from typing import Any
 
 from sightline.messages import did_you_mean, flag, listing
 from sightline.models.run_folder import read_config
-from sightline.settings import current_names, from_json
+from sightline.settings import current_names, from_json, restored
 from sightline.tasks.task import Part, Preset, Settings, Task
 
 __all__ = ["Request", "configure", "preset_of", "saved_preset"]
@@ -113,7 +113,8 @@ def saved_preset(task: Task, folder: Path) -> Preset:
         )
     train = dict(saved.get("train", {}))
     stages = train.pop("stages", {})
-    parts = {"model": dict(saved.get("model", {})), "data": dict(saved.get("data", {})), "train": train}
+    data = restored(task.data_config, saved.get("data", {}))
+    parts = {"model": dict(saved.get("model", {})), "data": data, "train": train}
     return parts | {part.name: stages[part.stage] for part in task.parts if part.stage in stages}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from sightline.data.augment import Augment
 from sightline.data.class_set import ClassSet
 from sightline.data.classes import read_classes
+from sightline.data.dataset import DEALS
 from sightline.data.digits import digits
 from sightline.logs import logger
 from sightline.settings import check, setting
@@ -39,6 +40,13 @@ class ClassifyData:
         below=1,
     )
     split_seed: int = setting(0, "Fixes who is held out; the same for every training.", advanced=True)
+    deal: str = setting(
+        "hash",
+        "How images are dealt to the splits, where the data states none.",
+        choices=DEALS,
+        former="0.1",
+        advanced=True,
+    )
     views: int = setting(
         1,
         "Views of an image whose logits are averaged: 2 also looks at it mirrored.",
@@ -80,6 +88,7 @@ def open_classes(data: ClassifyData, model: Mapping[str, Any]) -> ClassSet:
             seed=data.split_seed,
             val=data.val,
             test=data.test,
+            deal=data.deal,
         )
     for sentence in images.broken[:_NAMED]:
         logger.warning("left out: %s", sentence)
