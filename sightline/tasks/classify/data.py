@@ -90,10 +90,11 @@ def open_classes(data: ClassifyData, model: Mapping[str, Any]) -> ClassSet:
             test=data.test,
             deal=data.deal,
         )
-    for sentence in images.broken[:_NAMED]:
+    broken = [problem.sentence for problem in images.problems]
+    for sentence in broken[:_NAMED]:
         logger.warning("left out: %s", sentence)
-    if len(images.broken) > _NAMED:
-        logger.warning("left out: %d more files that can't be read", len(images.broken) - _NAMED)
+    if len(broken) > _NAMED:
+        logger.warning("left out: %d more files that can't be read", len(broken) - _NAMED)
     for split, other in images.stand_ins.items():
         logger.info("%r has no images of its own, those of %r stand for it", split, other)
     return images
