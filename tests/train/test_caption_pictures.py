@@ -9,8 +9,8 @@ from test_captioning import CPU, made, prepared
 
 from sightline.data.augment import Augment
 from sightline.data.tokens import BOS, PAD, UNK
-from sightline.tasks.caption.generate import say
 from sightline.tasks.caption.data import CaptionData, open_captions
+from sightline.tasks.caption.generate import say
 from sightline.tasks.caption.pixels import Pixels, kept_grids
 
 

@@ -14,9 +14,9 @@ from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.tasks.caption.data import CaptionData, learned_tokens
 from sightline.tasks.caption.loss import caption_loss
 from sightline.tasks.caption.objective import CaptionObjective
+from sightline.tasks.caption.pixels import Grids, Pixels, kept_grids
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from sightline.tasks.caption.pixels import Grids, Pixels, kept_grids
 
 CPU = torch.device("cpu")
 TRAIN = TrainConfig(device="cpu", epochs=2, batch_size=16, lr=5e-3, tensorboard=False, threads=0)
@@ -251,7 +251,9 @@ def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
 
 @pytest.mark.parametrize("resident", [True, False])
 def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, capsys, tmp_path, resident):
-    monkeypatch.setattr("sightline.tasks.caption.pixels.pretrained_network", lambda name, size: torch.nn.Identity())
+    monkeypatch.setattr(
+        "sightline.tasks.caption.pixels.pretrained_network", lambda name, size: torch.nn.Identity()
+    )
     monkeypatch.setattr(
         "sightline.tasks.caption.pixels.pretrained_grid", lambda net, images, size: images.flatten(2).mT
     )
