@@ -176,7 +176,7 @@ def select_item(sight: Sight) -> Sight:
     batch = sight.lead[: sight.n_batch]
     if any(n != 1 for n in batch):
         raise ValueError(
-            f"a picture is of one item, got a sight of leading dimensions {sight.shape}; pick one, sight[0]"
+            f"a figure shows one item, got a sight with leading dimensions {sight.shape}; pick one, sight[0]"
         )
     return sight[(0,) * len(batch)] if batch else sight
 
