@@ -52,8 +52,7 @@ def evaluate(asked: Asked) -> Evaluated:
     """Caption a split and score it."""
     run = open_run(asked.run, asked.device)
     captions = run.captions(asked.data)
-    records = list(captions.records) if asked.split == "all" else captions.split(asked.split)
-    records = records[: asked.most]
+    records = captions.split(asked.split)[: asked.most]
     tested = tell(run, captions, records, asked)
     found = scored(
         [said.text for said in tested.said],

@@ -18,11 +18,7 @@ def evaluate(asked: Asked) -> Evaluated:
     """Translate a split and score it; on dates also what is exactly right, and where the model looked."""
     run = open_run(asked.run, asked.device)
     pairs = run.pairs(asked.data, source=asked.source, target=asked.target)
-    chosen = (
-        [pair for split in pairs.splits.values() for pair in split]
-        if asked.split == "all"
-        else list(pairs.split(asked.split))
-    )[: asked.most]
+    chosen = pairs.split(asked.split)[: asked.most]
     run.check([pair.source for pair in chosen], unknown=True)
     embedded = is_dates(asked.data or run.data.place)
     written = run.translate(
@@ -31,7 +27,8 @@ def evaluate(asked: Asked) -> Evaluated:
     texts, references = [one.text for one in written], [pair.target for pair in chosen]
     scores = score(texts, references)
     about = (
-        f"{len(chosen)} pairs of split {asked.split!r} of {pairs.name}, {pairs.source} to {pairs.target}, "
+        f"{len(chosen)} pairs of split {asked.split!r} of {pairs.source}, "
+        f"{pairs.source_language} to {pairs.target_language}, "
         f"beam {asked.beam}, length_penalty {run.data.length_penalty:g}"
     )
     if embedded:

@@ -25,7 +25,7 @@ from sightline.train.caption_data import CaptionData
 from sightline.train.caption_loss import caption_loss, grids_of
 from sightline.train.config import TrainConfig
 from sightline.train.pictures import Pictures, Pixels, Streamed, kept_grids, none_read, read_all
-from sightline.train.task import Loss, Task, digest_of
+from sightline.train.task import Loss, Task
 
 __all__ = ["CaptionBatch", "CaptionTask", "Score", "Split"]
 
@@ -198,8 +198,7 @@ class CaptionTask(Task):
 
     def digest(self) -> str:
         """Names the pictures and their captions, by what the annotations call them."""
-        records = [*self.captions.split("train"), *self.captions.split("val")]
-        return digest_of((record.split, record.name, *record.captions) for record in records)
+        return self.captions.digest()
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer."""

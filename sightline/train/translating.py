@@ -24,7 +24,7 @@ from sightline.decode.translations import translate
 from sightline.settings import as_json
 from sightline.shapes import Float, Int
 from sightline.train.config import TrainConfig
-from sightline.train.task import Loss, Task, digest_of
+from sightline.train.task import Loss, Task
 from sightline.train.translate_data import TranslateData
 
 __all__ = ["PairBatch", "TranslateTask", "loss_of"]
@@ -74,7 +74,7 @@ class TranslateTask(Task):
         trained = pairs.split("train")
         self._val: Sequence[Pair] = pairs.split("val")[: data.val_most]
         self._check_lengths(pairs.split("val"))
-        self._digest = digest_of((pair.source, pair.target) for pair in (*trained, *pairs.split("val")))
+        self._digest = pairs.digest()
 
         def cut(tokenizer: Tokenizer, texts: Sequence[str]) -> SegmentedCorpus:
             p, variants = data.bpe_dropout, data.variants
