@@ -60,7 +60,7 @@ def open_pairs(data: TranslateData) -> PairSet:
     if is_dates(data.place):
         sizes = (data.n_train, data.n_val, data.n_test)
         return dates_set(seed=data.data_seed, sizes=sizes, source=data.source, target=data.target)
-    return read_pairs(Path(data.place), source=data.source, target=data.target)
+    return read_pairs(Path(data.place), source=data.source, target=data.target, deal="0.1")
 
 
 def learned_pair_tokens(pairs: PairSet, data: TranslateData) -> PairTokens:

@@ -25,7 +25,7 @@ from sightline.shapes import Float, Int
 from sightline.tasks.translate.data import TranslateData
 from sightline.tasks.translate.generate import translate
 from sightline.train.config import TrainConfig
-from sightline.train.objective import Loss, Objective, digest_of
+from sightline.train.objective import Loss, Objective
 
 __all__ = ["PairBatch", "TranslateObjective", "loss_of"]
 
@@ -74,7 +74,7 @@ class TranslateObjective(Objective):
         trained = pairs.split("train")
         self._val: Sequence[Pair] = pairs.split("val")[: data.val_most]
         self._check_lengths(pairs.split("val"))
-        self._digest = digest_of((pair.source, pair.target) for pair in (*trained, *pairs.split("val")))
+        self._digest = pairs.digest()
 
         def cut(tokenizer: Tokenizer, texts: Sequence[str]) -> SegmentedCorpus:
             p, variants = data.bpe_dropout, data.variants

@@ -56,7 +56,7 @@ def train_translator(
     if lacking is not None:
         raise ValueError(lacking)
     if not begun:
-        data = replace(data, source=pairs.source, target=pairs.target)
+        data = replace(data, source=pairs.source_language, target=pairs.target_language)
     known = resume and ((out / JOINT).exists() or (out / SOURCE).exists())
     tokens = PairTokens.load(out) if known else learned_pair_tokens(pairs, data)
     sizes = {
@@ -86,7 +86,8 @@ def _tell(pairs: PairSet, task: TranslateObjective, tokens: PairTokens) -> None:
     """Say on standard error what is learned from what, and what the vocabularies leave out."""
     counts = [f"{len(pairs.split(name)):,}" for name in ("train", "val")]
     sys.stderr.write(
-        f"{pairs.source} to {pairs.target}: {counts[0]} pairs to learn from, {counts[1]} to choose by\n"
+        f"{pairs.source_language} to {pairs.target_language}: {counts[0]} pairs to learn from, "
+        f"{counts[1]} to choose by\n"
     )
     sides = (("source", tokens.source), ("target", tokens.target))
     for share, (side, tokenizer) in zip(task.unknown(), sides, strict=True):
