@@ -2,7 +2,6 @@
 
 import copy
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from sightline.data.captions import CaptionedImage, CaptionSet, clean
 from sightline.data.counter_rng import random_uniform
 from sightline.data.tokens import BOS, EOS, PAD, UNSAID, Tokenizer
 from sightline.decode.search import beam, greedy
+from sightline.logs import logger
 from sightline.models.caption_encoders import NETWORKS
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
@@ -104,20 +104,22 @@ class CaptionObjective(Objective):
         self._n = len(captions.split("train"))
         captions.split("val")  # says so now if there is none, before a folder is made
 
-    # What the loop asks
+    # What the loop calls
 
     def prepare(self, device: torch.device) -> None:
         """Bring pictures and captions to the device, if they fit."""
         self.device = device
         if self.model.finetune and device.type == "cpu" and not self._splits:
-            sys.stderr.write(
-                f"{self.model.encoder} learns along, which takes hours on a CPU; with --no-finetune, as in "
-                "the preset photos-cpu, it sees each picture once\n"
+            logger.warning(
+                "%s learns along, which takes hours on a CPU; with --no-finetune, as in the preset "
+                "photos-cpu, it sees each picture once",
+                self.model.encoder,
             )
         if self._keeps_grids() and self.settings.augment != Augment() and not self._splits:
-            sys.stderr.write(
-                f"the grids of {self.model.encoder} are kept, so pictures are not augmented: crop, flip, "
-                "colour and the like have no effect; --views keeps crops of each, --no-cached sees it anew\n"
+            logger.warning(
+                "the grids of %s are kept, so pictures are not augmented: crop, flip, colour and the like "
+                "have no effect; --views keeps crops of each, --no-cached sees it anew",
+                self.model.encoder,
             )
         for name, most in (("train", None), ("val", self.settings.val_most)):
             if name not in self._splits:
@@ -219,7 +221,7 @@ class CaptionObjective(Objective):
         return self._splits["train"]
 
     def following(self, train: TrainConfig) -> "CaptionObjective":
-        """The same task for another stage, with the same images in memory."""
+        """The same objective for another stage, with the same images in memory."""
         other = copy.copy(self)
         other.train = train
         return other
