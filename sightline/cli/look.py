@@ -32,7 +32,9 @@ _OPTIONS = "options"
 def command() -> Any:
     """``sightline look``."""
     fields = Fields()
-    owners = {kind: {field.name for field in dataclasses.fields(task_of(kind).predict_options)} for kind in kinds()}
+    owners = {
+        kind: {field.name for field in dataclasses.fields(task_of(kind).predict_options)} for kind in kinds()
+    }
     fields.add(_OPTIONS, _SearchOptions, "Options of some tasks")
 
     def look(
@@ -110,8 +112,10 @@ def look_run(
 ) -> None:
     """Show where a run looked: a table or JSON on standard output, and a file if one is named."""
     layers, chosen = _chosen(run, prediction, layer, head)
-    if out is not None and not prediction.attention.queries:
-        raise ValueError(f"nothing was predicted for {str(prediction.input)!r}, there is nothing to draw; train longer")
+    if out is not None and (prediction.attention is None or not len(prediction.attention.queries)):
+        raise ValueError(
+            f"nothing was predicted for {str(prediction.input)!r}, there is nothing to draw; train longer"
+        )
     if as_json:
         typer.echo(json.dumps(run.task.look_json(prediction, layers), ensure_ascii=False))
     else:
@@ -181,7 +185,9 @@ def _print(prediction: Prediction, layers: Mapping[str, Attention]) -> None:
         console.print(table)
         about = [x for x in (name, "" if by_head else attention.summary_label) if x]
         if isinstance(attention.keys, Grid):
-            about.append(f"cells of {attention.keys.rows} x {attention.keys.columns} by row, column from the top left")
+            about.append(
+                f"cells of {attention.keys.rows} x {attention.keys.columns} by row, column from the top left"
+            )
         console.print(Text("; ".join([*about, "entropy in nats"])), soft_wrap=True)
 
 

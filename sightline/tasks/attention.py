@@ -40,6 +40,7 @@ class Grid:
 
 
 Tokens = tuple[str, ...] | Grid  # one side of an attention
+_MEAN = torch.empty(0)  # stands for the mean of all layers and heads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +66,7 @@ class Attention:
     weights: Float[Tensor, "L H T S"]
     queries: Tokens
     keys: Tokens
-    summary: Float[Tensor, "T S"] = None  # type: ignore[assignment]  # set below
+    summary: Float[Tensor, "..."] = _MEAN
     summary_label: str = ""
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class Attention:
                 f"weights must be (L, H, T, S) with T = {len(self.queries)} queries and S = {len(self.keys)} "
                 f"keys, got shape {shape}"
             )
-        if self.summary is None:
+        if self.summary is _MEAN:
             object.__setattr__(self, "summary", self.weights.mean((0, 1)))
             object.__setattr__(self, "summary_label", self.summary_label or _label_mean(*shape[:2]))
 
@@ -108,7 +109,9 @@ class Attention:
             weights, label = weights[:, head : head + 1], [*label, f"head {head}"]
         if not label:
             return self
-        return Attention(weights=weights, queries=self.queries, keys=self.keys, summary_label=", ".join(label))
+        return Attention(
+            weights=weights, queries=self.queries, keys=self.keys, summary_label=", ".join(label)
+        )
 
 
 def tokens(words: Sequence[str]) -> tuple[str, ...]:

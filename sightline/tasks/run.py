@@ -18,7 +18,7 @@ from torch import nn
 from sightline.look.seen import Seen
 from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, read_config
-from sightline.settings import from_json
+from sightline.settings import from_json, restored
 from sightline.tasks.attention import Attention
 from sightline.tasks.configure import absolute
 from sightline.tasks.prediction import Evaluation, Example, Prediction
@@ -161,7 +161,7 @@ class Run:
         Raises:
             ValueError: If it is not there.
         """
-        settings = dict(self.config.get("data", {})) | changed
+        settings = restored(self.task.data_config, self.config.get("data", {})) | changed
         field = self.task.source_field
         if data is not None:
             settings[field] = absolute(self.task, str(data))
@@ -205,7 +205,9 @@ def open_run(folder: str | Path, device: str | torch.device | None = None) -> Ru
         )
     task = task_of(kind)
     place = device if isinstance(device, torch.device) else choose_device(device)
-    return Run(folder=folder, task=task, config=config, device=place, predictor=task.open(folder, config, place))
+    return Run(
+        folder=folder, task=task, config=config, device=place, predictor=task.open(folder, config, place)
+    )
 
 
 def is_run(folder: Path) -> bool:
