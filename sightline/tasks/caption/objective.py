@@ -180,7 +180,7 @@ class CaptionObjective(Objective):
         total = terms = 0.0
         texts: list[str] = []
         references: list[list[str]] = []
-        for images, ids, records in self._pieces(split):
+        for images, ids, records in self.batches(split):
             seen = grids_of(model, images)
             longest = int((ids != PAD).sum(-1).max())
             loss = caption_loss(model, seen, ids[:, :, :longest])
@@ -252,7 +252,7 @@ class CaptionObjective(Objective):
         else:
             images, records = read_all(self.captions, records, size, threads=self.train.threads)
             pictures = Pixels(images, augment, seed)
-        return Split(records, pictures, self._encoded(records))
+        return Split(records, pictures, self.encode(records))
 
     def _keeps_grids(self) -> bool:
         if self.model.encoder not in NETWORKS or self.model.finetune:
@@ -272,7 +272,7 @@ class CaptionObjective(Objective):
         )
         return found.texts(self.tokenizer)
 
-    def _encoded(self, records: Sequence[CaptionedImage]) -> Int[Tensor, "n C L"]:
+    def encode(self, records: Sequence[CaptionedImage]) -> Int[Tensor, "n C L"]:
         """Ids of all captions; one that is longer than the model's longest is cut, and has no end."""
         longest = self.model.max_length + 1  # one more than the decoder reads: the last is only written
         rows: list[list[int]] = []
@@ -282,7 +282,7 @@ class CaptionObjective(Objective):
             rows += [*coded, *[[]] * (most - len(coded))]
         return pad(rows, value=PAD).unflatten(0, (len(records), most))
 
-    def _pieces(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[CaptionedImage]]]:
+    def batches(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[CaptionedImage]]]:
         """The split in batches on the device, as it is, without the pictures that can't be read."""
         size, n = self.train.batch_size, 0
         for first in range(0, len(split.records), size):
