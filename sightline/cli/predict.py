@@ -99,7 +99,7 @@ def write(run: Run, out: Path, inputs: Sequence[Any], found: Sequence[Prediction
     suffix = out.suffix.lower()
     if suffix in PAGES:
         title = f"{run.task.kind.capitalize()}: {run.folder.name}"
-        save_text(pages.predictions_page(found, title=title), out)
+        save_text(pages.results_page(title, scores={}, sections={"": found}), out)
         return [out]
     figures = [out] if suffix in FIGURES else [out / f"{name}.png" for name in output_names(inputs)]
     for path, prediction in zip(figures, found, strict=True):

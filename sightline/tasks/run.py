@@ -1,9 +1,7 @@
 """A trained model in its folder, ready to predict, to be evaluated and to be looked into.
 
-run = open_run("runs/demo")
-for p in run.predict(["a.jpg", "b.jpg"], beam=5):
-print(p.text, p.score, p.attention.summary.shape)
-run.evaluate(split="test").scores
+``open_run("runs/demo").predict(["a.jpg"], beam=5)`` gives predictions, ``.evaluate(split="test")`` scores, and
+``.watch(["a.jpg"])`` every attention of the model.
 """
 
 import dataclasses

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sightline.data.augment import Augment
 from sightline.data.class_set import ClassSet
 from sightline.data.classes import read_classes
-from sightline.data.dataset import DEALS
+from sightline.data.dataset import DEALS, Deal
 from sightline.data.digits import digits
 from sightline.logs import logger
 from sightline.settings import check, setting
@@ -88,7 +88,7 @@ def open_classes(data: ClassifyData, model: Mapping[str, Any]) -> ClassSet:
             seed=data.split_seed,
             val=data.val,
             test=data.test,
-            deal=data.deal,
+            deal=cast("Deal", data.deal),
         )
     broken = [problem.sentence for problem in images.problems]
     for sentence in broken[:_NAMED]:
