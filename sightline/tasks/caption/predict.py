@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from sightline.data.captions import CaptionSet, clean
+from sightline.data.captions import CaptionSet
 from sightline.data.images import read_image
 from sightline.data.scenes import SceneImages
 from sightline.data.tokens import Tokenizer
@@ -165,7 +165,7 @@ class CaptionPredictor:
         ids = (
             attention.ids
             if isinstance(attention, CaptionAttention)
-            else self.tokenizer.encode(clean(prediction.text))
+            else self.tokenizer.encode(prediction.text)
         )
         return layer_attentions(self.model, self.tokenizer, example.value, ids)
 
