@@ -175,8 +175,7 @@ class CaptionPredictor:
 
     def examples(self, dataset: CaptionSet, split: str, limit: int | None) -> Iterator[Example]:
         """The images of a split with their captions; broken ones are logged and left out."""
-        records = list(dataset.records) if split == "all" else dataset.split(split)
-        records, drawn = records[:limit], dataset.images
+        records, drawn = dataset.split(split)[:limit], dataset.images
         for first in range(0, len(records), _READ):
             images, sound = read_sound(dataset, records[first : first + _READ], self.model.config.image_size)
             for image, record in zip(images, sound, strict=True):
