@@ -1,6 +1,6 @@
 """Train a task: from what was asked for to a run folder.
 
-run = train("caption", data="scenes", preset="tiny", out="runs/mine", epochs=2)
+``train("caption", data="scenes", preset="tiny", out="runs/mine", epochs=2)`` is ``sightline train caption``.
 """
 
 import dataclasses
@@ -156,7 +156,9 @@ def _by_part(task: Task, fields: dict[str, Any]) -> tuple[dict[str, dict[str, An
             part, field = places[name]
             given.setdefault(part.name, {})[field] = value
         elif name not in switches:
-            raise ValueError(f"unknown setting {name!r} of {task.kind}, {did_you_mean(name, [*places, *switches])}")
+            raise ValueError(
+                f"unknown setting {name!r} of {task.kind}, {did_you_mean(name, [*places, *switches])}"
+            )
     return given, frozenset(switches[name] for name in fields if name in switches and fields[name])
 
 
