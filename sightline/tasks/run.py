@@ -187,13 +187,9 @@ class Run:
         Raises:
             ValueError: If it is not there.
         """
-<<<<<<< HEAD
-=======
-        settings = restored(self.task.data_config, self.config.get("data", {})) | changed
->>>>>>> main
         field = self.task.source_field
-        own = self.config.get("data", {})
-        if data in self.task.embedded and data != own.get(field):  # read as its preset says
+        own: Mapping[str, Any] = restored(self.task.data_config, self.config.get("data", {}))
+        if data in self.task.embedded and data != own.get(field):  # another set has its own settings
             own = self.task.presets[self.task.embedded[str(data)]].get("data", {})
         settings = dict(own) | changed
         if data is not None:

@@ -64,8 +64,9 @@ class TranslateData:
     n_val: int = setting(500, "Dates to evaluate on, of the embedded set.", at_least=1, advanced=True)
     n_test: int = setting(1000, "Dates kept aside, of the embedded set.", at_least=1, advanced=True)
     data_seed: int = setting(0, "Draws the embedded set.", advanced=True)
-    # A run that does not say it was dealt as version 0.1 did; a new training says "hash".
-    deal: str = setting("0.1", "By which rule a single table is dealt to the splits.", choices=DEALS)
+    deal: str = setting(
+        "hash", "By which rule a single table is dealt to the splits.", choices=DEALS, former="0.1"
+    )
 
     def __post_init__(self) -> None:
         check(self)

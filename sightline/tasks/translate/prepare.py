@@ -36,8 +36,6 @@ def prepare_translator(settings: Settings, begun: Path | None) -> Prepared:
         ValueError: If there is no split to learn from or to choose by, or a sentence of val is too long.
     """
     data, train = settings["data"], settings["train"]
-    if begun is None:
-        data = replace(data, deal="hash")
     pairs = open_pairs(data)
     lacking = pairs.lacking()
     if lacking is not None:
