@@ -190,8 +190,8 @@ class Task:
         architectures: Model configs by the name that ``--model`` takes; empty where there is one.
         architecture_field: The field of the model's config that holds that name.
         sizes: Named values of the model's settings, for ``--size``.
-        overrides: Settings that stand for another one, as "part.field": asking for the first turns the second,
-            where a preset has it, off.
+        overrides: Settings that stand for another one, each as "part.field": asking for the first turns off
+            the second, where a preset has it; asking for both is refused.
         ranking: The metric of single predictions by which a page shows the best and the worst; None: none.
         lines: What is printed for a prediction.
         predictions_json: What ``--json`` prints for predictions.

@@ -87,10 +87,12 @@ class SentenceTranslator:
         Raises:
             ValueError: If one has a letter that no token stands for; an evaluation reads it as unknown.
         """
-        if not getattr(options, "unknown", True):
+        evaluated = isinstance(options, TranslateEvaluateOptions)
+        if not evaluated and not options.unknown:
             for example in examples:
                 self._check_letters(example.input)
-        translations = self._translate(examples, options.beam, attention=attention)
+        n_best = 1 if evaluated else options.beam
+        translations = self._translate(examples, options.beam, n_best, attention=attention)
         return [
             Prediction(
                 input=example.input,
@@ -177,12 +179,15 @@ class SentenceTranslator:
             del total["exact_match"]
         return replace(scores, total=total, about=about)
 
-    def _translate(self, examples: Sequence[Example], width: int, *, attention: bool) -> list[Translation]:
+    def _translate(
+        self, examples: Sequence[Example], width: int, n_best: int = 1, *, attention: bool
+    ) -> list[Translation]:
         return generate_translations(
             self.model,
             self.tokens,
             [example.input for example in examples],
             width=width,
+            n_best=n_best,
             alpha=self.data.length_penalty,
             attention=attention,
             batch_size=len(examples),
@@ -230,8 +235,8 @@ class SentenceTranslator:
         letter = self.tokens.unknown(text)
         if letter is not None:
             raise ValueError(
-                f"the vocabulary has no token for the character {letter!r}, got it in {text[:60]!r}; leave it "
-                "out, or read it as unknown: `sightline translate --unknown`, in Python unknown=True"
+                f"the vocabulary has no token for the character {letter!r}, got it in {text[:60]!r}; leave "
+                "it out, or have it read as unknown: `translate --unknown` (in Python: unknown=True)"
             )
 
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from sightline.data.pair_tokens import PairTokens
 from sightline.data.pair_set import Pair
+from sightline.data.pair_tokens import PairTokens
 from sightline.data.tokens import EOS
 from sightline.decode.search import beam, greedy
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
@@ -70,8 +70,8 @@ def test_the_heads_are_those_of_the_search_layer_by_layer(tokens):
 
 
 def test_all_hypotheses_of_a_beam_come_best_first(model, tokens):
-    (one,) = generate_translations(model, tokens, ["ab"], width=4)
-    assert len(one.hypotheses) == 4
+    (one,) = generate_translations(model, tokens, ["ab"], width=4, n_best=3)
+    assert len(one.hypotheses) == 3
     assert one.hypotheses[0] == (one.text, one.score)
     scores = [score for _, score in one.hypotheses]
     assert scores == sorted(scores, reverse=True)
@@ -108,7 +108,9 @@ def test_a_translation_is_no_longer_than_the_model_takes(tokens):
     model = RecurrentTranslator(RecurrentConfig(d_model=5, d_attn=3, **sizes))
     with torch.no_grad():
         model.bias[EOS] = -90.0  # it never ends
-    assert [len(one.target_tokens) for one in generate_translations(model, tokens, ["ab", "abc abc"], width=2)] == [13, 13]
+    assert [
+        len(one.target_tokens) for one in generate_translations(model, tokens, ["ab", "abc abc"], width=2)
+    ] == [13, 13]
 
 
 def test_a_model_in_training_goes_on_training(model, tokens):

@@ -5,8 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sightline.data.pair_tokens import PairTokens
 from sightline.data.pair_set import Pair, PairSet
+from sightline.data.pair_tokens import PairTokens
 from sightline.data.tokens import BOS, EOS, PAD, UNK
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
 from sightline.tasks.translate.data import TranslateData
