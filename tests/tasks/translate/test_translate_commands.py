@@ -8,9 +8,9 @@ from safetensors.torch import load_file, save_file
 from translate_runs import SMALL, TRANSFORMER, make_runs, run
 
 from sightline.data.tokens import EOS
-from sightline.tasks.translate.generate import translate
 from sightline.models.run_folder import read_config
 from sightline.show.alignment import alignment, arcs, head_grid
+from sightline.tasks.translate.generate import translate
 
 
 @pytest.fixture(scope="module")
