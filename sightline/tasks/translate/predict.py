@@ -20,7 +20,7 @@ from sightline.look.watch import watch
 from sightline.models.run_folder import CONFIG
 from sightline.models.translator import Translator, open_translator
 from sightline.settings import check, from_json, setting
-from sightline.tasks.attention import Attention
+from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.translate.data import TranslateData
 from sightline.tasks.translate.generate import (
@@ -123,7 +123,8 @@ class SentenceTranslator:
         """
         if prediction.attention is None:
             raise ValueError("the attention of a prediction must be known; predict with attention=True")
-        written, read = map(tuple, (prediction.attention.queries, prediction.attention.keys))
+        written, read = prediction.attention.queries, prediction.attention.keys
+        assert not isinstance(read, Grid)  # noqa: S101 - a translator reads words
         if not isinstance(self.model, Translator):
             return {"attention": prediction.attention}
         ended = len(written) < length_limit(self.model, len(example.value))
