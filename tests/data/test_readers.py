@@ -35,6 +35,17 @@ def test_a_kind_is_found_by_looking(tmp_path, name, packed):
     assert kind_of(path) == name.partition(" ")[0]
 
 
+def test_what_could_be_two_kinds(tmp_path):
+    both = b'{"file_name": "a.png", "text": "a dog", "label": "dog"}'
+    assert kind_of(as_folder({"metadata.jsonl": both}, tmp_path / "both")) == "caption"
+    nameless = as_folder({"labels.csv": b"a.png,cat\nb.png,dog\n", "a.png": png(1)}, tmp_path / "nameless")
+    assert kind_of(nameless) == "classify"
+    with pytest.raises(
+        ValueError, match=r"'labels\.csv' has a\.png, cat; name its columns in the first line"
+    ):
+        open_dataset(nameless)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_table_of_pairs_alone(tmp_path, form):
     ending, write, _ = FORMATS[form]
