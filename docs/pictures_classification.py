@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sightline.cli.classify_run import open_run
 from sightline.evaluate.classes import confusion
-from sightline.evaluate.glance import Glance, glance
+from sightline.tasks.classify.attention import Glance, glance
 from sightline.show.style import COLOURS, style
 from sightline.show.vit import class_heads, confused
 

@@ -27,9 +27,9 @@ from sightline.models.rnn import SCORES, RecurrentConfig
 from sightline.settings import from_json
 from sightline.show.style import style
 from sightline.train.config import TrainConfig
-from sightline.train.presets import preset
-from sightline.train.translate_data import TranslateData
-from sightline.train.translate_run import train_translator
+from sightline.tasks.task import preset
+from sightline.tasks.translate.data import TranslateData
+from sightline.tasks.translate.prepare import train_translator
 
 HERE = Path(__file__).parent
 

@@ -1,8 +1,4 @@
-"""What the library says while it works: the logger ``sightline``, silent until somebody listens.
-
-A program that wants the lines installs a handler, as with any library; the command line calls
-:func:`print_to_stderr`.
-"""
+"""What the library says, through :mod:`logging`; the command line prints it, line by line, to standard error."""
 
 import logging
 import sys
@@ -10,18 +6,17 @@ import sys
 __all__ = ["logger", "print_to_stderr"]
 
 logger = logging.getLogger("sightline")
-logger.addHandler(logging.NullHandler())
 
 
-class _StandardError(logging.Handler):
-    """Prints each message as a plain line, to what standard error is at that moment."""
+class _Stderr(logging.Handler):
+    """Prints messages to whatever standard error is at that moment."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(f"{self.format(record)}\n")
+        sys.stderr.write(self.format(record) + "\n")
 
 
 def print_to_stderr() -> None:
-    """Print what the library says to standard error, a plain line each; a second call changes nothing."""
-    if not any(isinstance(handler, _StandardError) for handler in logger.handlers):
-        logger.addHandler(_StandardError())
+    """Print what the library says as plain lines; twice is as good as once."""
     logger.setLevel(logging.INFO)
+    if not any(isinstance(handler, _Stderr) for handler in logger.handlers):
+        logger.addHandler(_Stderr())

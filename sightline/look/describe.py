@@ -5,7 +5,7 @@ import math
 from sightline.look.sight import Sight
 
 
-def described(sight: Sight) -> str:
+def describe(sight: Sight) -> str:
     """What it is a sight of, how sharp it is, which key got most, and what it costs to keep."""
     lead = " x ".join(map(str, sight.shape)) or "1"
     what = "items, heads averaged" if sight.averaged else "heads"
@@ -13,9 +13,9 @@ def described(sight: Sight) -> str:
     lines = [f"Sight{of}: {lead} {what}, T={sight.t} queries, S={sight.s} keys"]
     if "entropy" in sight.statistics and sight.t:
         even = f"even is {math.log(max(sight.s, 1)):.3f}"
-        lines.append(f"  entropy   {_spread(sight, 'entropy', ' nats')}; {even}")
+        lines.append(f"  entropy   {_range(sight, 'entropy', ' nats')}; {even}")
     if "peak" in sight.statistics and sight.t:
-        lines.append(f"  peak      {_spread(sight, 'peak')}")
+        lines.append(f"  peak      {_range(sight, 'peak')}")
     if "received" in sight.statistics and sight.t and sight.s:
         share = sight.received.detach().double().reshape(-1, sight.s).mean(0) / sight.t
         most = int(share.argmax())
@@ -35,6 +35,6 @@ def described(sight: Sight) -> str:
     return "\n".join(lines)
 
 
-def _spread(sight: Sight, name: str, unit: str = "") -> str:
+def _range(sight: Sight, name: str, unit: str = "") -> str:
     x = sight.statistics[name].detach().double()
     return f"{x.mean():.3f}{unit} on average, {x.min():.3f} to {x.max():.3f}"

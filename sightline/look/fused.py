@@ -36,21 +36,21 @@ class FusedCall:
     lse: Tensor | None
 
 
-class Listen(TorchDispatchMode):
+class FusedCallRecorder(TorchDispatchMode):
     """Hand every call of a fused attention operator to ``heard``; change nothing.
 
     Example:
         >>> calls = []
         >>> x = torch.randn(1, 2, 5, 8)
-        >>> with Listen(calls.append):
+        >>> with FusedCallRecorder(calls.append):
         ...     output = torch.nn.functional.scaled_dot_product_attention(x, x, x)
         >>> len(calls), calls[0].output is output, tuple(calls[0].lse.shape)
         (1, True, (1, 2, 5))
     """
 
-    def __init__(self, heard: Callable[[FusedCall], object]) -> None:
+    def __init__(self, on_call: Callable[[FusedCall], object]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._heard = heard
+        self._on_call = on_call
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -58,25 +58,25 @@ class Listen(TorchDispatchMode):
         """Run the operator; if it is one of ours, tell."""
         if func not in _FUSED:
             return func(*args, **kwargs) if kwargs else func(*args)
-        given = dict(zip(_names(func), args, strict=False)) | (kwargs or {})
-        if "compute_log_sumexp" in given:  # asking for it changes no bit of the output
-            given["compute_log_sumexp"] = True
-        result = func(**given)
-        self._heard(_call(given, result))
+        arguments = dict(zip(_argument_names(func), args, strict=False)) | (kwargs or {})
+        if "compute_log_sumexp" in arguments:  # asking for it changes no bit of the output
+            arguments["compute_log_sumexp"] = True
+        result = func(**arguments)
+        self._on_call(_read_call(arguments, result))
         return result
 
 
 @functools.cache
-def _names(func: Any) -> tuple[str, ...]:
+def _argument_names(func: Any) -> tuple[str, ...]:
     """What the operator calls its arguments."""
     return tuple(argument.name for argument in func._schema.arguments)  # noqa: SLF001
 
 
-def _call(given: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
-    q, k, v = given["query"], given["key"], given["value"]
-    added = given.get("attn_mask", given.get("attn_bias"))
+def _read_call(arguments: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
+    q, k, v = arguments["query"], arguments["key"], arguments["value"]
+    added = arguments.get("attn_mask", arguments.get("attn_bias"))
     mask = Mask() if added is None else Mask(added=(added,))
-    if given.get("is_causal"):
+    if arguments.get("is_causal"):
         mask = _CAUSAL if added is None else mask & _CAUSAL
     lse = result[1]
     if lse is None or lse.numel() == 0:  # the operator was told not to compute it
@@ -85,7 +85,7 @@ def _call(given: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
         lse = lse.squeeze(-1)
     if lse is not None and lse.size(-1) != q.size(2):  # the efficient kernel's is padded
         lse = lse[..., : q.size(2)]
-    scale = given.get("scale")
+    scale = arguments.get("scale")
     return FusedCall(
         q=q,
         k=k,

@@ -16,7 +16,7 @@ from sightline.shapes import Bool, Float, Shaped
 _ENCODER = ("src", "mask", "src_key_padding_mask", "is_causal")
 
 
-def keep_padding_clear(
+def zero_padding(
     encoder: nn.TransformerEncoder, undo: contextlib.ExitStack, is_fast: Callable[[], bool]
 ) -> None:
     """Fill padded positions with zeros after the last layer, before the norm, whenever torch would.
@@ -32,8 +32,8 @@ def keep_padding_clear(
     clear: list[Tensor] = []  # the padding of the call that is under way
 
     def before(_encoder: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given: dict[str, Any] = dict.fromkeys(_ENCODER) | dict(zip(_ENCODER, args, strict=False)) | kwargs
-        src, mask, padding = given["src"], given["mask"], given["src_key_padding_mask"]
+        arguments: dict[str, Any] = dict.fromkeys(_ENCODER) | dict(zip(_ENCODER, args, strict=False)) | kwargs
+        src, mask, padding = arguments["src"], arguments["mask"], arguments["src_key_padding_mask"]
         if (ours or is_fast()) and padding is not None and _is_packed(encoder, src, mask, padding):
             clear.append(_forbidden(padding).unsqueeze(-1))
 

@@ -22,17 +22,17 @@ class Seen:
         self._model = model
         self._sights: dict[str, list[Sight]] = {}
         self._called: set[str] = set()  # the modules that ran, seen or not
-        self._passed_over: dict[str, None] = {}  # those that attended and were not chosen, in order
+        self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
         self.nbytes = 0
         self.full = False  # whether the limit was reached
 
-    def ran(self, name: str) -> None:
+    def mark_called(self, name: str) -> None:
         """Note that a module was called."""
         self._called.add(name)
 
-    def passed_over(self, name: str) -> None:
+    def mark_skipped(self, name: str) -> None:
         """Note that a module attended and ``layers=`` did not choose it."""
-        self._passed_over[name] = None
+        self._skipped[name] = None
 
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
@@ -81,15 +81,15 @@ class Seen:
         return [
             name
             for name, module in self._model.named_modules()
-            if name in self._called and looks_like_attention(module) and not self._seen_around(name)
+            if name in self._called and looks_like_attention(module) and not self._is_covered(name)
         ]
 
     def explanation(self) -> str:
         """Why nothing was seen, and what to do about it."""
         if not self._called:
             return "nothing was seen because the model has not run yet; call it inside the with block"
-        if self._passed_over:
-            names = list(self._passed_over)
+        if self._skipped:
+            names = list(self._skipped)
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             return (
                 f"nothing was seen because layers= chose none of the modules that attended: "
@@ -129,12 +129,12 @@ class Seen:
             lines.append(f"  not seen, though they look like attention: {', '.join(hidden[:5])}")
         return "\n".join(lines)
 
-    def _seen_around(self, name: str) -> bool:
+    def _is_covered(self, name: str) -> bool:
         """Whether the module, one inside it or one around it was seen."""
         inside, around = f"{name}.", name
         return any(
             seen == name or seen.startswith(inside) or (seen and around.startswith(f"{seen}."))
-            for seen in (*self._sights, *self._passed_over)
+            for seen in (*self._sights, *self._skipped)
         )
 
 

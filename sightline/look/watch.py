@@ -23,14 +23,14 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from sightline.attention.attend import attention
 from sightline.attention.multihead import MultiheadAttention
-from sightline.look.fused import FusedCall, Listen
-from sightline.look.look import overheard, pairs_of
-from sightline.look.nested import keep_padding_clear
-from sightline.look.pairs import Pairs, Tile, WeightRows
+from sightline.look.fused import FusedCall, FusedCallRecorder
+from sightline.look.look import captured_lse, make_score_inputs
+from sightline.look.nested import zero_padding
+from sightline.look.score_inputs import ScoreInputs, StoredRows, Tile
 from sightline.look.seen import Seen
-from sightline.look.sight import Kept, Look, Sight, check_measure, is_whole, sight_of
-from sightline.look.stream import weights_of
-from sightline.look.torch_calls import call_of_mha, call_of_sdpa, pairs_of_attention
+from sightline.look.sight import KeptInputs, Look, Sight, check_measure, is_integer, measure_sight
+from sightline.look.stream import tile_weights
+from sightline.look.torch_calls import read_attention_call, read_mha_call, read_sdpa_call
 
 __all__ = ["watch"]
 
@@ -82,14 +82,14 @@ def watch(
                 f"a compiled module, here {name or 'the model itself'} ({type(module).__name__}), does not "
                 "show its attention; watch the module it was made from"
             )
-    if not is_whole(every) or every < 1:
+    if not is_integer(every) or every < 1:
         raise ValueError(f"every must be a whole number >= 1, got {every!r}; 1 measures each call")
     check_measure(measure)
-    if not is_whole(limit) or limit < 0:
+    if not is_integer(limit) or limit < 0:
         raise ValueError(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
-    return Watch(model, _chooser(layers), every, measure, keep, limit)
+    return Watch(model, _name_filter(layers), every, measure, keep, limit)
 
 
 class Watch:
@@ -104,11 +104,11 @@ class Watch:
         keep: bool,
         limit: int,
     ) -> None:
-        self._model, self._chosen = model, chosen
+        self._model, self._is_selected = model, chosen
         self._every, self._measure, self._keep, self._limit = every, measure, keep, limit
         self._stack: list[str] = []
         self._counts: dict[str, int] = {}  # calls of each module so far
-        self._heard = 0  # of all, so that a later listener knows whether an earlier one heard
+        self._n_calls = 0  # of all, so that a later listener knows whether an earlier one heard
         self._inner: list[FusedCall] | None = None  # those that an attention of ours is made of, inside it
         self._undo: contextlib.ExitStack | None = None
         self._thread = 0
@@ -117,20 +117,22 @@ class Watch:
         """Start listening."""
         if self._undo is not None:
             raise RuntimeError("this watch is entered already; make another one with sl.watch(model)")
-        self._seen, self._counts, self._heard = Seen(self._model), {}, 0
+        self._seen, self._counts, self._n_calls = Seen(self._model), {}, 0
         self._thread = threading.get_ident()
         with contextlib.ExitStack() as undo:
             fast = torch.backends.mha.get_fastpath_enabled()
             undo.callback(torch.backends.mha.set_fastpath_enabled, fast)
             torch.backends.mha.set_fastpath_enabled(False)
             for name, module in self._model.named_modules():
-                self._listen_at(module, name, undo)
+                self._hook(module, name, undo)
                 if fast and isinstance(module, nn.TransformerEncoder):
-                    keep_padding_clear(module, undo, _is_alone)
+                    zero_padding(module, undo, _is_alone)
             undo.enter_context(
-                _Around({F.scaled_dot_product_attention: self._around_sdpa, attention: self._around_ours})
+                _FunctionInterceptor(
+                    {F.scaled_dot_product_attention: self._call_sdpa, attention: self._call_attention}
+                )
             )
-            undo.enter_context(Listen(self._saw))
+            undo.enter_context(FusedCallRecorder(self._record_call))
             self._undo = undo.pop_all()
         return self._seen
 
@@ -143,7 +145,7 @@ class Watch:
         self._stack.clear()
         undo.__exit__(kind, error, trace)
 
-    def _listen_at(self, module: nn.Module, name: str, undo: contextlib.ExitStack) -> None:
+    def _hook(self, module: nn.Module, name: str, undo: contextlib.ExitStack) -> None:
         """Know when a module runs, and what an ``nn.MultiheadAttention`` is given."""
         starts: list[int] = []
 
@@ -154,37 +156,37 @@ class Watch:
                     "or watch it inside each thread"
                 )
             self._stack.append(name)
-            self._seen.ran(name)
-            starts.append(self._heard)
+            self._seen.mark_called(name)
+            starts.append(self._n_calls)
 
         def after(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
             if not starts:  # refused before it ran
                 return
-            nothing_heard = starts.pop() == self._heard
+            nothing_heard = starts.pop() == self._n_calls
             try:
                 ran_blind = nothing_heard and output is not None and type(module).forward in _FORWARDS
                 if ran_blind and isinstance(module, nn.MultiheadAttention):
-                    call = call_of_mha(module, args, kwargs, output[0])
+                    call = read_mha_call(module, args, kwargs, output[0])
                     if call is not None:
-                        self._saw(call)
+                        self._record_call(call)
             finally:
                 self._stack.pop()
 
         undo.callback(module.register_forward_pre_hook(before).remove)
         undo.callback(module.register_forward_hook(after, with_kwargs=True, always_call=True).remove)
 
-    def _around_sdpa(
+    def _call_sdpa(
         self, sdpa: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Tensor:
-        heard_before = self._heard
+        heard_before = self._n_calls
         output = sdpa(*args, **kwargs)
-        if self._heard == heard_before:
-            call = call_of_sdpa(args, kwargs, output)
+        if self._n_calls == heard_before:
+            call = read_sdpa_call(args, kwargs, output)
             if call is not None:
-                self._saw(call)
+                self._record_call(call)
         return output
 
-    def _around_ours(
+    def _call_attention(
         self, ours: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Tensor:
         inner: list[FusedCall] = []
@@ -196,27 +198,27 @@ class Watch:
         if outer is not None:  # a score that attends: part of the attention that it scores for
             return output
 
-        def read() -> tuple[Pairs, tuple[int, ...], Tensor | None]:
-            pairs, lead = pairs_of_attention(args, kwargs, kept=self._keep)
-            return pairs, lead, overheard(inner, pairs)
+        def read() -> tuple[ScoreInputs, tuple[int, ...], Tensor | None]:
+            inputs, lead = read_attention_call(args, kwargs, kept=self._keep)
+            return inputs, lead, captured_lse(inner, inputs)
 
-        self._note(read)
+        self._record(read)
         return output
 
-    def _saw(self, call: FusedCall) -> None:
+    def _record_call(self, call: FusedCall) -> None:
         if self._inner is not None:
             self._inner.append(call)
             return
-        self._note(lambda: (*pairs_of(call.q, call.k, call.v, call.mask, call.scale), call.lse))
+        self._record(lambda: (*make_score_inputs(call.q, call.k, call.v, call.mask, call.scale), call.lse))
 
-    def _note(self, read: Callable[[], tuple[Pairs, tuple[int, ...], Tensor | None]]) -> None:
+    def _record(self, read: Callable[[], tuple[ScoreInputs, tuple[int, ...], Tensor | None]]) -> None:
         """Measure a call, if it is one that was asked for."""
-        self._heard += 1
+        self._n_calls += 1
         name = self._stack[-1] if self._stack else ""
         if _recomputing():
             return
-        if not self._chosen(name):
-            self._seen.passed_over(name)
+        if not self._is_selected(name):
+            self._seen.mark_skipped(name)
             return
         count = self._counts[name] = self._counts.get(name, -1) + 1
         if count % self._every:
@@ -235,16 +237,16 @@ class Watch:
                 "a watched model can't be captured into a CUDA graph, whose replays write over what was "
                 "seen; capture it outside the block, or watch it without the graph"
             )
-        with torch.no_grad(), _dice_put_back():
-            pairs, lead, lse = read()
-            measure = self._measure.fitted(*pairs.shape[2:])  # what one call is too short for breaks no model
-            sight = sight_of(pairs.detached(), measure, lead=lead, lse=lse, keep=self._keep, name=name)
+        with torch.no_grad(), preserve_rng_state():
+            inputs, lead, lse = read()
+            measure = self._measure.clip(*inputs.shape[2:])  # what one call is too short for breaks no model
+            sight = measure_sight(inputs.detached(), measure, lead=lead, lse=lse, keep=self._keep, name=name)
             if self._keep and sight.t <= _FEW_QUERIES:
-                sight = _with_rows_kept(sight)
+                sight = _keep_rows(sight)
         self._seen.add(name, sight)
 
 
-class _Around(TorchFunctionMode):
+class _FunctionInterceptor(TorchFunctionMode):
     """Hand every call of some functions to others that make it."""
 
     def __init__(self, around: dict[Callable[..., Any], Callable[..., Any]]) -> None:
@@ -260,21 +262,21 @@ class _Around(TorchFunctionMode):
 
 def _is_alone() -> bool:
     """Whether no mode but a watch is on; with others torch does not take its fast path."""
-    return all(isinstance(mode, _Around) for mode in _get_current_function_mode_stack())
+    return all(isinstance(mode, _FunctionInterceptor) for mode in _get_current_function_mode_stack())
 
 
-def _with_rows_kept(sight: Sight) -> Sight:
+def _keep_rows(sight: Sight) -> Sight:
     """Keep the weights themselves instead of q and k."""
-    ((pairs, lse),) = sight.kept
-    b, h, t, s = pairs.shape
+    ((inputs, lse),) = sight.kept
+    b, h, t, s = inputs.shape
     tile = Tile(slice(0, b), slice(0, h), (0, t), (0, s))
-    weights = weights_of(pairs, tile, lse)
-    rows = WeightRows(weights, weights.new_empty(b, h, s, 0), type(pairs.mask)(), 1.0)
-    return sight.keeping((Kept(rows, torch.zeros_like(lse)),))
+    weights = tile_weights(inputs, tile, lse)
+    rows = StoredRows(weights, weights.new_empty(b, h, s, 0), type(inputs.mask)(), 1.0)
+    return sight.with_kept((KeptInputs(rows, torch.zeros_like(lse)),))
 
 
 @contextlib.contextmanager
-def _dice_put_back() -> Iterator[None]:
+def preserve_rng_state() -> Iterator[None]:
     """Leave the random numbers as they are: a score that throws dice is asked twice, the model once."""
     state = torch.get_rng_state()
     try:
@@ -299,7 +301,7 @@ def _is_compiled(module: nn.Module) -> bool:
     return compiled or isinstance(module, torch.jit.ScriptModule)
 
 
-def _chooser(layers: str | Callable[[str], bool] | None) -> Callable[[str], bool]:
+def _name_filter(layers: str | Callable[[str], bool] | None) -> Callable[[str], bool]:
     if layers is None:
         return lambda _name: True
     if isinstance(layers, str):

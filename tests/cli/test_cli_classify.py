@@ -11,7 +11,7 @@ from sightline.cli import main
 from sightline.data.class_set import fit_image
 from sightline.data.classes import read_classes
 from sightline.data.images import read_image
-from sightline.evaluate.glance import glance
+from sightline.tasks.classify.attention import glance
 from sightline.models.vit import VisionTransformer
 
 SMALL = ["--d-model", 16, "--n-heads", 2, "--n-layers", 2, "--d-ff", 16, "--epochs", 1, "--batch-size", 16]

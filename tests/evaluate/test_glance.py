@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sightline.data.augment import as_floats
-from sightline.evaluate.glance import glance, ink
+from sightline.tasks.classify.attention import glance, ink
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.models.vit_parts import rotate_2d
 

@@ -150,7 +150,7 @@ def test_what_is_kept_does_not_follow_the_weights_of_the_score():
             parameter.normal_()
         assert torch.equal(seen[""].rows([0, 10]), before)
         assert not any(
-            m._forward_hooks or m._forward_pre_hooks for m in seen[""].kept[0].pairs.score.modules()
+            m._forward_hooks or m._forward_pre_hooks for m in seen[""].kept[0].inputs.score.modules()
         )
 
 

@@ -102,7 +102,7 @@ def test_what_is_measured_and_kept():
     with sl.watch(model, keep=True) as seen:
         model(x, x, x)
     assert seen[""].kept
-    assert not seen[""].kept[0].pairs.q.requires_grad
+    assert not seen[""].kept[0].inputs.q.requires_grad
 
 
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (1, 11), (3, 2), (2, 13), (13, 11)])
