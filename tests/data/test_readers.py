@@ -128,7 +128,9 @@ def test_uneven_classes_are_noted(tmp_path):
 def test_what_does_not_apply_is_refused_by_its_being_given(tmp_path):
     path = as_folder(SETS["classify folders"](), tmp_path)
     with pytest.raises(ValueError, match=r"data to classify has no --source, got 'en' for .*; it has --seed"):
-        open_dataset(path, source="en", target=None)
+        open_dataset(path, "classify", source="en", target=None)
+    with pytest.raises(ValueError, match="there are no sentence pairs in"):
+        open_dataset(path, source="en")
     with pytest.raises(ValueError, match=r"unknown kind of data 'clasify', .* did you mean 'classify'"):
         open_dataset(path, "clasify")
     with pytest.raises(TypeError, match="got dict"):
