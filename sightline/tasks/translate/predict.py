@@ -123,7 +123,8 @@ class SentenceTranslator:
         """
         if prediction.attention is None:
             raise ValueError("the attention of a prediction must be known; predict with attention=True")
-        written, read = map(tuple, (prediction.attention.queries, prediction.attention.keys))
+        written, read = prediction.attention.queries, prediction.attention.keys
+        assert isinstance(read, tuple)  # noqa: S101 - words
         if not isinstance(self.model, Translator):
             return {"attention": prediction.attention}
         ended = len(written) < length_limit(self.model, len(example.value))
@@ -169,7 +170,7 @@ class SentenceTranslator:
             looked = [p.attention for p in predictions if p.attention is not None]
             total["alignment_accuracy"] = alignment_accuracy(
                 [p.text for p in predictions],
-                [[str(word) for word in attention.queries] for attention in looked],
+                [attention.queries for attention in looked],
                 [attention.summary for attention in looked],
                 dates,
                 offsets,
@@ -202,8 +203,8 @@ class SentenceTranslator:
 
     def _decoder_ids(self, words: Sequence[str]) -> list[int]:
         """What the decoder reads to write these tokens, and the next."""
-        ids = [BOS, *(self.tokens.target.inner.token_to_id(word) for word in words)]
-        return ids[: self.model.config.max_length]
+        ids = [self.tokens.target.inner.token_to_id(word) for word in words]
+        return [BOS, *(i for i in ids if i is not None)][: self.model.config.max_length]
 
     def _dates(self, dataset: PairSet, split: str) -> list[DatePair]:
         """The dates of a split with the places of their parts, in the order of their pairs."""
@@ -262,7 +263,6 @@ def look_json(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[s
     """What ``look --json`` prints of a translator."""
     attention = prediction.attention
     assert attention is not None  # noqa: S101 - a look asks for it
-    assert isinstance(attention.queries, tuple)  # noqa: S101 - words
     assert isinstance(attention.keys, tuple)  # noqa: S101 - words
     return {
         "source": prediction.input,
