@@ -186,6 +186,7 @@ class Task:
         prepare: Model and objective for some settings; ``begun`` is the run folder of a training that goes on.
         open: Loads the model of a run folder, whose config.json is given, with what belongs to it.
         predict_options: Dataclass of the options of a prediction; also flags.
+        look_options: Options that a look predicts with, where none are given.
         evaluate_options: Dataclass of the options of an evaluation; also flags.
         architectures: Model configs by the name that ``--model`` takes; empty where there is one.
         architecture_field: The field of the model's config that holds that name.
@@ -217,6 +218,7 @@ class Task:
     data_help: str = "A folder, a zip, or the name of an embedded set."
     source_field: str = "source"
     predict_options: type[Any] = NoOptions
+    look_options: Mapping[str, Any] = field(default_factory=dict)
     evaluate_options: type[Any] = NoOptions
     architectures: Mapping[str, type[Any]] = field(default_factory=dict)
     architecture_field: str = "architecture"

@@ -20,7 +20,7 @@ from sightline.look.watch import watch
 from sightline.models.run_folder import CONFIG
 from sightline.models.translator import Translator, open_translator
 from sightline.settings import check, from_json, setting
-from sightline.tasks.attention import Attention
+from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.translate.data import TranslateData
 from sightline.tasks.translate.generate import (
@@ -124,7 +124,7 @@ class SentenceTranslator:
         if prediction.attention is None:
             raise ValueError("the attention of a prediction must be known; predict with attention=True")
         written, read = prediction.attention.queries, prediction.attention.keys
-        assert isinstance(read, tuple)  # noqa: S101 - words
+        assert not isinstance(read, Grid)  # noqa: S101 - a translator reads words
         if not isinstance(self.model, Translator):
             return {"attention": prediction.attention}
         ended = len(written) < length_limit(self.model, len(example.value))
@@ -263,7 +263,7 @@ def look_json(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[s
     """What ``look --json`` prints of a translator."""
     attention = prediction.attention
     assert attention is not None  # noqa: S101 - a look asks for it
-    assert isinstance(attention.keys, tuple)  # noqa: S101 - words
+    assert not isinstance(attention.keys, Grid)  # noqa: S101 - a translator reads words
     return {
         "source": prediction.input,
         "translation": prediction.text,

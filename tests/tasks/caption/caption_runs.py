@@ -50,4 +50,3 @@ def make_run(folder, data, *, lines=len(LINES), n_test=1000, **settings):
     write_config(folder, kind="caption", model=model, data=settings_of_data, train={})
     Captioner(config).save(folder)
     return folder
-

@@ -236,4 +236,3 @@ def test_a_tokenizer_of_another_run(place, tmp_path):
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ValueError, match=r"there is no tokenizer\.json in .*; was the run copied whole"):
         sl.open_run(folder, "cpu")
-
