@@ -77,7 +77,8 @@ def open_dataset(place: Path | str, kind: str | None = None, **options: Any) -> 
 
     Args:
         place: A folder, a zip, a file, or an embedded set's name.
-        kind: ``caption``, ``translate`` or ``classify``; None finds out by looking.
+        kind: ``caption``, ``translate`` or ``classify``; None finds out: the only one that has what was asked
+            for, else by looking.
         options: What was asked for, ``seed``, ``source``, ``target``; None counts as not asked for.
 
     Raises:
@@ -85,7 +86,9 @@ def open_dataset(place: Path | str, kind: str | None = None, **options: Any) -> 
     """
     if kind is not None and kind not in READERS:
         raise ValueError(f"unknown kind of data {kind!r}, {did_you_mean(kind, READERS)}")
-    kind = kind or kind_of(place)
+    asked = {name for name, value in options.items() if value is not None}
+    able = [name for name, reader in READERS.items() if asked <= set(reader.options)]
+    kind = kind or (able[0] if len(able) == 1 else kind_of(place))
     reader = READERS[kind]
     for name, value in options.items():
         if value is not None and name not in reader.options:
