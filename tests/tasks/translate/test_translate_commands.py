@@ -115,8 +115,7 @@ def test_what_is_wrong_is_answered_with_a_sentence(folders, command, arguments, 
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("name", ["translate", "look"])
-@pytest.mark.parametrize("file", ["x.png", "x.html"])
+@pytest.mark.parametrize(("name", "file"), [("translate", "x.png"), ("look", "x.png"), ("look", "x.html")])
 def test_a_translation_without_words_has_nothing_to_draw(folders, command, name, file, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(folders["recurrent"], copy)
