@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from sightline.attention.scores import Additive
 from sightline.data.images import normalise
 from sightline.data.scenes import Scene
 from sightline.data.scenes_layout import SIDE
@@ -29,10 +30,12 @@ class CaptionAttention(Attention):
     Attributes:
         shown: The layers that the summary is the mean of.
         ids: The tokens of the caption, without BOS and EOS.
+        n_attentions: How many attentions the model has in all.
     """
 
     shown: tuple[int, ...]
     ids: tuple[int, ...]
+    n_attentions: int
 
 
 def all_layers(model: Captioner) -> range:
@@ -68,6 +71,7 @@ def word_attention(
         summary_label=_label(shown, n_heads, len(layers)),
         shown=shown,
         ids=caption.ids,
+        n_attentions=sum(isinstance(m, nn.MultiheadAttention | Additive) for m in model.modules()),
     )
 
 
@@ -86,14 +90,15 @@ def layer_attentions(
     inputs = tokens(tokenizer.words(read[0].tolist()))
     outputs = tokens(tokenizer.words([*ids, EOS][: len(inputs)]))
     grid = _grid(model, image)
+    cells = tuple(f"{row},{column}" for row in range(grid.rows) for column in range(grid.columns))
     seen = watch_captions(model, image[None], [ids])
     found: dict[str, Attention] = {}
     for name in seen.names():
         (sight,) = seen.calls(name)
         weights = sight.rows(list(range(sight.t))).float().cpu()  # (1, H, T, S)
         is_encoder, is_cross = name.startswith("encoder"), name.endswith("multihead_attn")
-        queries, keys = (grid, grid) if is_encoder else (outputs, grid) if is_cross else (inputs, inputs)
-        found[name] = Attention(weights=weights, queries=queries, keys=keys)
+        queries = cells if is_encoder else outputs if is_cross else inputs
+        found[name] = Attention(weights=weights, queries=queries, keys=grid if is_cross else queries)
     if isinstance(model.decoder, RecurrentDecoder):  # its weights are computed by hand, where no watch sees
         found["decoder.score"] = Attention(weights=_stepwise(model, image, read), queries=outputs, keys=grid)
     return found

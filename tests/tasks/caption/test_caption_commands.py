@@ -40,8 +40,7 @@ def test_captions_as_json_are_those_of_the_run(place, capsys):
     assert (code, err) == (0, "")
     expected = sl.open_run(place / "run", "cpu").predict(images, attention=False, **wishes)
     assert [row["n_best"] for row in json.loads(out)["captions"]] == [
-        [{"caption": text, "score": pytest.approx(score)} for text, score in p.alternatives]
-        for p in expected
+        [{"caption": text, "score": pytest.approx(score)} for text, score in p.alternatives] for p in expected
     ]
 
 

@@ -90,9 +90,13 @@ def test_the_other_decoder_and_a_preset_that_is_not_read(pictures, tmp_path, cap
 
 
 def test_the_sample_is_an_image_that_was_not_trained_on(pictures, tmp_path):
-    settings = configure(CAPTION, Request(data=str(pictures), fields={"model": {"image_size": 16, "patch": 8}}))
+    settings = configure(
+        CAPTION, Request(data=str(pictures), fields={"model": {"image_size": 16, "patch": 8}})
+    )
     assert CAPTION.prepare(settings, None).sample == str(pictures / "0.png")
-    settings = configure(CAPTION, Request(data="scenes", fields={"data": {"n_train": 3, "n_val": 2, "n_test": 0}}))
+    settings = configure(
+        CAPTION, Request(data="scenes", fields={"data": {"n_train": 3, "n_val": 2, "n_test": 0}})
+    )
     assert CAPTION.prepare(settings, None).sample == ""
 
 
