@@ -94,7 +94,7 @@ def train_task(
     if begun is not None and request.preset is not None:
         _note_unread_preset(task, request, settings)
     prepared = task.prepare(settings, begun)
-    for note in prepared.notes:
+    for note in prepared.notes if is_main_process() else ():
         logger.info(note)
     if start_from is not None:
         take_weights(prepared.model, Path(start_from))

@@ -1,7 +1,7 @@
 """Splits: from lists beside the captions, and what is said where one is missing."""
 
 import pytest
-from caption_sets import as_folder, flickr_tokens, table
+from caption_sets import as_folder, coco, flickr_tokens, table
 from picture_files import png
 
 from sightline.data.captions import CaptionSet, read_captions
@@ -63,3 +63,15 @@ def test_a_missing_split_is_named_with_a_remedy(tmp_path):
 
 def test_scenes_say_who_tells_how_many():
     assert "--n-train" in scenes_set(3, 2, 1).rule
+
+
+@pytest.mark.bad_input
+def test_coco_as_it_is_downloaded_has_no_test_split_and_proposes_val(tmp_path):
+    files = {name: content for name, content in coco().items() if "captions_test" not in name}
+    captions = read_captions(as_folder(files, tmp_path))
+    assert captions.splits() == {"train": 1, "val": 1}
+    with pytest.raises(
+        ValueError, match=r"no split 'test' in .*, which has 'train' \(1\), 'val' \(1\); take --split val,"
+    ):
+        captions.split("test")
+    assert captions.split("validation") == captions.split("val")

@@ -90,15 +90,15 @@ def layer_attentions(
     inputs = tokens(tokenizer.words(read[0].tolist()))
     outputs = tokens(tokenizer.words([*ids, EOS][: len(inputs)]))
     grid = _grid(model, image)
-    cells = tuple(f"{row},{column}" for row in range(grid.rows) for column in range(grid.columns))
     seen = watch_captions(model, image[None], [ids])
     found: dict[str, Attention] = {}
     for name in seen.names():
         (sight,) = seen.calls(name)
         weights = sight.rows(list(range(sight.t))).float().cpu()  # (1, H, T, S)
         is_encoder, is_cross = name.startswith("encoder"), name.endswith("multihead_attn")
-        queries = cells if is_encoder else outputs if is_cross else inputs
-        found[name] = Attention(weights=weights, queries=queries, keys=grid if is_cross else queries)
+        queries = grid.names() if is_encoder else outputs if is_cross else inputs
+        keys = grid if is_encoder or is_cross else inputs
+        found[name] = Attention(weights=weights, queries=queries, keys=keys)
     if isinstance(model.decoder, RecurrentDecoder):  # its weights are computed by hand, where no watch sees
         found["decoder.score"] = Attention(weights=_stepwise(model, image, read), queries=outputs, keys=grid)
     return found
