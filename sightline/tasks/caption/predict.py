@@ -28,7 +28,7 @@ from sightline.tasks.caption.attention import (
     word_attention,
 )
 from sightline.tasks.caption.generate import Caption, SamplingConfig, generate_captions
-from sightline.tasks.caption.pixels import read_sound
+from sightline.tasks.caption.pixels import read_images
 from sightline.tasks.caption.prepare import TOKENIZER
 from sightline.tasks.files import check_image_paths
 from sightline.tasks.prediction import Alternative, Example, Prediction
@@ -177,8 +177,10 @@ class CaptionPredictor:
         """The images of a split with their captions; broken ones are logged and left out."""
         records, drawn = dataset.split(split)[:limit], dataset.images
         for first in range(0, len(records), _READ):
-            images, sound = read_sound(dataset, records[first : first + _READ], self.model.config.image_size)
-            for image, record in zip(images, sound, strict=True):
+            images, readable = read_images(
+                dataset, records[first : first + _READ], self.model.config.image_size
+            )
+            for image, record in zip(images, readable, strict=True):
                 scene = drawn.scene(record.name) if isinstance(drawn, SceneImages) else None
                 yield Example(input=record.name, value=image, references=record.captions, truth=scene)
 
