@@ -9,13 +9,13 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from sightline.cli.classify_run import open_run
 from torch import Tensor
 
-from sightline.cli.classify_run import open_run
 from sightline.evaluate.classes import confusion
-from sightline.evaluate.glance import Glance, glance
 from sightline.show.style import COLOURS, style
 from sightline.show.vit import class_heads, confused
+from sightline.tasks.classify.attention import Glance, glance
 
 
 def strokes(images: Tensor, seen: Glance, names: list[str]) -> Figure:

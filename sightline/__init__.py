@@ -7,16 +7,33 @@ sl.attention(q, k, v, sl.masks.causal())                   # the same output, by
 sl.nn.TransformerEncoderLayer(512, 8)                      # torch's layers, drop-in
 sl.look(q, k, v).entropy                                   # what it attended to, without the matrix
 with sl.watch(model) as seen: model(x)                     # the same of any model
-sl.models.Captioner.load("runs/demo")                      # trained by ``sightline train``
+sl.open_run("runs/demo").predict(["a.jpg"])                # trained by ``sightline train``
+
+Names are imported when they are first asked for: ``sightline --help`` does not wait for PyTorch, and the
+mechanism does not need what the models do.
 """
 
-from sightline import models, nn, positions
-from sightline.attention import masks, reference, scores
-from sightline.attention.attend import attention
-from sightline.attention.masks import Mask
-from sightline.look.look import look
-from sightline.look.sight import Look, Sight
-from sightline.look.watch import watch
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sightline import models, show, tasks
+    from sightline.public import (
+        Look,
+        Mask,
+        Sight,
+        attention,
+        look,
+        masks,
+        nn,
+        positions,
+        reference,
+        scores,
+        watch,
+    )
+    from sightline.tasks.run import open_run
+    from sightline.tasks.train import train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,8 +45,59 @@ __all__ = [
     "masks",
     "models",
     "nn",
+    "open_run",
     "positions",
     "reference",
     "scores",
+    "show",
+    "tasks",
+    "train",
     "watch",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'sightline' has no attribute {name!r}")
+    globals()[name] = found = _load(name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _load(name: str) -> Any:
+    """Import what a public name stands for: the mechanism and the look at once, the rest one by one."""
+    if name == "models":
+        import sightline.models  # noqa: PLC0415
+
+        return sightline.models
+    if name == "show":
+        import sightline.show  # noqa: PLC0415
+
+        return sightline.show
+    if name in {"open_run", "tasks", "train"}:
+        import sightline.tasks  # noqa: PLC0415
+
+        return sightline.tasks if name == "tasks" else getattr(sightline.tasks, name)
+    import sightline.public  # noqa: PLC0415
+
+    return getattr(sightline.public, name)
+
+
+class _FrontDoor(ModuleType):
+    """``sl.attention`` is the function, though the import system would put the package of that name there."""
+
+    @property
+    def attention(self) -> Any:
+        from sightline.attention.attend import attention  # noqa: PLC0415
+
+        return attention
+
+    @attention.setter
+    def attention(self, package: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _FrontDoor

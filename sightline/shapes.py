@@ -17,12 +17,12 @@ Shapes stand in annotations as ``Float[Tensor, "B H T D"]``. With jaxtyping inst
 them into checks; without it they read as plain tensors and the package still imports.
 """
 
-import difflib
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from sightline.messages import did_you_mean
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int, Shaped
@@ -64,19 +64,6 @@ def shown(**tensors: Any) -> str:
     """
     parts = [f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items()]
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """End a sentence about an unknown name: what is known, and the nearest of it.
-
-    Example:
-        >>> did_you_mean("dott", ["dot", "cosine"])
-        "expected one of 'cosine', 'dot'; did you mean 'dot'?"
-    """
-    names = sorted(known)
-    listed = f"expected one of {', '.join(map(repr, names))}"
-    near = difflib.get_close_matches(str(name), names, n=1)
-    return f"{listed}; did you mean {near[0]!r}?" if near else listed
 
 
 def is_tensor(x: object, name: str) -> None:

@@ -3,7 +3,7 @@
 ==============  ===============================================================================
 ``timing``      one lap, many interleaved laps, their median and spread; a GPU's peak memory
 ``memory``      how much a process needs at its peak, measured in a fresh one
-``race``        a case: contestants on the same inputs, checked against float64, then timed
+``case``        a case: contestants on the same inputs, checked against float64, then timed
 ``result``      what came out: a result, the outcome of a case, the report of a run
 ``table``       the report, for people
 ``machine``     where it was measured

@@ -17,16 +17,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="PATTERN", help=HELP["only"])
     parser.add_argument("--model", metavar="KIND", help=HELP["model"])
     parser.add_argument("--budget", type=float, metavar="SECONDS", help=HELP["budget"])
-    wishes = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         run(
-            wishes.bench,
-            device=wishes.device,
-            quick=wishes.quick,
-            json_to=wishes.json,
-            only=wishes.only,
-            model=wishes.model,
-            budget=wishes.budget,
+            options.bench,
+            device=options.device,
+            quick=options.quick,
+            json_to=options.json,
+            only=options.only,
+            model=options.model,
+            budget=options.budget,
         )
     except ValueError as problem:
         sys.stderr.write(f"{problem}\n")

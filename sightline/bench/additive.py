@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import sightline as sl
-from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
 from sightline.shapes import Float
 
 FORWARD_BAR = 2.0
@@ -68,13 +68,13 @@ def cases(device: torch.device, *, quick: bool = False, sizes: tuple[Size, ...] 
                 words = f"{str(dtype).removeprefix('torch.')} B={size.batch} T={size.length} r={size.d_attn}"
                 bar = (STEP_BAR if backward else FORWARD_BAR) if on_gpu else CPU_BAR
                 name = f"{device} additive {'step' if backward else 'forward'} {words}"
-                field = partial(field_of, device, dtype, size, backward=backward)
-                listed.append(Race(name=name, device=device, bar=bar, field=field))
+                setup = partial(compare, device, dtype, size, backward=backward)
+                listed.append(TimedCase(name=name, device=device, bar=bar, setup=setup))
     return listed
 
 
-def field_of(device: torch.device, dtype: torch.dtype, size: Size, *, backward: bool) -> Field:
-    """Draw inputs and parameters, and put the contestants on their marks."""
+def compare(device: torch.device, dtype: torch.dtype, size: Size, *, backward: bool) -> Comparison:
+    """Draw inputs and parameters, and build the contestants."""
     generator = torch.Generator(device).manual_seed(0)
     shape = (size.batch, size.length, _D_MODEL)
     q, k, v, upstream = (torch.randn(shape, generator=generator, device=device).to(dtype) for _ in range(4))
@@ -88,21 +88,21 @@ def field_of(device: torch.device, dtype: torch.dtype, size: Size, *, backward: 
     def attend(q: Tensor, k: Tensor, v: Tensor, *_: Tensor) -> Tensor:
         return sl.attention(q, k, v, score=score)
 
-    def contestant(name: str, function: Callable[..., Tensor], given: list[Tensor]) -> Contestant:
-        run = partial(step, function, given, upstream) if backward else partial(forward, function, given)
+    def contestant(name: str, function: Callable[..., Tensor], inputs: list[Tensor]) -> Contestant:
+        run = partial(step, function, inputs, upstream) if backward else partial(forward, function, inputs)
         return Contestant(name=name, run=run, context=torch.enable_grad if backward else torch.no_grad)
 
     contestants = [contestant(OURS, attend, ours)]
     stored = size.hidden * dtype.itemsize
     if stored > _MOST_HIDDEN:
         note = f"the hidden layer takes {stored / 1e9:.0f} GB: no peer, no float64 check"
-        return Field(contestants=tuple(contestants), notes=(note,))
+        return Comparison(contestants=tuple(contestants), notes=(note,))
     contestants.append(contestant("eager", eager, tensors))
     contestants.append(contestant("torch.compile", torch.compile(eager, dynamic=False), tensors))
     if 8 * size.hidden > size.batch * _MOST_EXACT:
-        return Field(contestants=tuple(contestants), notes=("too large for a float64 check",))
+        return Comparison(contestants=tuple(contestants), notes=("too large for a float64 check",))
     exact = partial(by_item, tensors, upstream, backward=backward)
-    return Field(contestants=tuple(contestants), exact=exact, slack=_SLACK[dtype])
+    return Comparison(contestants=tuple(contestants), exact=exact, slack=_SLACK[dtype])
 
 
 def eager(
@@ -118,25 +118,25 @@ def eager(
     return torch.softmax(hidden @ w, -1) @ v
 
 
-def forward(function: Callable[..., Tensor], given: list[Tensor]) -> tuple[Tensor, ...]:
+def forward(function: Callable[..., Tensor], inputs: list[Tensor]) -> tuple[Tensor, ...]:
     """Give the output."""
-    return (function(*given),)
+    return (function(*inputs),)
 
 
-def step(function: Callable[..., Tensor], given: list[Tensor], upstream: Tensor) -> tuple[Tensor, ...]:
+def step(function: Callable[..., Tensor], inputs: list[Tensor], upstream: Tensor) -> tuple[Tensor, ...]:
     """Give the output and the gradients of everything."""
-    output = function(*given)
-    return output.detach(), *torch.autograd.grad(output, given, upstream)
+    output = function(*inputs)
+    return output.detach(), *torch.autograd.grad(output, inputs, upstream)
 
 
 def by_item(tensors: list[Tensor], upstream: Tensor, *, backward: bool) -> tuple[Tensor, ...]:
     """Give the same in float64, one item of the batch after the other, since all would not fit."""
     found = []
     for i in range(upstream.size(0)):
-        given = [x.detach()[i : i + 1] for x in tensors[:3]] + [x.detach() for x in tensors[3:]]
-        given = [x.double().requires_grad_(backward) for x in given]
+        inputs = [x.detach()[i : i + 1] for x in tensors[:3]] + [x.detach() for x in tensors[3:]]
+        inputs = [x.double().requires_grad_(backward) for x in inputs]
         with torch.set_grad_enabled(backward):
             item = upstream[i : i + 1].double()
-            found.append(step(eager, given, item) if backward else forward(eager, given))
+            found.append(step(eager, inputs, item) if backward else forward(eager, inputs))
     whole = [torch.cat(parts) for parts in list(zip(*found, strict=True))[:4]]
     return *whole, *(torch.stack(parts).sum(0) for parts in list(zip(*found, strict=True))[4:])

@@ -15,8 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import sightline as sl
 from sightline.bench import linear, modules
-from sightline.bench.context import together
-from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
+from sightline.bench.context import combine_contexts
 from sightline.bench.sizes import Sizes, bar
 from sightline.shapes import Float
 
@@ -44,7 +44,7 @@ def cases(device: torch.device, *, quick: bool = False, sizes: Sizes | None = No
     return [*listed, *(memory_cases[:1] if quick else memory_cases)]
 
 
-def _function_cases(sizes: Sizes, length: int) -> Iterator[Race]:
+def _function_cases(sizes: Sizes, length: int) -> Iterator[TimedCase]:
     for d_head in sizes.widths:
         for causal in (False, True):
             for backward in (False, True):
@@ -54,16 +54,16 @@ def _function_cases(sizes: Sizes, length: int) -> Iterator[Race]:
                     "forward+backward" if backward else "forward",
                     f"T={length} D={d_head}",
                 )
-                yield Race(
+                yield TimedCase(
                     name=" ".join(map(str, words)) + " causal" * causal,
                     device=sizes.device,
                     bar=bar(length),
-                    field=partial(function_field, sizes, length, d_head, causal=causal, backward=backward),
+                    setup=partial(compare_function, sizes, length, d_head, causal=causal, backward=backward),
                 )
 
 
-def function_field(sizes: Sizes, length: int, d_head: int, *, causal: bool, backward: bool) -> Field:
-    """Draw queries, keys and values, and put ``sl.attention`` and its peers on their marks."""
+def compare_function(sizes: Sizes, length: int, d_head: int, *, causal: bool, backward: bool) -> Comparison:
+    """Draw queries, keys and values, and build ``sl.attention`` and its peers."""
     shape = (sizes.batch(length), sizes.n_heads, length, d_head)
     q, k, v = (sizes.draw(seed, *shape).requires_grad_(backward) for seed in range(3))
     upstream = sizes.draw(3, *shape)
@@ -84,12 +84,12 @@ def function_field(sizes: Sizes, length: int, d_head: int, *, causal: bool, back
     ]
     if sizes.device.type == "cuda":
         for name, backend in _BACKENDS.items():
-            only = together(context, partial(sdpa_kernel, backend))
+            only = combine_contexts(context, partial(sdpa_kernel, backend))
             contestants.append(Contestant(name=name, run=theirs, context=only))
     if not sizes.checkable(length):
-        return Field(contestants=tuple(contestants), notes=("too large for a float64 check",))
+        return Comparison(contestants=tuple(contestants), notes=("too large for a float64 check",))
     exact = partial(_exact, q, k, v, upstream, causal=causal, backward=backward)
-    return Field(contestants=tuple(contestants), exact=exact)
+    return Comparison(contestants=tuple(contestants), exact=exact)
 
 
 def _exact(

@@ -1,4 +1,4 @@
-"""What a bench command does, whichever way it is called: check the wishes, measure, show, write.
+"""What a bench command does, whichever way it is called: check the options, measure, show, write.
 
 Progress goes to standard error and the table to standard output; where the JSON object goes to standard
 output, the table makes room for it and goes to standard error.
@@ -14,26 +14,37 @@ from pathlib import Path
 
 import torch
 
-from sightline.bench import additive, attention, decode, look, table, train, watch
+from sightline.bench import (
+    additive,
+    attention,
+    decode,
+    decode_translate,
+    look,
+    table,
+    train,
+    train_classify,
+    train_translate,
+    watch,
+)
+from sightline.bench.case import Case
 from sightline.bench.machine import describe
-from sightline.bench.race import Case
 from sightline.bench.result import Outcome, Report
-from sightline.bench.timing import Pace, stopwatch
+from sightline.bench.timing import Repeats, stopwatch
 from sightline.shapes import did_you_mean
 
 Cases = Callable[..., list[Case]]
 
-BENCHES: Mapping[str, Cases] = {
-    "attention": attention.cases,
-    "look": look.cases,
-    "additive": additive.cases,
-    "decode": decode.cases,
-    "train": train.cases,
-    "watch": watch.cases,
+BENCHES: Mapping[str, tuple[Cases, ...]] = {
+    "attention": (attention.cases,),
+    "look": (look.cases,),
+    "additive": (additive.cases,),
+    "decode": (decode.cases, decode_translate.cases),
+    "train": (train.cases, train_translate.cases, train_classify.cases),
+    "watch": (watch.cases,),
 }
 STANDARD_OUTPUT = "-"
 
-# Each wish's help stands here once, for both ways of calling.
+# The help text of each option, shared by both ways of calling.
 HELP = {
     "device": "Where to measure: cpu or cuda. Default: the CPU, then the GPU if there is one.",
     "quick": "Leave out the long inputs and take fewer repeats.",
@@ -80,8 +91,8 @@ def run(
     devices = _devices(device)
     _check_budget(budget)
     _check_file(json_to)
-    list_cases = BENCHES[bench] if cases is None else cases
-    listed = [(d, case) for d in devices for case in list_cases(d, quick=quick)]
+    lists = BENCHES[bench] if cases is None else (cases,)
+    listed = [(d, case) for d in devices for list_cases in lists for case in list_cases(d, quick=quick)]
     chosen = _matching(only, _matching(None if model is None else f" {model} ", listed))
 
     outcomes = []
@@ -89,10 +100,10 @@ def run(
         sys.stderr.write(f"[{i}/{len(chosen)}] {case.name} ... ")
         sys.stderr.flush()
         seconds = _BUDGETS[on.type, quick] if budget is None else budget
-        outcome = case.measure(stopwatch(on), Pace(budget=seconds))
+        outcome = case.measure(stopwatch(on), Repeats(budget=seconds))
         outcomes.append(outcome)
-        sys.stderr.write(f"{_in_short(outcome)}\n")
-        _tidy(on)
+        sys.stderr.write(f"{_summarize(outcome)}\n")
+        _free_memory(on)
     report = Report(bench=bench, machine=describe(devices), outcomes=tuple(outcomes))
 
     shown_on = sys.stderr if json_to == STANDARD_OUTPUT else sys.stdout
@@ -154,7 +165,7 @@ def _matching(only: str | None, cases: list[tuple[torch.device, Case]]) -> list[
     return found
 
 
-def _in_short(outcome: Outcome) -> str:
+def _summarize(outcome: Outcome) -> str:
     own = outcome.own
     parts = [", ".join(outcome.faults).upper()]
     if outcome.ratio is not None:
@@ -166,7 +177,7 @@ def _in_short(outcome: Outcome) -> str:
     return " ".join(filter(None, parts))
 
 
-def _tidy(device: torch.device) -> None:
+def _free_memory(device: torch.device) -> None:
     """Give the memory of a case back before the next one asks how much there is."""
     gc.collect()
     if device.type == "cuda":

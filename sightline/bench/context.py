@@ -8,7 +8,7 @@ import torch
 from sightline.bench.timing import Context
 
 
-def together(*contexts: Context) -> Context:
+def combine_contexts(*contexts: Context) -> Context:
     """Make one context of several, entered in order."""
 
     @contextmanager

@@ -6,8 +6,6 @@ patches and nothing more, so that it is the decoding that is timed. On a GPU all
 search is recorded once and replayed (``sightline.decode.replay``), as it would be for a test set.
 """
 
-import importlib
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.bench.race import OURS, Case, Contestant, Field, Race
-from sightline.bench.train import StepRace, on_torch
+from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
+from sightline.bench.train import StepCase, with_torch_layers
 from sightline.data.tokens import BOS, EOS, PAD
 from sightline.decode.hypotheses import Hypotheses
 from sightline.decode.replay import GraphReplay
@@ -27,20 +25,9 @@ from sightline.shapes import Float, Int
 
 __all__ = ["cases"]
 
-# Other kinds of models have files of their own, which import this one.
-_OTHERS = ("sightline.bench.decode_translate",)
 _WIDTH, _STEPS = 5, 20
 HUGGING_FACE, NO_CACHE = "hugging face", "no cache"
 _BARS = {HUGGING_FACE: 2.0, NO_CACHE: 5.0}
-
-
-def cases(device: torch.device, *, quick: bool) -> list[Case]:
-    """List the cases of every kind of model; each peer has a bar of its own, so each has a race."""
-    found = caption_cases(device, quick=quick)
-    for name in _OTHERS:
-        if importlib.util.find_spec(name) is not None:
-            found += importlib.import_module(name).cases(device, quick=quick)
-    return found
 
 
 def precision(device: torch.device) -> torch.dtype:
@@ -48,30 +35,30 @@ def precision(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
-def told(dtype: torch.dtype, device: torch.device) -> str:
+def precision_note(dtype: torch.dtype, device: torch.device) -> str:
     """The note that says so, and what only ours does.
 
     Example:
-        >>> told(torch.bfloat16, torch.device("cuda"))
+        >>> precision_note(torch.bfloat16, torch.device("cuda"))
         'all in bfloat16, ours replayed as one CUDA graph'
     """
     replayed = ", ours replayed as one CUDA graph" if device.type == "cuda" else ""
     return f"all in {str(dtype).removeprefix('torch.')}{replayed}"
 
 
-def caption_cases(
+def cases(
     device: torch.device, *, quick: bool, config: CaptionerConfig | None = None, steps: int = _STEPS
 ) -> list[Case]:
     """A captioner of the default settings: 14 x 14 patches, d_model 512, three layers, 10,000 words."""
     n = 8 if quick else 64
     model = CaptionerConfig() if config is None else config
     return [
-        StepRace(
-            race=Race(
+        StepCase(
+            timed=TimedCase(
                 name=f"{device} decode caption {n} images beam {_WIDTH} beside {peer}",
                 device=device,
                 bar=least,
-                field=partial(_field, model, n, steps, peer, device),
+                setup=partial(_compare, model, n, steps, peer, device),
             ),
             examples=(n, "captions"),
         )
@@ -79,30 +66,30 @@ def caption_cases(
     ]
 
 
-def _field(config: CaptionerConfig, n: int, steps: int, peer: str, device: torch.device) -> Field:
+def _compare(config: CaptionerConfig, n: int, steps: int, peer: str, device: torch.device) -> Comparison:
     torch.manual_seed(0)
     dtype = precision(device)
     model = Captioner(config).to(device, dtype).eval()
     images = torch.randn(n, 3, config.image_size, config.image_size, device=device, dtype=dtype)
-    search = GraphReplay(partial(_searched, model, steps=steps))
+    search = GraphReplay(partial(_search, model, steps=steps))
     ours = Contestant(name=OURS, run=partial(_scores, search, images))
-    how = told(dtype, device)
+    how = precision_note(dtype, device)
     notes = (f"{steps} tokens written for each of {n} pictures by each, random weights, {how}",)
     if peer == NO_CACHE:
         torch.manual_seed(0)
-        plain = on_torch(Captioner(config)).to(device, dtype).eval()
-        loop = partial(_searched, _WithoutCache(plain), steps=steps)
-        return Field(
+        plain = with_torch_layers(Captioner(config)).to(device, dtype).eval()
+        loop = partial(_search, _WithoutCache(plain), steps=steps)
+        return Comparison(
             contestants=(ours, Contestant(name=peer, run=partial(_scores, loop, images))), notes=notes
         )
     try:
         rival = Contestant(name=peer, run=_generate(config, images, steps))
     except ImportError:
-        return Field(contestants=(ours,), notes=(*notes, "transformers is not installed: no peer"))
-    return Field(contestants=(ours, rival), notes=notes)
+        return Comparison(contestants=(ours,), notes=(*notes, "transformers is not installed: no peer"))
+    return Comparison(contestants=(ours, rival), notes=notes)
 
 
-def _searched(model: Any, images: Tensor, *, steps: int) -> Hypotheses:
+def _search(model: Any, images: Tensor, *, steps: int) -> Hypotheses:
     return beam(
         model,
         model.start(images),
@@ -149,7 +136,7 @@ def _generate(config: CaptionerConfig, images: Tensor, steps: int) -> Callable[[
     shape = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     theirs: Any = VisionEncoderDecoderModel(config=shape)
     theirs = theirs.to(images.device, images.dtype).eval()
-    wishes: Any = GenerationConfig(  # type: ignore[no-untyped-call]
+    generation: Any = GenerationConfig(  # type: ignore[no-untyped-call]
         num_beams=_WIDTH,
         min_new_tokens=steps,
         max_new_tokens=steps,
@@ -162,7 +149,7 @@ def _generate(config: CaptionerConfig, images: Tensor, steps: int) -> Callable[[
 
     def run() -> list[Tensor]:
         with torch.inference_mode():
-            return [theirs.generate(images, generation_config=wishes)]
+            return [theirs.generate(images, generation_config=generation)]
 
     return run
 

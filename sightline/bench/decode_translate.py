@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.bench.decode import HUGGING_FACE, NO_CACHE, Prefix, precision, told
-from sightline.bench.race import OURS, Case, Contestant, Field, Race
-from sightline.bench.train import StepRace, on_torch
+from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
+from sightline.bench.decode import HUGGING_FACE, NO_CACHE, Prefix, precision, precision_note
+from sightline.bench.train import StepCase, with_torch_layers
 from sightline.data.tokens import BOS, EOS, PAD
 from sightline.decode.hypotheses import Hypotheses
 from sightline.decode.replay import GraphReplay
@@ -43,12 +43,12 @@ def cases(device: torch.device, *, quick: bool) -> list[Case]:
         norm="post",  # as Marian's
     )
     return [
-        StepRace(
-            race=Race(
+        StepCase(
+            timed=TimedCase(
                 name=f"{device} decode translate {n} sentences beam {_WIDTH} beside {peer}",
                 device=device,
                 bar=least,
-                field=partial(_field, config, n, peer, device),
+                setup=partial(_compare, config, n, peer, device),
             ),
             examples=(n, "sentences"),
         )
@@ -56,29 +56,29 @@ def cases(device: torch.device, *, quick: bool) -> list[Case]:
     ]
 
 
-def _field(config: TranslatorConfig, n: int, peer: str, device: torch.device) -> Field:
+def _compare(config: TranslatorConfig, n: int, peer: str, device: torch.device) -> Comparison:
     torch.manual_seed(0)
     dtype = precision(device)
     model = Translator(config).to(device, dtype).eval()
     source = torch.randint(4, config.vocab_size, (n, _READ), device=device)
-    search = GraphReplay(partial(_found, model))  # on a GPU one launch, on a CPU the search itself
+    search = GraphReplay(partial(_search, model))  # on a GPU one launch, on a CPU the search itself
     ours = Contestant(name=OURS, run=lambda: _scores(search, source))
     if peer == NO_CACHE:
         torch.manual_seed(0)
-        plain = on_torch(Translator(config)).to(device, dtype).eval()
-        rival = Contestant(name=peer, run=partial(_scores, partial(_found, _WithoutCache(plain)), source))
+        plain = with_torch_layers(Translator(config)).to(device, dtype).eval()
+        rival = Contestant(name=peer, run=partial(_scores, partial(_search, _WithoutCache(plain)), source))
     else:
         try:
             theirs = marian(config).to(device, dtype).eval()
         except ImportError:
-            return Field(contestants=(ours,), notes=("transformers is not installed: no peer",))
-        rival = Contestant(name=peer, run=partial(_generated, theirs, source))
-    how = told(dtype, device)
+            return Comparison(contestants=(ours,), notes=("transformers is not installed: no peer",))
+        rival = Contestant(name=peer, run=partial(_generate, theirs, source))
+    how = precision_note(dtype, device)
     note = f"{_READ} tokens read and {_WRITTEN} written by each sentence, random weights, {how}"
-    return Field(contestants=(ours, rival), notes=(note,))
+    return Comparison(contestants=(ours, rival), notes=(note,))
 
 
-def _found(model: Any, source: Int[Tensor, "B S"]) -> Hypotheses:
+def _search(model: Any, source: Int[Tensor, "B S"]) -> Hypotheses:
     forbidden = (PAD, BOS, EOS)  # so that nobody stops early
     return beam(model, model.start(source), width=_WIDTH, max_length=_WRITTEN, forbidden=forbidden)
 
@@ -111,7 +111,7 @@ def marian(config: TranslatorConfig) -> Any:
     )
 
 
-def _generated(model: Any, source: Int[Tensor, "B S"]) -> list[Tensor]:
+def _generate(model: Any, source: Int[Tensor, "B S"]) -> list[Tensor]:
     """Its own beam search, as its users call it."""
     with torch.inference_mode():
         return [

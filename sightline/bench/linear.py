@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import sightline as sl
+from sightline.bench.case import OURS
 from sightline.bench.memory import MemoryCase
-from sightline.bench.race import OURS
 from sightline.bench.sizes import Sizes
 
 MEMORY_BAR = 200_000_000

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import sightline as sl
 from sightline.bench import look_gpu
+from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
 from sightline.bench.eager import eager
 from sightline.bench.memory import MemoryCase
-from sightline.bench.race import OURS, Case, Contestant, Field, Race
 from sightline.bench.sizes import Sizes
 
 BLIND_BAR = 1 / 3  # everything seen in three times the blind forward
@@ -43,19 +43,23 @@ def cases(device: torch.device, *, quick: bool = False, sizes: Sizes | None = No
         for causal in (False, True):
             words = f"T={length} D={_D_HEAD}{' causal' * causal}"
             for peer, bar in (("blind", BLIND_BAR), ("eager", EAGER_BAR)):
-                field = partial(field_of, sizes, length, peer, causal=causal)
+                setup = partial(compare, sizes, length, peer, causal=causal)
                 listed.append(
-                    Race(name=f"{device} look beside {peer} {words}", device=device, bar=bar, field=field)
+                    TimedCase(
+                        name=f"{device} look beside {peer} {words}", device=device, bar=bar, setup=setup
+                    )
                 )
-    watched = partial(watched_field, sizes)
-    listed.append(Race(name=f"{device} watch encoder T=512", device=device, bar=WATCH_BAR, field=watched))
+    watched = partial(compare_watched, sizes)
+    listed.append(
+        TimedCase(name=f"{device} watch encoder T=512", device=device, bar=WATCH_BAR, setup=watched)
+    )
     if sizes.memory_length is not None:
         listed += [memory_case(device, length) for length in ((32768,) if quick else (8192, 16384, 32768))]
     return listed
 
 
-def field_of(sizes: Sizes, length: int, peer: str, *, causal: bool) -> Field:
-    """Draw queries, keys and values, and put the look and one peer on their marks."""
+def compare(sizes: Sizes, length: int, peer: str, *, causal: bool) -> Comparison:
+    """Draw queries, keys and values, and build the look and one peer."""
     shape = (sizes.batch(length), sizes.n_heads, length, _D_HEAD)
     q, k, v = (sizes.draw(seed, *shape) for seed in range(3))
     mask = sl.masks.causal() if causal else None
@@ -72,16 +76,18 @@ def field_of(sizes: Sizes, length: int, peer: str, *, causal: bool) -> Field:
     ours = Contestant(name=OURS, run=seen, context=torch.no_grad)
     if peer == "blind":
         other = Contestant(name="blind", run=blind, context=torch.no_grad)
-        return Field(contestants=(ours, other), notes=("the blind kernel gives the output alone",))
+        return Comparison(contestants=(ours, other), notes=("the blind kernel gives the output alone",))
     other = Contestant(name="eager", run=partial(eager, q, k, v, cells, causal=causal), context=torch.no_grad)
     exact = partial(eager, q.double(), k.double(), v.double(), cells, causal=causal)
     if not sizes.checkable(length):
-        return Field(contestants=(ours, other), notes=("too large for a float64 check",))
-    return Field(contestants=(ours, other), exact=exact, slack=1e-2 if q.dtype != torch.float32 else 1e-5)
+        return Comparison(contestants=(ours, other), notes=("too large for a float64 check",))
+    return Comparison(
+        contestants=(ours, other), exact=exact, slack=1e-2 if q.dtype != torch.float32 else 1e-5
+    )
 
 
-def watched_field(sizes: Sizes) -> Field:
-    """Put an encoder of six layers on its marks, watched and blind."""
+def compare_watched(sizes: Sizes) -> Comparison:
+    """An encoder of six layers, watched and blind."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(sizes.d_model, sizes.n_heads, batch_first=True)
     model = nn.TransformerEncoder(layer, num_layers=6).to(sizes.device, sizes.dtype).eval()
@@ -91,7 +97,7 @@ def watched_field(sizes: Sizes) -> Field:
         with sl.watch(model):
             return (model(x),)
 
-    return Field(
+    return Comparison(
         contestants=(
             Contestant(name=OURS, run=watched, context=torch.no_grad),
             Contestant(name="blind", run=lambda: (model(x),), context=torch.no_grad),

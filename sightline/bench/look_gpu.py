@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import sightline as sl
+from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
 from sightline.bench.eager import eager
-from sightline.bench.race import OURS, Case, Contestant, Field, Race
 
 _CELLS = 64
 _SLACK = 1e-4  # of what is seen; the output itself has no more digits than bfloat16
@@ -54,25 +54,29 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
     for shape in SHAPES[:2] if quick else SHAPES:
         for causal in (False, True):
             bar = 1 / 1.6 if shape.d == 128 else 1 / 1.8
-            listed.append(_race("look", "blind", shape, causal, device, bar))
+            listed.append(_case("look", "blind", shape, causal, device, bar))
     if not quick:
-        listed += [_race("look", "blind and eager", shape, True, device, None) for shape in GROWING]
+        listed += [_case("look", "blind and eager", shape, True, device, None) for shape in GROWING]
     long = SHAPES[1] if quick else SHAPES[3]
     for causal in (False, True):
-        listed.append(_race("look", "eager", long, causal, device, _EAGER_BARS[causal]))
-        listed.append(_race("rows only", "blind", long, causal, device, _ROWS_BAR))
-        listed.append(_race("top 8", "everything", long, causal, device, _TOP_BAR))
-        listed.append(_race("training received", "blind", long, causal, device, _TRAIN_BAR))
+        listed.append(_case("look", "eager", long, causal, device, _EAGER_BARS[causal]))
+        listed.append(_case("rows only", "blind", long, causal, device, _ROWS_BAR))
+        listed.append(_case("top 8", "everything", long, causal, device, _TOP_BAR))
+        listed.append(_case("training received", "blind", long, causal, device, _TRAIN_BAR))
     return listed
 
 
-def _race(what: str, peer: str, shape: Shape, causal: bool, device: torch.device, bar: float | None) -> Race:
+def _case(
+    what: str, peer: str, shape: Shape, causal: bool, device: torch.device, bar: float | None
+) -> TimedCase:
     name = f"{device} {what} beside {peer} {shape}{' causal' * causal}"
-    return Race(name=name, device=device, bar=bar, field=partial(field_of, what, peer, shape, causal, device))
+    return TimedCase(
+        name=name, device=device, bar=bar, setup=partial(compare, what, peer, shape, causal, device)
+    )
 
 
-def field_of(what: str, peer: str, shape: Shape, causal: bool, device: torch.device) -> Field:
-    """Draw queries, keys and values, and put ours and its peers on their marks."""
+def compare(what: str, peer: str, shape: Shape, causal: bool, device: torch.device) -> Comparison:
+    """Draw queries, keys and values, and return ours beside its peers."""
     q, k, v = shape.draw(device)
     mask = sl.masks.causal() if causal else None
     if what == "training received":
@@ -113,9 +117,9 @@ def field_of(what: str, peer: str, shape: Shape, causal: bool, device: torch.dev
             for name in chosen
         ),
     ]
-    exact = partial(exactly, q, k, cells, causal=causal) if checked else None
-    told = tuple(notes[name] for name in chosen)
-    return Field(contestants=tuple(contestants), exact=exact, slack=_SLACK, notes=told)
+    exact = partial(exact_stats, q, k, cells, causal=causal) if checked else None
+    shown_notes = tuple(notes[name] for name in chosen)
+    return Comparison(contestants=tuple(contestants), exact=exact, slack=_SLACK, notes=shown_notes)
 
 
 def first_head(results: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -123,7 +127,7 @@ def first_head(results: Sequence[Tensor]) -> Sequence[Tensor]:
     return [x[:1, :1] for x in results[1:]]
 
 
-def exactly(q: Tensor, k: Tensor, cells: int, *, causal: bool) -> tuple[Tensor, ...]:
+def exact_stats(q: Tensor, k: Tensor, cells: int, *, causal: bool) -> tuple[Tensor, ...]:
     """received, entropy, peak and map of the first head in float64, some queries at a time."""
     q, k = q[:1, :1].double(), k[:1, :1].double()
     t, s = q.size(2), k.size(2)
@@ -143,7 +147,7 @@ def exactly(q: Tensor, k: Tensor, cells: int, *, causal: bool) -> tuple[Tensor, 
     return received, entropy, peak, picture * cells**2 / (t * s)
 
 
-def _training(q: Tensor, k: Tensor, v: Tensor, mask: sl.Mask | None) -> Field:
+def _training(q: Tensor, k: Tensor, v: Tensor, mask: sl.Mask | None) -> Comparison:
     """A step of attention alone, forward and backward: with a loss on received, and without."""
     leaves = [x.requires_grad_() for x in (q, k, v)]
     upstream = torch.randn_like(v)
@@ -158,7 +162,7 @@ def _training(q: Tensor, k: Tensor, v: Tensor, mask: sl.Mask | None) -> Field:
     def blind() -> Tensor:
         return (sl.attention(q, k, v, mask) * upstream).sum()
 
-    return Field(
+    return Comparison(
         contestants=(
             Contestant(name=OURS, run=partial(step, with_received)),
             Contestant(name="blind", run=partial(step, blind)),

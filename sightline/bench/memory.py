@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sightline.bench.race import OURS
+from sightline.bench.case import OURS
 from sightline.bench.result import Outcome, Result
-from sightline.bench.timing import Pace, Stopwatch
+from sightline.bench.timing import Repeats, Stopwatch
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -40,7 +40,7 @@ class MemoryCase:
     memory_bar: int
     notes: tuple[str, ...] = ()
 
-    def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:  # noqa: ARG002 - one call says it all
+    def measure(self, watch: Stopwatch, repeats: Repeats) -> Outcome:  # noqa: ARG002 - one call says it all
         """Start a process for each contestant."""
         results, notes = [], list(self.notes)
         for contestant, target in self.targets.items():

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.bench.context import together, without_fast_path
-from sightline.bench.race import OURS, Contestant, Field, Race
+from sightline.bench.case import OURS, Comparison, Contestant, TimedCase
+from sightline.bench.context import combine_contexts, without_fast_path
 from sightline.bench.sizes import MOST_WEIGHT_BYTES, Sizes, bar
 from sightline.shapes import Float
 
@@ -23,7 +23,7 @@ _KINK = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Use:
+class ModuleUse:
     """How a module is used.
 
     Attributes:
@@ -40,47 +40,48 @@ class Use:
     weights: bool = False
     dropout: float = 0.0
 
-    def named(self, device: torch.device, length: int) -> str:
+    def case_name(self, device: torch.device, length: int) -> str:
         """Name the case.
 
         Example:
-            >>> Use(module="multihead", training=False, weights=True).named(torch.device("cpu"), 128)
+            >>> use = ModuleUse(module="multihead", training=False, weights=True)
+            >>> use.case_name(torch.device("cpu"), 128)
             'cpu multihead eval T=128 weights'
         """
         name = f"{device} {self.module} {'training' if self.training else 'eval'} T={length}"
         return name + " causal" * self.causal + " weights" * self.weights + " dropout" * (self.dropout > 0)
 
 
-def uses() -> Iterator[Use]:
+def uses() -> Iterator[ModuleUse]:
     """List how the modules are used."""
     for module in ("multihead", "encoder-layer"):
         for training in (True, False):
-            yield Use(module=module, training=training)
-            yield Use(module=module, training=training, causal=True)
+            yield ModuleUse(module=module, training=training)
+            yield ModuleUse(module=module, training=training, causal=True)
             if module == "multihead":
-                yield Use(module=module, training=training, weights=True)
-        yield Use(module=module, training=True, dropout=0.1)  # torch's default for the layer
+                yield ModuleUse(module=module, training=training, weights=True)
+        yield ModuleUse(module=module, training=True, dropout=0.1)  # torch's default for the layer
 
 
-def cases(sizes: Sizes, length: int) -> Iterator[Race]:
+def cases(sizes: Sizes, length: int) -> Iterator[TimedCase]:
     """List the cases of a length."""
     for use in uses():
-        yield Race(
-            name=use.named(sizes.device, length),
+        yield TimedCase(
+            name=use.case_name(sizes.device, length),
             device=sizes.device,
             bar=bar(length),
-            field=partial(module_field, sizes, length, use),
+            setup=partial(compare_module, sizes, length, use),
         )
 
 
-def module_field(sizes: Sizes, length: int, use: Use) -> Field:
-    """Make our module and torch's with the same weights, and put them on their marks."""
+def compare_module(sizes: Sizes, length: int, use: ModuleUse) -> Comparison:
+    """Make our module and torch's with the same weights, as contestants."""
     from sightline import nn as ours  # noqa: PLC0415 - the function's cases need no modules
 
     x = sizes.draw(0, sizes.batch(length), length, sizes.d_model).requires_grad_(use.training)
     upstream = sizes.draw(1, *x.shape)
-    their_module = _made(nn, sizes, use)
-    our_module = _made(ours, sizes, use)
+    their_module = _make(nn, sizes, use)
+    our_module = _make(ours, sizes, use)
     our_module.load_state_dict(their_module.state_dict())
     mask = None
     if use.causal:
@@ -101,7 +102,7 @@ def module_field(sizes: Sizes, length: int, use: Use) -> Field:
         run = partial(_call, their_module, use, x, mask, upstream)
         contestants.append(Contestant(name="torch", run=run, context=context))
         if not use.training:
-            slow = together(context, without_fast_path)
+            slow = combine_contexts(context, without_fast_path)
             contestants.append(Contestant(name="torch, fast path off", run=run, context=slow))
 
     slack = _KINK if use.module == "encoder-layer" and use.training else 1e-12
@@ -112,10 +113,10 @@ def module_field(sizes: Sizes, length: int, use: Use) -> Field:
         exact = partial(_exact, their_module, sizes, use, x, mask, upstream)
     else:
         notes.append("too large for a float64 check")
-    return Field(contestants=tuple(contestants), exact=exact, slack=slack, notes=tuple(notes))
+    return Comparison(contestants=tuple(contestants), exact=exact, slack=slack, notes=tuple(notes))
 
 
-def _made(library: Any, sizes: Sizes, use: Use, dtype: torch.dtype | None = None) -> nn.Module:
+def _make(library: Any, sizes: Sizes, use: ModuleUse, dtype: torch.dtype | None = None) -> nn.Module:
     """Make the module of a library, torch's ``nn`` or ours: the constructors are the same."""
     keywords: dict[str, Any] = {
         "dropout": use.dropout,
@@ -137,7 +138,7 @@ def _made(library: Any, sizes: Sizes, use: Use, dtype: torch.dtype | None = None
 
 def _call(
     module: nn.Module,
-    use: Use,
+    use: ModuleUse,
     x: Float[Tensor, "B T E"],
     mask: Float[Tensor, "T T"] | None,
     upstream: Float[Tensor, "B T E"],
@@ -158,13 +159,13 @@ def _call(
 def _exact(
     theirs: nn.Module,
     sizes: Sizes,
-    use: Use,
+    use: ModuleUse,
     x: Float[Tensor, "B T E"],
     mask: Float[Tensor, "T T"] | None,
     upstream: Float[Tensor, "B T E"],
 ) -> list[Tensor]:
     """Run torch's module in float64, by its plain path."""
-    module = _made(nn, sizes, use, torch.float64)
+    module = _make(nn, sizes, use, torch.float64)
     module.load_state_dict(theirs.state_dict())
     x = x.detach().double().requires_grad_(use.training)
     with without_fast_path(), torch.set_grad_enabled(use.training):

@@ -115,7 +115,7 @@ class Report:
     outcomes: tuple[Outcome, ...]
 
     @property
-    def short(self) -> tuple[Outcome, ...]:
+    def failing(self) -> tuple[Outcome, ...]:
         """The outcomes with a fault."""
         return tuple(outcome for outcome in self.outcomes if outcome.faults)
 

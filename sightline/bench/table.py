@@ -69,16 +69,20 @@ def summary(report: Report) -> str:
     machine = report.machine
     named = ", ".join(machine["devices"].values())
     triton = f", triton {machine['triton']}" if machine["triton"] else ""
-    said = f"\n{named}; {machine['threads']} threads; torch {machine['torch']}{triton}\n"
-    said += "ratio: the best peer's time over ours, 1 or more is at least as fast; error: against float64\n"
+    summary_text = f"\n{named}; {machine['threads']} threads; torch {machine['torch']}{triton}\n"
+    summary_text += (
+        "ratio: the best peer's time over ours, 1 or more is at least as fast; error: against float64\n"
+    )
     for note, cases in _by_note(report).items():
-        said += f"note: {note} ({cases[0] if len(cases) == 1 else f'{len(cases)} cases, first {cases[0]}'})\n"
+        summary_text += (
+            f"note: {note} ({cases[0] if len(cases) == 1 else f'{len(cases)} cases, first {cases[0]}'})\n"
+        )
     total = len(report.outcomes)
-    said += f"{total - len(report.short)} of {total} cases stand\n"
-    for outcome in report.short:
+    summary_text += f"{total - len(report.failing)} of {total} cases stand\n"
+    for outcome in report.failing:
         ratio = "" if outcome.ratio is None else f" ratio {outcome.ratio:.2f}"
-        said += f"  {', '.join(outcome.faults)}: {outcome.case}{ratio}\n"
-    return said
+        summary_text += f"  {', '.join(outcome.faults)}: {outcome.case}{ratio}\n"
+    return summary_text
 
 
 def _by_note(report: Report) -> dict[str, list[str]]:

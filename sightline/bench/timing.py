@@ -37,7 +37,7 @@ class Stopwatch(Protocol):
         """Call ``run`` once; the function handed back gives its milliseconds, once settled."""
         ...
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Wait until all that was started is done."""
         ...
 
@@ -64,7 +64,7 @@ class HostStopwatch:
         milliseconds = 1000 * (self.now() - start)
         return lambda: milliseconds
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Nothing is left to wait for."""
 
 
@@ -86,7 +86,7 @@ class CudaStopwatch:
         end.record(stream)
         return lambda: float(start.elapsed_time(end))
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Wait for the GPU."""
         torch.cuda.synchronize(self.device)
 
@@ -97,33 +97,33 @@ def stopwatch(device: torch.device) -> Stopwatch:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pace:
+class Repeats:
     """How many rounds of laps to run.
 
     Attributes:
-        budget: Seconds for all the laps of a case; at least ``least`` rounds are run all the same.
-        least: The fewest rounds.
-        most: The most rounds.
+        budget: Seconds for all the laps of a case; at least ``minimum`` rounds are run all the same.
+        minimum: The fewest rounds.
+        maximum: The most rounds.
     """
 
     budget: float
-    least: int = 3
-    most: int = 1000
+    minimum: int = 3
+    maximum: int = 1000
 
     def rounds(self, seconds_a_round: float) -> int:
         """Give the number of rounds that fits the budget.
 
         Example:
-            >>> Pace(budget=2.0).rounds(0.1), Pace(budget=2.0).rounds(5.0), Pace(budget=2.0).rounds(0.0)
-            (20, 3, 1000)
+            >>> [Repeats(budget=2.0).rounds(seconds) for seconds in (0.1, 5.0, 0.0)]
+            [20, 3, 1000]
         """
-        if seconds_a_round * self.most <= self.budget:
-            return self.most
-        return max(self.least, round(self.budget / seconds_a_round))
+        if seconds_a_round * self.maximum <= self.budget:
+            return self.maximum
+        return max(self.minimum, round(self.budget / seconds_a_round))
 
 
-def interleaved(
-    runs: Mapping[str, tuple[Run, Context]], watch: Stopwatch, pace: Pace, *, tried: float = 0.0
+def time_interleaved(
+    runs: Mapping[str, tuple[Run, Context]], watch: Stopwatch, repeats: Repeats, *, trial_seconds: float = 0.0
 ) -> dict[str, list[float]]:
     """Time every contestant once a round, one after the other, round after round.
 
@@ -131,8 +131,8 @@ def interleaved(
         runs: What each contestant does in a lap, and the context it does it in, which is entered before
             the lap starts and left after it ends, so it costs nothing.
         watch: The stopwatch.
-        pace: How many rounds.
-        tried: Seconds that a round took which the caller has run already; a long one was warm-up enough.
+        repeats: How many rounds.
+        trial_seconds: What a round took that the caller has already run; a long one replaces the warm-up.
 
     Returns:
         The milliseconds of each contestant's laps. The laps of the warm-up are not among them.
@@ -147,15 +147,15 @@ def interleaved(
                 laps[name].append(lap)
 
     with _no_garbage_collection():
-        warm, seconds = (1, tried) if tried > _LONG * pace.budget else (0, 0.0)
+        warm, seconds = (1, trial_seconds) if trial_seconds > _LONG * repeats.budget else (0, 0.0)
         start = watch.now()
-        while warm == 0 or (seconds < _WARM_UP * pace.budget and warm < pace.most):
+        while warm == 0 or (seconds < _WARM_UP * repeats.budget and warm < repeats.maximum):
             one_round(keep=False)
-            watch.settle()
+            watch.synchronize()
             warm, seconds = warm + 1, watch.now() - start
-        for _ in range(pace.rounds(seconds / warm)):
+        for _ in range(repeats.rounds(seconds / warm)):
             one_round(keep=True)
-        watch.settle()
+        watch.synchronize()
     return {name: [lap() for lap in of_one] for name, of_one in laps.items()}
 
 

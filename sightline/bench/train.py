@@ -5,8 +5,6 @@ backward pass, clipping, AdamW, moving mean of the weights. Only the classes of 
 """
 
 import dataclasses
-import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +13,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
 from sightline.bench.result import Outcome
-from sightline.bench.timing import Pace, Stopwatch
+from sightline.bench.timing import Repeats, Stopwatch
 from sightline.layers import (
     TransformerDecoder,
     TransformerDecoderLayer,
@@ -25,25 +23,13 @@ from sightline.layers import (
     TransformerEncoderLayer,
 )
 from sightline.models.captioner import Captioner, CaptionerConfig, TextDecoder
-from sightline.train.caption_loss import caption_loss
+from sightline.tasks.caption.loss import caption_loss
 from sightline.train.config import TrainConfig
 from sightline.train.engine import accelerator_for
+from sightline.train.objective import Loss, Objective
 from sightline.train.stepping import Stepper
-from sightline.train.task import Loss, Task
 
-__all__ = ["LossAlone", "StepRace", "bar", "cases", "contestant", "on_torch", "settings"]
-
-# Other kinds of models have files of their own, which import this one.
-_OTHERS = ("sightline.bench.train_translate", "sightline.bench.train_classify")
-
-
-def cases(device: torch.device, *, quick: bool) -> list[Case]:
-    """List the cases of every kind of model."""
-    found = caption_cases(device, quick=quick)
-    for name in _OTHERS:
-        if importlib.util.find_spec(name) is not None:
-            found += importlib.import_module(name).cases(device, quick=quick)
-    return found
+__all__ = ["LossOnlyObjective", "StepCase", "bar", "cases", "contestant", "settings", "with_torch_layers"]
 
 
 def bar(device: torch.device) -> float:
@@ -52,25 +38,25 @@ def bar(device: torch.device) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepRace:
-    """A race of single steps, told in examples a second as well.
+class StepCase:
+    """Single training steps, timed; the rate in examples per second is noted too.
 
     Attributes:
-        race: The race.
+        timed: The timed case.
         examples: How many a step sees, and what they are called.
     """
 
-    race: Race
+    timed: TimedCase
     examples: tuple[int, str]
 
     @property
     def name(self) -> str:
         """What ``--only`` matches."""
-        return self.race.name
+        return self.timed.name
 
-    def measure(self, watch: Stopwatch, pace: Pace) -> Outcome:
+    def measure(self, watch: Stopwatch, repeats: Repeats) -> Outcome:
         """Measure every contestant, and note its rate."""
-        outcome = self.race.measure(watch, pace)
+        outcome = self.timed.measure(watch, repeats)
         n, what = self.examples
         rates = [
             f"{result.contestant}: {1000 * n / result.milliseconds:,.0f} {what}/s"
@@ -86,10 +72,12 @@ def settings(device: torch.device) -> TrainConfig:
     return TrainConfig(device=device.type, precision=precision, ema=0.999, label_smoothing=0.1)
 
 
-def contestant(name: str, model: nn.Module, task: Task, batch: Any, device: torch.device) -> Contestant:
+def contestant(
+    name: str, model: nn.Module, objective: Objective, batch: Any, device: torch.device
+) -> Contestant:
     """One who takes a step of the loop at a time, always with the same batch."""
     config = settings(device)
-    stepper = Stepper(model.to(device).train(), task, config, accelerator_for(config), name="bench")
+    stepper = Stepper(model.to(device).train(), objective, config, accelerator_for(config), name="bench")
     n = len(batch)
 
     def step() -> list[Tensor]:
@@ -98,20 +86,20 @@ def contestant(name: str, model: nn.Module, task: Task, batch: Any, device: torc
     return Contestant(name=name, run=step)
 
 
-def on_torch(model: nn.Module) -> nn.Module:
+def with_torch_layers(model: nn.Module) -> nn.Module:
     """The same model with our Transformer layers and stacks replaced by torch's, with the same weights.
 
     Example:
         >>> stack = nn.Sequential(TransformerEncoderLayer(8, 2, 16, batch_first=True))
-        >>> type(on_torch(stack)[0]) is nn.TransformerEncoderLayer
+        >>> type(with_torch_layers(stack)[0]) is nn.TransformerEncoderLayer
         True
     """
     for name, child in model.named_children():
-        setattr(model, name, _twin(on_torch(child)))
+        setattr(model, name, _torch_twin(with_torch_layers(child)))
     return model
 
 
-def _twin(ours: Any) -> nn.Module:
+def _torch_twin(ours: Any) -> nn.Module:
     """Torch's own for a layer or a stack of ours; anything else is left as it is."""
     twin: nn.Module
     if isinstance(ours, TransformerDecoder):
@@ -146,7 +134,7 @@ def _layer(kind: type[nn.Module], ours: Any) -> nn.Module:
     )
 
 
-class LossAlone(Task):
+class LossOnlyObjective(Objective):
     """A task that is asked for the loss of a batch, and for nothing else."""
 
     def plan(self, epoch: int) -> list[list[int]]:
@@ -176,7 +164,7 @@ class _Batch:
         return self.images.size(0)
 
 
-class _Captioning(LossAlone):
+class _CaptionObjective(LossOnlyObjective):
     """The loss of captioning."""
 
     kind = "caption"
@@ -187,7 +175,7 @@ class _Captioning(LossAlone):
         return caption_loss(model, batch.images, batch.ids, smoothing=0.1)
 
 
-def caption_cases(device: torch.device, *, quick: bool) -> list[Case]:
+def cases(device: torch.device, *, quick: bool) -> list[Case]:
     """A captioner on the grids of a frozen encoder, and one on patches; five captions for each picture.
 
     On a GPU in two sizes: launching the kernels takes the time of a small step, running them that of a large.
@@ -209,12 +197,12 @@ def caption_cases(device: torch.device, *, quick: bool) -> list[Case]:
             base, encoder="patches", image_size=64, patch=8, stem=2, n_encoder_layers=2
         )
     return [
-        StepRace(
-            race=Race(
+        StepCase(
+            timed=TimedCase(
                 name=f"{device} train caption {name} {n} images x 5",
                 device=device,
                 bar=bar(device),
-                field=partial(_caption_field, config, n, device),
+                setup=partial(_compare_captioners, config, n, device),
             ),
             examples=(n, "images"),
         )
@@ -223,20 +211,20 @@ def caption_cases(device: torch.device, *, quick: bool) -> list[Case]:
     ]
 
 
-def _caption_field(config: CaptionerConfig, n: int, device: torch.device) -> Field:
+def _compare_captioners(config: CaptionerConfig, n: int, device: torch.device) -> Comparison:
     batch = _caption_batch(config, n, device)
     models = []
     for _ in range(2):
         torch.manual_seed(0)
         models.append(Captioner(config))
-    ours, theirs = models[0], on_torch(models[1])
+    ours, theirs = models[0], with_torch_layers(models[1])
     assert isinstance(theirs, Captioner)  # noqa: S101
     assert isinstance(theirs.decoder, TextDecoder)  # noqa: S101
-    theirs.decoder.layers.register_forward_pre_hook(_repeated)
-    return Field(
+    theirs.decoder.layers.register_forward_pre_hook(_repeat_memory)
+    return Comparison(
         contestants=(
-            contestant(OURS, ours, _Captioning(), batch, device),
-            contestant("torch.nn", theirs, _Captioning(), batch, device),
+            contestant(OURS, ours, _CaptionObjective(), batch, device),
+            contestant("torch.nn", theirs, _CaptionObjective(), batch, device),
         ),
         notes=("same weights, same loop; no float64 check: dropout is random",),
     )
@@ -255,7 +243,7 @@ def _caption_batch(config: CaptionerConfig, n: int, device: torch.device) -> _Ba
     return _Batch(images.to(device), ids.to(device))
 
 
-def _repeated(_: nn.Module, args: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _repeat_memory(_: nn.Module, args: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Torch's layers want a memory for every row."""
     x, memory = args
     return x, memory.repeat_interleave(x.size(0) // memory.size(0), 0)

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.bench.race import OURS, Case, Field, Race
-from sightline.bench.train import LossAlone, StepRace, contestant, on_torch
+from sightline.bench.case import OURS, Case, Comparison, TimedCase
+from sightline.bench.train import LossOnlyObjective, StepCase, contestant, with_torch_layers
 from sightline.models.vit import SIZES, VisionTransformer, VisionTransformerConfig
 from sightline.models.vit_parts import PatchStem
 from sightline.shapes import Float
-from sightline.train.task import Loss
+from sightline.train.objective import Loss
 
 __all__ = ["cases"]
 
@@ -38,12 +38,12 @@ def cases(device: torch.device, *, quick: bool) -> list[Case]:
     if quick:
         chosen = dict(list(chosen.items())[:1])
     return [
-        StepRace(
-            race=Race(
+        StepCase(
+            timed=TimedCase(
                 name=f"{device} train classify {name} {n} images of {config.image_size} px",
                 device=device,
                 bar=_BAR,
-                field=partial(_field, name, config, n, device),
+                setup=partial(_compare, name, config, n, device),
             ),
             examples=(n, "images"),
         )
@@ -62,7 +62,7 @@ class _Batch:
         return self.images.size(0)
 
 
-class _Classifying(LossAlone):
+class _ClassificationTask(LossOnlyObjective):
     """The loss of classification, of any module from images to logits."""
 
     kind = "classify"
@@ -75,7 +75,7 @@ class _Classifying(LossAlone):
         return Loss(total, torch.full((), float(len(batch)), device=total.device))
 
 
-def _field(size: str, config: VisionTransformerConfig, n: int, device: torch.device) -> Field:
+def _compare(size: str, config: VisionTransformerConfig, n: int, device: torch.device) -> Comparison:
     config = dataclasses.replace(config, **SIZES[size]._asdict())
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(n, 3, config.image_size, config.image_size, generator=generator)
@@ -83,18 +83,20 @@ def _field(size: str, config: VisionTransformerConfig, n: int, device: torch.dev
     batch = _Batch(images.to(device), labels.to(device))
     torch.manual_seed(0)
     models: dict[str, nn.Module] = {OURS: VisionTransformer(config)}
-    models["torch.nn"] = _on_torch(config, models[OURS].state_dict())
+    models["torch.nn"] = _vit_with_torch_layers(config, models[OURS].state_dict())
     notes = ["same loop, same batch; no float64 check of a step"]
-    peer = _timms(config)
+    peer = _timm_vit(config)
     if peer is None:
         notes.append("timm left out: it is not installed")
     else:
         models["timm"] = peer
-    contestants = [contestant(name, model, _Classifying(), batch, device) for name, model in models.items()]
-    return Field(contestants=tuple(contestants), notes=tuple(notes))
+    contestants = [
+        contestant(name, model, _ClassificationTask(), batch, device) for name, model in models.items()
+    ]
+    return Comparison(contestants=tuple(contestants), notes=tuple(notes))
 
 
-class _Strided(nn.Module):
+class _StridedPatches(nn.Module):
     """Patches by a convolution, the usual way."""
 
     def __init__(self, stem: PatchStem) -> None:
@@ -106,24 +108,24 @@ class _Strided(nn.Module):
         return F.conv2d(images, self.weight, self.bias, stride=self.patch).permute(0, 2, 3, 1)
 
 
-def _on_torch(config: VisionTransformerConfig, weights: Mapping[str, Tensor]) -> nn.Module:
+def _vit_with_torch_layers(config: VisionTransformerConfig, weights: Mapping[str, Tensor]) -> nn.Module:
     model = VisionTransformer(config)
     model.load_state_dict(weights)
-    twin = on_torch(model)
+    twin = with_torch_layers(model)
     assert isinstance(twin, VisionTransformer)  # noqa: S101
     assert isinstance(twin.stem, PatchStem)  # noqa: S101
-    twin.stem = _Strided(twin.stem)  # type: ignore[assignment]
+    twin.stem = _StridedPatches(twin.stem)  # type: ignore[assignment]
     return twin
 
 
-def _timms(config: VisionTransformerConfig) -> nn.Module | None:
+def _timm_vit(config: VisionTransformerConfig) -> nn.Module | None:
     try:
         from timm.models.vision_transformer import (  # type: ignore[import-not-found]  # noqa: PLC0415
-            VisionTransformer as Timms,
+            VisionTransformer as TimmVisionTransformer,
         )
     except ImportError:
         return None
-    made: nn.Module = Timms(
+    model: nn.Module = TimmVisionTransformer(
         img_size=config.image_size,
         patch_size=config.patch,
         in_chans=config.channels,
@@ -133,4 +135,4 @@ def _timms(config: VisionTransformerConfig) -> nn.Module | None:
         num_heads=config.n_heads,
         mlp_ratio=config.d_ff / config.d_model,
     )
-    return made
+    return model

@@ -5,26 +5,26 @@ from functools import partial
 import torch
 from torch import nn
 
-from sightline.bench.race import OURS, Case, Field, Race
-from sightline.bench.train import LossAlone, StepRace, bar, contestant, on_torch
+from sightline.bench.case import OURS, Case, Comparison, TimedCase
+from sightline.bench.train import LossOnlyObjective, StepCase, bar, contestant, with_torch_layers
 from sightline.data.tokens import BOS, EOS
 from sightline.models.translator import Translator, TranslatorConfig
-from sightline.train.task import Loss
-from sightline.train.translating import PairBatch, loss_of
+from sightline.tasks.translate.objective import PairBatch, translation_loss
+from sightline.train.objective import Loss
 
 __all__ = ["cases"]
 
 _LONGEST = 28  # tokens of the longest sentence
 
 
-class _Translating(LossAlone):
+class _TranslationTask(LossOnlyObjective):
     """The loss of translation."""
 
     kind = "translate"
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
         """As in a training."""
-        return loss_of(model, batch, smoothing=0.1)
+        return translation_loss(model, batch, smoothing=0.1)
 
 
 def cases(device: torch.device, *, quick: bool) -> list[Case]:
@@ -48,25 +48,25 @@ def cases(device: torch.device, *, quick: bool) -> list[Case]:
             d_ff=d_ff,
             dropout=0.3,
         )
-        race = Race(
+        timed = TimedCase(
             name=f"{device} train translate {name} {n} pairs",
             device=device,
             bar=bar(device),
-            field=partial(_field, config, batch, device),
+            setup=partial(_compare, config, batch, device),
         )
-        found.append(StepRace(race=race, examples=(tokens, "target tokens")))
+        found.append(StepCase(timed=timed, examples=(tokens, "target tokens")))
     return found
 
 
-def _field(config: TranslatorConfig, batch: PairBatch, device: torch.device) -> Field:
+def _compare(config: TranslatorConfig, batch: PairBatch, device: torch.device) -> Comparison:
     models = []
     for _ in range(2):
         torch.manual_seed(0)
         models.append(Translator(config))
-    return Field(
+    return Comparison(
         contestants=(
-            contestant(OURS, models[0], _Translating(), batch, device),
-            contestant("torch.nn", on_torch(models[1]), _Translating(), batch, device),
+            contestant(OURS, models[0], _TranslationTask(), batch, device),
+            contestant("torch.nn", with_torch_layers(models[1]), _TranslationTask(), batch, device),
         ),
         notes=("same weights, same loop; no float64 check: dropout is random",),
     )

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import sightline as sl
-from sightline.bench.look import WATCH_BAR, watched_field
-from sightline.bench.race import OURS, Case, Contestant, Field, Race
+from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
+from sightline.bench.look import WATCH_BAR, compare_watched
 from sightline.bench.sizes import Sizes
 
 LLAMA_BAR = 1 / 1.35
@@ -24,23 +24,23 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
     on_gpu = device.type == "cuda"
     tokens = (2048 if quick else 16384) if on_gpu else (128 if quick else 512)
     return [
-        Race(
+        TimedCase(
             name=f"{device} watch encoder T=512",
             device=device,
             bar=WATCH_BAR,
-            field=partial(watched_field, Sizes.of(device, quick=quick)),
+            setup=partial(compare_watched, Sizes.of(device, quick=quick)),
         ),
-        Race(
+        TimedCase(
             name=f"{device} watch Llama T={tokens}",
             device=device,
             bar=LLAMA_BAR,
-            field=partial(llama_field, device, tokens, n_layers=8 if on_gpu else 2),
+            setup=partial(compare_llama, device, tokens, n_layers=8 if on_gpu else 2),
         ),
     ]
 
 
-def llama_field(device: torch.device, tokens: int, *, n_layers: int) -> Field:
-    """Put a Llama-shaped model on its marks: watched, blind, and eager with ``output_attentions``."""
+def compare_llama(device: torch.device, tokens: int, *, n_layers: int) -> Comparison:
+    """A Llama-shaped model: watched, blind, and eager with ``output_attentions``."""
     from transformers import LlamaConfig, LlamaModel  # noqa: PLC0415
 
     def model_with(implementation: str) -> Any:
@@ -90,4 +90,4 @@ def llama_field(device: torch.device, tokens: int, *, n_layers: int) -> Field:
         notes.append("eager: output_attentions=True, and the sum over queries of what comes out")
     else:
         notes.append("eager with output_attentions is left out: too little memory is free")
-    return Field(contestants=tuple(contestants), notes=tuple(notes))
+    return Comparison(contestants=tuple(contestants), notes=tuple(notes))

@@ -1,7 +1,11 @@
 """The command line: one short file a command, gathered in ``app.py``."""
 
+import shlex
+import signal
 import sys
 import warnings
+
+__all__ = ["main"]
 
 # What a command may need beyond torch: an absent one is answered with the line that installs it.
 _EXTRAS = ("matplotlib", "rich", "typer")
@@ -13,8 +17,12 @@ def main(args: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore", message="Image size .* could be decompression bomb")
     try:
         from sightline.cli.app import app  # noqa: PLC0415  typer is an extra
+        from sightline.logs import print_to_stderr  # noqa: PLC0415
 
-        app(args, prog_name="sightline")
+        print_to_stderr()
+        app()(args, prog_name="sightline")
+    except KeyboardInterrupt as stopped:
+        _stop(stopped, sys.argv[1:] if args is None else args)
     except ImportError as missing:
         package = (missing.name or "").partition(".")[0]
         if "pip install 'sightline[" in str(missing):  # a sentence already
@@ -24,6 +32,17 @@ def main(args: list[str] | None = None) -> None:
         _refuse(f"the command line needs {package}, which is not installed; pip install 'sightline[cli]'")
     except (ValueError, TypeError, OSError) as problem:
         _refuse(str(problem))
+
+
+def _stop(stopped: KeyboardInterrupt, args: list[str]) -> None:
+    """Say where a training stands and how to go on; exit as a program does that a signal ended."""
+    number = getattr(stopped, "number", signal.SIGINT)
+    if str(stopped):
+        from sightline.cli.next_steps import program  # noqa: PLC0415
+
+        again = [*args, *([] if "--resume" in args else ["--resume"])]
+        sys.stderr.write(f"{stopped}; go on with\n  {program()} {shlex.join(again)}\n")
+    sys.exit(128 + number)
 
 
 def _refuse(sentence: str) -> None:

@@ -3,14 +3,15 @@
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.main import get_command
 
 from sightline.bench.command import HELP, STANDARD_OUTPUT, run
+from sightline.cli.commands import Command, Group
 
-app = typer.Typer(help="Side-by-side measurements against peers.", no_args_is_help=True)
+app = typer.Typer(help="Side-by-side measurements against peers.", no_args_is_help=True, cls=Group)
 
 
-class _BareJson(TyperCommand):
+class _BareJson(Command):
     """Lets ``--json`` stand alone, for standard output, as well as before a file's name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -56,3 +57,8 @@ _command("additive", "Time attention by additive scores beside the equation in P
 _command("decode", "Time beam search beside Hugging Face's generate and beside a loop without a cache.")
 _command("train", "Time a step of the training loop beside the same model on torch.nn's layers.")
 _command("watch", "Time whole models watched beside blind, and beside asking them for their weights.")
+
+
+def group() -> Any:
+    """``sightline bench``."""
+    return get_command(app)

@@ -1,120 +1,168 @@
 """``sightline evaluate``: how good a trained model is on data it has not seen."""
 
+import dataclasses
 import json
-import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from sightline.cli.files import replacing
-from sightline.cli.runs import Asked, Evaluated, chosen_device, for_kind, kind_in
+from sightline.cli.commands import made
+from sightline.cli.options import Fields, Given
+from sightline.cli.outputs import save_text, tell
+from sightline.evaluate.ranking import rank
+from sightline.messages import flag, listing
+from sightline.show import curves, pages
+from sightline.show.curves import read_metrics
+from sightline.tasks.prediction import Evaluation
+from sightline.tasks.registry import kinds
+from sightline.tasks.registry import task as task_of
+from sightline.tasks.run import Run, open_run
 
-_RUN = typer.Argument(help="A folder that `sightline train` wrote.", metavar="RUN")
+__all__ = ["command"]
+
+_OPTIONS = "options"
+_SHOWN = 8  # best and worst predictions on a page
 
 
-def evaluate(
-    run: Annotated[Path, _RUN],
-    split: Annotated[str, typer.Option(help="Which split of the data; all takes every one.")] = "test",
-    beam: Annotated[int, typer.Option(help="Width of the search; 1 is greedy.")] = 5,
-    data: Annotated[
-        str | None, typer.Option(help="Other data than the run's own: a folder, a zip, an embedded set.")
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(help="Translation: the language to read, if not called as in the run.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Translation: the language to write, if not called as in the run.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="A folder for scores.json and a gallery of the best and worst examples."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, no table.")] = False,
-    most: Annotated[int | None, typer.Option(help="Only the first so many examples.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Examples that go through the model together.")] = 64,
-    device: Annotated[str | None, typer.Option(help="Where to run; a GPU if there is one.")] = None,
-    meteor: Annotated[bool, typer.Option("--meteor", help="Captions: METEOR too; needs Java.")] = False,
-    ptb: Annotated[
-        bool, typer.Option("--ptb", help="Captions: tokenise by the COCO evaluation's Java program.")
-    ] = False,
-) -> None:
-    """Score a trained model on a split of its data, or on other data.
+def command() -> Any:
+    """``sightline evaluate`` with the options of every task."""
+    fields, owners = Fields(), _owners()
+    for kind in kinds():
+        config = task_of(kind).evaluate_options
+        known = frozenset(name for name, owner in owners.items() if owner[0] != kind)
+        fields.add(_OPTIONS, config, "Options of some tasks", without=known)
 
-    Captions: bleu1 to bleu4, rouge_l, cider. Translation: bleu, chrf.
-    Classes: accuracy, top5, ece. Embedded sets: also what only they tell.
-    """
-    for option, value in (("--beam", beam), ("--batch-size", batch_size), ("--most", most)):
-        if value is not None and value < 1:
-            raise ValueError(f"{option} must be at least 1, got {value}")
-    if out is not None and out.exists() and not out.is_dir():
-        raise ValueError(f"--out must be a folder, {str(out)!r} is a file")
-    asked = Asked(
-        run=run,
-        split=split,
-        beam=beam,
-        data=data,
-        source=source,
-        target=target,
-        most=most,
-        batch_size=batch_size,
-        device=chosen_device(device),
-        wants_pictures=out is not None,
-        extras=frozenset(name for name, on in (("meteor", meteor), ("ptb", ptb)) if on),
-    )
-    kind = kind_in(run)
-    for option, language in (("--source", source), ("--target", target)):
-        if language is not None and kind != "translate":
-            raise ValueError(
-                f"{option} is for runs of kind 'translate', {str(run)!r} is of kind {kind!r}; leave it out"
+    def evaluate(
+        run: Annotated[Path, typer.Argument(help="A folder that `sightline train` wrote.", metavar="RUN")],
+        given: Given,
+        split: Annotated[str, typer.Option(help="Which split of the data; all takes every one.")] = "test",
+        data: Annotated[
+            str | None, typer.Option(help="Other data than the run's own: a folder, a zip, an embedded set.")
+        ] = None,
+        out: Annotated[
+            Path | None,
+            typer.Option(help="A folder for results.html, scores.json and predictions.json."),
+        ] = None,
+        limit: Annotated[
+            int | None, typer.Option("--limit", "--most", help="Only the first so many examples.")
+        ] = None,
+        batch_size: Annotated[int, typer.Option(help="Examples that go through the model together.")] = 64,
+        as_json: Annotated[
+            bool, typer.Option("--json", help="Print one JSON object, no table.", metavar="")
+        ] = False,
+        device: Annotated[str | None, typer.Option(help="Where to run; a GPU if there is one.")] = None,
+    ) -> None:
+        """Score a trained model on a split of its data, or on other data."""
+        for name, value in (("batch_size", batch_size), ("limit", limit)):
+            if value is not None and value < 1:
+                raise ValueError(f"{flag(name)} must be at least 1, got {value}")
+        if out is not None and out.exists() and not out.is_dir():
+            raise ValueError(f"--out must be a folder, {str(out)!r} is a file")
+        options = given.get(_OPTIONS, {})
+        opened = open_run(run, device)
+        for name in options:
+            if opened.kind not in owners[name]:
+                raise ValueError(
+                    f"{flag(name)} is for runs of kind {listing([repr(x) for x in owners[name]])}, "
+                    f"{str(run)!r} is of kind {opened.kind!r}; leave it out"
+                )
+        with _progress(opened.task.unit) as progress:
+            result = opened.evaluate(
+                split,
+                data=data,
+                limit=limit,
+                batch_size=batch_size,
+                attention=out is not None,
+                progress=progress,
+                **options,
             )
-    found = for_kind("evaluate", kind).evaluate(asked)
-    if as_json:
-        typer.echo(json.dumps(_plain(found), indent=1))
-        _say(found)
-    else:
-        _print(found)
-    if out is not None:
-        for path in _write(found, out):
-            typer.echo(path, err=as_json)
+        if as_json:
+            typer.echo(json.dumps(result.to_json(), indent=1))
+            sys.stderr.write("\n".join([result.about, *dict.fromkeys(result.signatures.values())]) + "\n")
+        else:
+            _print(result)
+        if out is not None:
+            tell(write(opened, result, out))
+
+    metrics = "; ".join(
+        f"{kind}: {', '.join(task_of(kind).scores)}" for kind in kinds() if task_of(kind).scores
+    )
+    purpose = f"Score a trained model on a split of its data, or on other data. Scores of {metrics}."
+    return made(fields.on(evaluate), name="evaluate", help=purpose)
 
 
-def _plain(found: Evaluated) -> dict[str, float | None]:
-    """Scores that any JSON reader takes: it has no word for what is not a number."""
-    return {name: value if math.isfinite(value) else None for name, value in found.scores.items()}
+def write(run: Run, result: Evaluation, out: Path) -> list[Path]:
+    """The page of results, the scores and the predictions."""
+    scores = {
+        "about": result.about,
+        "scores": result.to_json(),
+        "signatures": dict(result.signatures),
+    }
+    texts = {
+        "results.html": results_page(run, result),
+        "scores.json": json.dumps(scores, indent=1, ensure_ascii=False) + "\n",
+        "predictions.json": result.predictions_json(),
+        **result.tables,
+    }
+    for name, text in texts.items():
+        save_text(text, out / name)
+    return [out / name for name in texts]
 
 
-def _print(found: Evaluated) -> None:
-    table = Table(title=None, box=None, pad_edge=False)
-    table.add_column("score", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
-    if found.signatures:
-        table.add_column("how it was computed", overflow="fold")
-    for name, value in found.scores.items():
-        cells = [name, f"{value:.4f}"]
-        table.add_row(*cells, *([found.signatures.get(name, "")] if found.signatures else []))
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
-    if found.about:
-        console.print(found.about, soft_wrap=True)
-    console.print(table)
+def results_page(run: Run, result: Evaluation) -> str:
+    """One page: scores, how it was trained, the best and the worst predictions, further figures."""
+    metric, table = run.task.ranking, run.folder / "metrics.csv"
+    sections = {"Some predictions": result.predictions[:_SHOWN]}
+    if metric is not None and all(metric in p.metrics for p in result.predictions):
+        order = rank([p.metrics[metric] for p in result.predictions], _SHOWN)
+        sections = {
+            f"The best by {metric}": [result.predictions[i] for i in order.best],
+            "The worst": [result.predictions[i] for i in order.worst],
+        }
+    return pages.results_page(
+        f"Results of {run.folder.name}",
+        about=result.about,
+        scores=result.scores,
+        signatures=result.signatures,
+        curves=curves(read_metrics(table)) if table.is_file() else None,
+        sections=sections,
+        figures={name: (draw(), caption) for name, (draw, caption) in result.figures.items()},
+    )
 
 
-def _say(found: Evaluated) -> None:
-    """What a reader of bare numbers should know, where it does not disturb them."""
-    for line in (found.about, *found.signatures.values()):
-        if line:
-            sys.stderr.write(line + "\n")
+def _owners() -> dict[str, list[str]]:
+    """Which tasks have an option of an evaluation, by its name; the first one's help is shown."""
+    owners: dict[str, list[str]] = {}
+    for kind in kinds():
+        for field in dataclasses.fields(task_of(kind).evaluate_options):
+            owners.setdefault(field.name, []).append(kind)
+    return owners
 
 
-def _write(found: Evaluated, out: Path) -> list[Path]:
-    scores = {"about": found.about, "scores": _plain(found), "signatures": dict(found.signatures)}
-    files = {"scores.json": json.dumps(scores, indent=1, ensure_ascii=False) + "\n", **found.files}
-    written = []
-    for name, text in files.items():
-        with replacing(out / name) as beside:
-            beside.write_text(text, encoding="utf-8")
-        written.append(out / name)
-    return written
+def _print(result: Evaluation) -> None:
+    """One line a score, and each signature once."""
+    typer.echo(result.about)
+    width = max(map(len, result.scores))
+    for name, value in result.scores.items():
+        typer.echo(f"  {name:{width}}  {value:.4f}")
+    groups: dict[str, list[str]] = {}
+    for name, signature in result.signatures.items():
+        groups.setdefault(signature, []).append(name)
+    for signature, names in groups.items():
+        typer.echo(f"{', '.join(names)}: {signature}")
+
+
+@contextmanager
+def _progress(unit: str) -> Iterator[Any]:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        row = bar.add_task("reading the data")
+        yield lambda n: bar.update(row, description=f"{n:,} {unit} done")

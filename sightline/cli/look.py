@@ -1,174 +1,214 @@
-"""``sightline look``: where a model looked while it read a text, as a table of heads, a figure or a page."""
+"""``sightline look``: where a model looked, as a table, a figure or a page."""
 
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from sightline import show
-from sightline.cli import hugging_face, runs
-from sightline.cli.files import PICTURES, check_place, replacing, save
-from sightline.cli.layer_names import matches
-from sightline.cli.look_page import LEGEND, cells, page
-from sightline.cli.watched import Watched
-from sightline.look.heads import Head, by_layer, head_table, sharpest
+from sightline.cli import look_model
+from sightline.cli.commands import made
+from sightline.cli.options import Fields, Given
+from sightline.cli.outputs import PAGES, check_output, save_figure, save_text, tell
+from sightline.cli.predict import read_inputs
+from sightline.look.names import matches
+from sightline.messages import flag, listing
+from sightline.show import pages
+from sightline.tasks.attention import Attention, Grid
+from sightline.tasks.prediction import Prediction
+from sightline.tasks.registry import kinds
+from sightline.tasks.registry import task as task_of
+from sightline.tasks.run import Run, is_run, open_run
 
-_MARKED = 3  # heads that are marked as the sharpest
-_PAGES = (".html", ".htm")
+__all__ = ["command"]
+
+_OPTIONS = "options"
 
 
-def look(
-    target: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN|FOLDER", help="A run that `sightline train` wrote, or a Hugging Face folder."
-        ),
-    ],
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT", help="The text it reads, - for standard input, or the picture it sees."
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="A page (.html) or a figure (.png, .svg, ...) to write.")
-    ] = None,
-    layer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Only layers of this name, such as '*.3.*', 'layer.3' or 3; of a run that writes, "
-            "3 is what its decoder's layer 3 looked at.",
-        ),
-    ] = None,
-    head: Annotated[
-        int | None,
-        typer.Option(
-            help="A run: one head, not the mean of all; counted within --layer, else through all layers."
-        ),
-    ] = None,
-    beam: Annotated[
-        int | None, typer.Option(help="A run that writes: width of its search.", show_default="5")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="A run: where; a GPU if there is one.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, no table.")] = False,
+def command() -> Any:
+    """``sightline look``."""
+    fields = Fields()
+    owners = {
+        kind: {field.name for field in dataclasses.fields(task_of(kind).predict_options)} for kind in kinds()
+    }
+    fields.add(_OPTIONS, _SearchOptions, "Options of some tasks")
+
+    def look(
+        target: Annotated[
+            Path,
+            typer.Argument(
+                metavar="RUN|FOLDER", help="A run that `sightline train` wrote, or a Hugging Face folder."
+            ),
+        ],
+        text: Annotated[
+            str,
+            typer.Argument(metavar="INPUT", help="What it reads: an image, a text, or - for standard input."),
+        ],
+        given: Given,
+        out: Annotated[
+            Path | None, typer.Option(help="A page (.html) or a figure (.png, .svg, ...) to write.")
+        ] = None,
+        layer: Annotated[
+            str | None,
+            typer.Option(
+                metavar="PATTERN",
+                help="Only layers of this name, such as '*.3.*' or 'layer.3'; of a run, 3 is the third layer "
+                "of what its prediction looked at.",
+            ),
+        ] = None,
+        head: Annotated[
+            int | None,
+            typer.Option(help="A run: one head, of --layer, else counted through all layers."),
+        ] = None,
+        device: Annotated[str | None, typer.Option(help="A run: where; a GPU if there is one.")] = None,
+        as_json: Annotated[
+            bool, typer.Option("--json", help="Print one JSON object, no table.", metavar="")
+        ] = False,
+    ) -> None:
+        """Run a model once over its input, and show where it looked.
+
+        Of a run: where it looked for all that it predicted. Of a Hugging Face folder: a table of all heads; a
+        figure shows the heads of --layer, else the entropy by layer and head.
+        """
+        if out is not None:
+            check_output(out, folders=False)
+        options = given.get(_OPTIONS, {})
+        if not is_run(target):
+            for name, value in (("head", head), ("device", device), *options.items()):
+                if value is not None:
+                    raise ValueError(
+                        f"{flag(name)} is for runs that `sightline train` wrote, got {value} for "
+                        f"{str(target)!r}"
+                    )
+            look_model.look(target, sys.stdin.read() if text == "-" else text, layer, out, as_json=as_json)
+            return
+        run = open_run(target, device)
+        for name in options:
+            if name not in owners[run.kind]:
+                takers = listing([repr(kind) for kind in kinds() if name in owners[kind]])
+                raise ValueError(
+                    f"{flag(name)} is for runs of kind {takers}, {str(target)!r} is of kind {run.kind!r}; "
+                    "leave it out"
+                )
+        (given_input,) = _one(read_inputs(run.task, [text]))
+        prediction = next(run.predict([given_input], **{**run.task.look_options, **options}))
+        look_run(run, prediction, layer, head, out, as_json=as_json)
+
+    return made(fields.on(look), name="look")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _SearchOptions:
+    """Options of a prediction that a look takes too."""
+
+    beam: int | None = None
+
+
+def look_run(
+    run: Run, prediction: Prediction, layer: str | None, head: int | None, out: Path | None, *, as_json: bool
 ) -> None:
-    """Run a model once over its input, and show where it looked.
-
-    Of a run: where it looked for all that it wrote or classified.
-
-    Of a Hugging Face folder: a table of all heads; a figure is of the heads
-    of the layer, if --layer chose one, else of the entropy by layer and head.
-    """
-    if out is not None:
-        _check_out(out)
-    if beam is not None and beam < 1:
-        raise ValueError(f"--beam must be at least 1, got {beam}")
-    if runs.is_run(target):
-        kind = runs.kind_in(target)
-        given = sys.stdin.read() if text == "-" and kind == "translate" else text
-        wanted = runs.Look(
-            out=out,
-            layer=layer,
-            head=head,
-            beam=beam or 5,
-            as_json=as_json,
-            device=runs.chosen_device(device),
+    """Show where a run looked: a table or JSON on standard output, and a file if one is named."""
+    layers, chosen = _chosen(run, prediction, layer, head)
+    if out is not None and (prediction.attention is None or not prediction.attention.queries):
+        raise ValueError(
+            f"nothing was predicted for {str(prediction.input)!r}, there is nothing to draw; train longer"
         )
-        runs.for_kind("look", kind).look(target, given, wanted)
-        return
-    for option, value in (("--head", head), ("--beam", beam), ("--device", device)):
-        if value is not None:
-            raise ValueError(
-                f"{option} is for runs that `sightline train` wrote, got {value} for {str(target)!r}"
-            )
-    watched = _watched(target, sys.stdin.read() if text == "-" else text, layer)
-    table = head_table(watched.seen)
     if as_json:
-        typer.echo(json.dumps(_as_object(watched, table), indent=1, ensure_ascii=False))
+        typer.echo(json.dumps(run.task.look_json(prediction, layers), ensure_ascii=False))
     else:
-        _print(watched, table)
-    if out is not None:
-        if out.suffix.lower() in _PAGES:
-            with replacing(out) as beside:
-                beside.write_text(page(watched, table, sharpest(table, _MARKED)), encoding="utf-8")
-        else:
-            save(_figure(watched), out)
-        typer.echo(out, err=as_json)
-
-
-def _watched(target: Path, text: str, layer: str | None) -> Watched:
-    """Open the target, whatever it is, and watch it read."""
-    if not target.is_dir():
-        kind = "is a file, not a folder" if target.exists() else "does not exist"
-        raise ValueError(f"look needs a folder with a model, {str(target)!r} {kind}")
-    if not text.strip():
-        raise ValueError(f"look needs a text to read, got {text!r}")
-    if not hugging_face.is_folder(target):
+        _print(prediction, layers if chosen is None else {"": chosen})
+    if out is None:
+        return
+    if out.suffix.lower() in PAGES:
+        about = f"{run.folder.name}: a run of kind {run.kind}."
+        shown = prediction if chosen is None else dataclasses.replace(prediction, attention=chosen)
+        of_words = {name: one for name, one in layers.items() if not isinstance(one.keys, Grid)}
+        figures = {name: (_figure(prediction, one, layer=0), "All heads.") for name, one in of_words.items()}
+        save_text(pages.prediction_page(shown, title=prediction.text, about=about, figures=figures), out)
+    elif chosen is None and len(layers) > 1:
         raise ValueError(
-            f"there is no config.json in {str(target)!r}; look takes a run that `sightline train` wrote, or "
-            "a Hugging Face folder, as model.save_pretrained and tokenizer.save_pretrained write it"
+            f"a figure shows one layer, --layer {layer!r} fits {len(layers)}: {', '.join(layers)}; name one "
+            "of them, or write a page with --out page.html"
         )
-    names: list[str] = []
-
-    def chosen(name: str) -> bool:
-        names.append(name)
-        return layer is None or matches(name, layer)
-
-    watched = hugging_face.read(target, text, chosen)
-    if not watched.seen:
-        if names and layer is not None:
-            raise ValueError(f"no layer matches {layer!r}; this model has {', '.join(dict.fromkeys(names))}")
-        raise ValueError(watched.seen.explanation())
-    return dataclasses.replace(watched, is_part=layer is not None)
+    else:
+        attention = chosen or next(iter(layers.values()))
+        save_figure(_figure(prediction, attention), out)
+    tell([out])
 
 
-def _check_out(out: Path) -> None:
-    """Refuse what can't be written before the model runs."""
-    if out.suffix.lower() not in (*_PAGES, *PICTURES):
+def _figure(prediction: Prediction, attention: Attention, layer: int | None = None) -> Any:
+    return show.prediction(dataclasses.replace(prediction, attention=attention), layer=layer)
+
+
+def _one(inputs: list[Any]) -> list[Any]:
+    if len(inputs) > 1:
+        raise ValueError(f"look takes one input, got {len(inputs)} lines; predict takes several")
+    return inputs
+
+
+def _chosen(
+    run: Run, prediction: Prediction, layer: str | None, head: int | None
+) -> tuple[Mapping[str, Attention], Attention | None]:
+    """The layers that were asked for by name, and the one attention to show, if there is one."""
+    attention = prediction.attention
+    assert attention is not None  # noqa: S101 - it was asked for
+    if layer is None or layer.isdecimal():
+        chosen = attention.select(layer=None if layer is None else int(layer), head=head)
+        layers = run.layers(prediction) if layer is None and head is None else {chosen.summary_label: chosen}
+        return layers, chosen
+    layers = {name: found for name, found in run.layers(prediction).items() if matches(name, layer)}
+    if not layers:
         raise ValueError(
-            f"--out must end in .html for a page, or in one of {', '.join(PICTURES)} for a figure, "
-            f"got {str(out)!r}"
+            f"no layer of {str(run.folder)!r} matches {layer!r}; it has {', '.join(run.layers(prediction))}"
         )
-    check_place(out)
+    return {name: found.select(head=head) for name, found in layers.items()}, None
 
 
-def _figure(watched: Watched) -> Figure:
-    layers = by_layer(watched.seen)
-    if len(layers) == 1:
-        ((name, sight),) = layers.items()
-        return show.heads(sight, *watched.sides_of(name, sight))
-    return show.entropy(watched.seen)
+def _print(prediction: Prediction, layers: Mapping[str, Attention]) -> None:
+    """What each query looked at most; of a single query, layer by layer and head by head."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-
-def _as_object(watched: Watched, table: list[Head]) -> dict[str, Any]:
-    marked = sharpest(table, _MARKED)
-    heads = [dataclasses.asdict(head) | {"sharpest": head in marked} for head in table]
-    return {"model": watched.title, "text": watched.text, "keys": dict(watched.keys), "heads": heads}
-
-
-def _print(watched: Watched, table: list[Head]) -> None:
-    """The table of heads; a star marks the sharpest."""
-    marked = sharpest(table, _MARKED)
-    printed = Table(title=None, box=None, pad_edge=False)
-    printed.add_column("layer", no_wrap=True)
-    for column in ("head", "entropy", "distance", "first", "peak"):
-        printed.add_column(column, justify="right", no_wrap=True)
-    printed.add_column("")
-    for head in table:
-        star = "* sharp" if head in marked else ""
-        printed.add_row(Text(head.layer or "(the model itself)"), *cells(head), star)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    console.print(Text(watched.title), Text(f"{len(next(iter(watched.keys.values())))} tokens"), sep=": ")
-    console.print(printed)
-    console.print(Text(LEGEND), soft_wrap=True)
-    console.print(
-        Text(f"* sharp: the {len(marked)} heads of the lowest entropy, looking at the fewest tokens.")
-    )
+    console.print(Text(f"{prediction.text} ({prediction.score:.3f})"))
+    for name, attention in layers.items():
+        table = Table(title=None, box=None, pad_edge=False)
+        by_head = len(attention.queries) == 1 and attention.weights.shape[:2].numel() > 1
+        heads = ("layer", "head") if by_head else ("query",)
+        for column in heads:
+            table.add_column(column, no_wrap=True)
+        for column in ("looked at", "weight", "entropy"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for label, row in _rows(attention, by_head=by_head):
+            at = int(row.argmax())
+            entropy = -float((row * row.clamp_min(1e-30).log()).sum())
+            cells = (_key(attention.keys, at), f"{float(row[at]):.3f}", f"{entropy:.2f}")
+            table.add_row(*map(Text, label), *map(Text, cells))
+        console.print(table)
+        about = [x for x in (name, "" if by_head else attention.summary_label) if x]
+        if isinstance(attention.keys, Grid):
+            about.append(
+                f"cells of {attention.keys.rows} x {attention.keys.columns} by row, column from the top left"
+            )
+        console.print(Text("; ".join([*about, "entropy in nats"])), soft_wrap=True)
+
+
+def _rows(attention: Attention, *, by_head: bool) -> list[tuple[tuple[str, ...], Any]]:
+    if by_head:
+        n_layers, n_heads = attention.weights.shape[:2]
+        return [
+            ((str(i), str(h)), attention.weights[i, h, 0]) for i in range(n_layers) for h in range(n_heads)
+        ]
+    return [((query,), row) for query, row in zip(attention.queries, attention.summary, strict=True)]
+
+
+def _key(keys: tuple[str, ...] | Grid, at: int) -> str:
+    if isinstance(keys, Grid):
+        row, column = divmod(at, keys.columns)
+        return f"{row}, {column}"
+    return keys[at]

@@ -1,15 +1,18 @@
 """``sightline positions``: the heatmap of a table of sinusoidal positions."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sightline import show
-from sightline.cli.files import checked_picture, save
+from sightline.cli.commands import made
+from sightline.cli.outputs import check_figure, save_figure, tell
 from sightline.positions import sinusoidal
 
-_MOST = 1 << 24  # numbers in a table; more than any picture has room for
+__all__ = ["command"]
+
+_LARGEST = 1 << 24  # numbers in a table; more than any figure has room for
 
 
 def positions(
@@ -18,17 +21,22 @@ def positions(
     base: Annotated[
         float, typer.Option(help="Sets the longest wavelength, about 2π·base positions.")
     ] = 10000.0,
-    out: Annotated[Path, typer.Option(help="The picture to write.")] = Path("heatmap.png"),
+    out: Annotated[Path, typer.Option(help="The figure to write.")] = Path("heatmap.png"),
 ) -> None:
     """Draw sinusoidal positions as a heatmap: position down, embedding dimension across."""
-    checked_picture(out)
+    check_figure(out)
     for option, value in (("--length", length), ("--d-model", d_model)):
         if value < 1:
             raise ValueError(f"{option} must be at least 1, got {value}")
-    if length * d_model > _MOST:
+    if length * d_model > _LARGEST:
         raise ValueError(
-            f"a heatmap has room for {_MOST} numbers, got --length {length} times --d-model {d_model}; "
+            f"a heatmap has room for {_LARGEST} numbers, got --length {length} times --d-model {d_model}; "
             "draw a smaller one"
         )
-    save(show.positions(sinusoidal(length, d_model, base=base)), out)
-    typer.echo(out)
+    save_figure(show.positions(sinusoidal(length, d_model, base=base)), out)
+    tell([out])
+
+
+def command() -> Any:
+    """``sightline positions``."""
+    return made(positions, name="positions")

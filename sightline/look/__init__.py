@@ -1,1 +1,31 @@
-"""The line of sight: what any model attends to, without the matrix and without changing its output."""
+"""The line of sight: what any model attends to, without the matrix and without changing its output.
+
+The package is callable: ``sl.look(q, k, v)`` is :func:`sightline.look.look.look`, ``sl.look.heads`` the
+module of that name.
+"""
+
+import inspect
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sightline.look.sight import Sight
+
+
+class _CallablePackage(ModuleType):
+    """A package that is called like its main function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Sight":
+        from sightline.look.look import look  # noqa: PLC0415
+
+        return look(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        from sightline.look.look import look  # noqa: PLC0415
+
+        return inspect.signature(look)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

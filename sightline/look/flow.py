@@ -38,8 +38,8 @@ def rollout(sights: Sequence[Sight], *, residual: float = 0.5) -> Float[Tensor, 
         True
     """
     mixed: Tensor | None = None
-    for sight in _same_length(sights, residual):
-        weights = _over_heads(sight).map(sight.t)  # a map with a cell for each pair is the matrix
+    for sight in _check_lengths(sights, residual):
+        weights = _mean_heads(sight).map(sight.t)  # a map with a cell for each pair is the matrix
         step = (1 - residual) * weights + residual * torch.eye(
             sight.t, dtype=weights.dtype, device=weights.device
         )
@@ -65,8 +65,8 @@ def received_flow(sights: Sequence[Sight], *, residual: float = 0.5) -> Float[Te
         True
     """
     flow: Tensor | None = None
-    for sight in reversed(_same_length(sights, residual)):
-        received = _over_heads(sight).received
+    for sight in reversed(_check_lengths(sights, residual)):
+        received = _mean_heads(sight).received
         share = received / received.sum(-1, keepdim=True).clamp_min(torch.finfo(received.dtype).tiny)
         if flow is None:
             flow = torch.full_like(share, 1 / sight.t)
@@ -75,7 +75,7 @@ def received_flow(sights: Sequence[Sight], *, residual: float = 0.5) -> Float[Te
     return flow
 
 
-def _same_length(sights: Sequence[Sight], residual: float) -> list[Sight]:
+def _check_lengths(sights: Sequence[Sight], residual: float) -> list[Sight]:
     if not 0 <= residual <= 1:
         raise ValueError(f"residual is a share in [0, 1], got {residual}; 0.5 passes on half unmixed")
     sights = list(sights)
@@ -95,5 +95,5 @@ def _same_length(sights: Sequence[Sight], residual: float) -> list[Sight]:
     return sights
 
 
-def _over_heads(sight: Sight) -> Sight:
+def _mean_heads(sight: Sight) -> Sight:
     return sight.mean_heads() if sight.has_heads else sight

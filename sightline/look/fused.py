@@ -1,10 +1,11 @@
-"""What the fused attention operators were given and what they gave: a mode that listens below autograd.
+"""Torch's fused attention operators: what they are called with and what they return.
 
-The operators hand back the log-sum-exp of each query's scores beside the output, and torch's function
-drops it. Here it is overheard, so that looking starts from what the kernel has computed already.
+They return the log-sum-exp of each query's scores beside the output, and torch's function drops it. Here it
+is captured below autograd, so that looking starts from what the kernel has computed already.
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from sightline.attention.masks import Mask, causal
 
 # Each takes (B, H, length, width) and gives (output, lse, ...).
-_FUSED = {
+_KERNELS = (
+    "flash_attention_for_cpu",
+    "flash_attention",
+    "efficient_attention",
+    "cudnn_attention",
+    "fused_attention_overrideable",
+)
+FUSED = frozenset(
     getattr(torch.ops.aten, f"_scaled_dot_product_{kernel}").default
-    for kernel in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
-}
+    for kernel in _KERNELS
+    if hasattr(torch.ops.aten, f"_scaled_dot_product_{kernel}")
+)
 _CAUSAL = causal(align="start")
 
 
@@ -36,47 +45,57 @@ class FusedCall:
     lse: Tensor | None
 
 
-class Listen(TorchDispatchMode):
-    """Hand every call of a fused attention operator to ``heard``; change nothing.
+class FusedCallRecorder(TorchDispatchMode):
+    """Pass every call of a fused attention operator to ``on_call``; change nothing.
 
     Example:
         >>> calls = []
         >>> x = torch.randn(1, 2, 5, 8)
-        >>> with Listen(calls.append):
+        >>> with FusedCallRecorder(calls.append):
         ...     output = torch.nn.functional.scaled_dot_product_attention(x, x, x)
         >>> len(calls), calls[0].output is output, tuple(calls[0].lse.shape)
         (1, True, (1, 2, 5))
     """
 
-    def __init__(self, heard: Callable[[FusedCall], object]) -> None:
+    def __init__(self, on_call: Callable[[FusedCall], object]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._heard = heard
+        self._on_call = on_call
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run the operator; if it is one of ours, tell."""
-        if func not in _FUSED:
+        if func not in FUSED:
             return func(*args, **kwargs) if kwargs else func(*args)
-        given = dict(zip(_names(func), args, strict=False)) | (kwargs or {})
-        if "compute_log_sumexp" in given:  # asking for it changes no bit of the output
-            given["compute_log_sumexp"] = True
-        result = func(**given)
-        self._heard(_call(given, result))
+        arguments, result = call_with_lse(func, args, kwargs or {})
+        self._on_call(fused_call(arguments, result))
         return result
 
 
+def call_with_lse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Call an operator, asking for its log-sum-exp where it may be left out; arguments and result."""
+    arguments = dict(zip(argument_names(func), args, strict=False)) | kwargs
+    if "compute_log_sumexp" not in arguments:
+        return arguments, func(*args, **kwargs)
+    arguments["compute_log_sumexp"] = True  # this changes no bit of the output
+    return arguments, func(**arguments)
+
+
 @functools.cache
-def _names(func: Any) -> tuple[str, ...]:
+def argument_names(func: Any) -> tuple[str, ...]:
     """What the operator calls its arguments."""
-    return tuple(argument.name for argument in func._schema.arguments)  # noqa: SLF001
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator
+        return tuple(name for name in inspect.signature(func.__call__).parameters if name != "self")
+    return tuple(argument.name for argument in schema.arguments)
 
 
-def _call(given: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
-    q, k, v = given["query"], given["key"], given["value"]
-    added = given.get("attn_mask", given.get("attn_bias"))
+def fused_call(arguments: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
+    """Read a call of one of them."""
+    q, k, v = arguments["query"], arguments["key"], arguments["value"]
+    added = arguments.get("attn_mask", arguments.get("attn_bias"))
     mask = Mask() if added is None else Mask(added=(added,))
-    if given.get("is_causal"):
+    if arguments.get("is_causal"):
         mask = _CAUSAL if added is None else mask & _CAUSAL
     lse = result[1]
     if lse is None or lse.numel() == 0:  # the operator was told not to compute it
@@ -85,7 +104,7 @@ def _call(given: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
         lse = lse.squeeze(-1)
     if lse is not None and lse.size(-1) != q.size(2):  # the efficient kernel's is padded
         lse = lse[..., : q.size(2)]
-    scale = given.get("scale")
+    scale = arguments.get("scale")
     return FusedCall(
         q=q,
         k=k,

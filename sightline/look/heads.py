@@ -7,28 +7,24 @@ kept q and k, in O(T + S) memory. It is about positions in one sequence, so cros
 """
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from sightline.look.pairs import Pairs
+from sightline.look.padding import is_cross_name
+from sightline.look.score_inputs import ScoreInputs
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
 from sightline.look.steps import stack
-from sightline.look.stream import weights_of
+from sightline.look.stream import tile_weights
 from sightline.shapes import Float
 
-__all__ = ["Head", "a_head", "by_layer", "distance", "head_table", "share", "sharpest"]
+__all__ = ["Head", "by_layer", "distance", "head_table", "mean_per_head", "share", "sharpest"]
 
 _TILE = {"cpu": 1 << 19}  # weights alive at a time
 _TILE_ELSEWHERE = 1 << 24
-
-# How torch and Hugging Face call the attention of a decoder to an encoder, where T = S may be an accident.
-_CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multihead_attn", re.IGNORECASE)
-_CROSS_ATTENTION = re.compile(r"cross_?att|encdec|enc_dec|encoder_att|multihead_attn", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,12 +65,12 @@ def head_table(seen: Seen | Mapping[str, Sight]) -> list[Head]:
     table = []
     for layer, sight in by_layer(seen).items():
         columns = {
-            "entropy": a_head(sight.entropy.sum(-1), sight),
-            "first": a_head(sight.received[..., 0], sight),
-            "peak": a_head(sight.peak.sum(-1), sight),
+            "entropy": mean_per_head(sight.entropy.sum(-1), sight),
+            "first": mean_per_head(sight.received[..., 0], sight),
+            "peak": mean_per_head(sight.peak.sum(-1), sight),
         }
         if sight.kept and not is_cross(layer, sight):
-            columns["distance"] = a_head(distance(sight).sum(-1), sight)
+            columns["distance"] = mean_per_head(distance(sight).sum(-1), sight)
         rows = zip(*(x.tolist() for x in columns.values()), strict=True)
         for head, numbers in enumerate(rows):
             known = {"distance": None} | dict(zip(columns, numbers, strict=True))
@@ -116,7 +112,7 @@ def share(sight: Sight, key: int = 0) -> Float[Tensor, "..."]:
     """
     if not -sight.s <= key < sight.s:
         raise ValueError(f"the key must be in 0..{sight.s - 1}, got {key}; S is {sight.s} here")
-    return sight.received[..., key] / _looking(sight).sum(-1).clamp(min=1)
+    return sight.received[..., key] / sight.is_looking.sum(-1).clamp(min=1)
 
 
 def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
@@ -141,9 +137,9 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
             "are apart; if they are of one sequence, say where the first query stands with first="
         )
     parts, position = [], first or 0
-    for pairs, lse in sight.kept:
-        parts.append(_distance(pairs, lse, position))
-        position += pairs.shape[2]
+    for inputs, lse in sight.kept:
+        parts.append(_mean_distance(inputs, lse, position))
+        position += inputs.shape[2]
     whole = torch.cat(parts, dim=-1)
     whole = whole.reshape(*sight.lead, sight.t)
     return whole.mean(len(sight.lead) - 1) if sight.averaged else whole
@@ -151,28 +147,26 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
 
 def is_cross(name: str, sight: Sight) -> bool:
     """Whether a layer looks from one sequence into another, as its name or its lengths tell."""
-    *around, own = name.split(".")
-    inside = bool(around and _CROSS_ATTENTION.search(around[-1]))  # ``crossattention.self``
-    return inside or bool(_CROSS.search(own)) or not _is_aligned(sight)
+    return is_cross_name(name) or not _is_aligned(sight)
 
 
-def a_head(sums: Float[Tensor, "..."], sight: Sight) -> Float[Tensor, " heads"]:
+def mean_per_head(sums: Float[Tensor, "..."], sight: Sight) -> Float[Tensor, " heads"]:
     """Sums over the queries as a mean over those of the whole batch that look: one number a head."""
     heads = sight.lead[-1] if sight.has_heads else 1
-    count = _looking(sight).sum(-1)
+    count = sight.is_looking.sum(-1)
     sums, count = (x.detach().double().reshape(-1, heads).sum(0) for x in (sums, count))
     return sums / count.clamp(min=1)
 
 
-def _distance(pairs: Pairs, lse: Tensor, first: int) -> Float[Tensor, "B H T"]:
-    found = torch.zeros_like(lse)
-    for tile in pairs.tiles(_TILE.get(lse.device.type, _TILE_ELSEWHERE)):
-        weights = weights_of(pairs, tile, lse[tile.at_rows])
+def _mean_distance(inputs: ScoreInputs, lse: Tensor, first: int) -> Float[Tensor, "B H T"]:
+    distances = torch.zeros_like(lse)
+    for tile in inputs.tiles(_TILE.get(lse.device.type, _TILE_ELSEWHERE)):
+        weights = tile_weights(inputs, tile, lse[tile.row_index])
         queries = torch.arange(*tile.rows, device=lse.device) + first
         keys = torch.arange(*tile.columns, device=lse.device)
         apart = (queries[:, None] - keys).abs_().to(weights.dtype)
-        found[tile.at_rows] = torch.linalg.vecdot(weights, apart)
-    return found
+        distances[tile.row_index] = torch.linalg.vecdot(weights, apart)
+    return distances
 
 
 def _are_steps(calls: Sequence[Sight]) -> bool:
@@ -187,14 +181,7 @@ def _is_aligned(sight: Sight) -> bool:
     if not sight.kept:
         return sight.t == sight.s
     ends, end = [], 0
-    for pairs, _ in sight.kept:
-        end += pairs.shape[2]
-        ends.append(pairs.shape[3] == end)
+    for inputs, _ in sight.kept:
+        end += inputs.shape[2]
+        ends.append(inputs.shape[3] == end)
     return all(ends)
-
-
-def _looking(sight: Sight) -> Tensor:
-    """Which queries may look at anything; the others add nothing to any sum."""
-    if "lse" in sight.statistics:
-        return sight.lse > -torch.inf
-    return sight.peak > 0  # heads averaged

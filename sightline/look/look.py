@@ -9,9 +9,9 @@ from sightline.attention import scores
 from sightline.attention.attend import attention, four_dimensional
 from sightline.attention.masks import Mask, as_mask
 from sightline.attention.scores import Score
-from sightline.look.fused import FusedCall, Listen
-from sightline.look.pairs import Pairs
-from sightline.look.sight import Look, Sight, check_measure, sight_of
+from sightline.look.fused import FusedCall, FusedCallRecorder
+from sightline.look.score_inputs import ScoreInputs
+from sightline.look.sight import Look, Sight, check_measure, measure_sight
 from sightline.shapes import Float, Shaped, autocasting, is_grouped, leading
 
 __all__ = ["look"]
@@ -53,23 +53,25 @@ def look(
     """
     check_measure(measure)
     calls: list[FusedCall] = []
-    with Listen(calls.append):
+    with FusedCallRecorder(calls.append):
         output = attention(q, k, v, mask, score=score, scale=scale)
     mask = as_mask(mask)
     if mask.added:  # the kernel rounds it likewise
         mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))
-    pairs, lead = pairs_of(q, k, v, mask, scale, score)
-    return sight_of(pairs, measure, lead=lead, lse=overheard(calls, pairs), output=output, keep=keep)
+    inputs, lead = make_score_inputs(q, k, v, mask, scale, score)
+    return measure_sight(
+        inputs, measure, lead=lead, lse=captured_lse(calls, inputs), output=output, keep=keep
+    )
 
 
-def pairs_of(
+def make_score_inputs(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float | None = None, score: Score | str | None = None
-) -> tuple[Pairs, tuple[int, ...]]:
+) -> tuple[ScoreInputs, tuple[int, ...]]:
     """What the weights of an attention are made of, and the leading dimensions it was asked with."""
     lead = leading(q, k, v)
-    if score is None and scale is not None and _are_as_operators_take_them(q, k, v):
+    if score is None and scale is not None and _is_operator_layout(q, k, v):
         mask = mask.fitted(lead, q.size(2), k.size(2)) if mask.limits else mask
-        return Pairs(q, k, mask, scale), lead
+        return ScoreInputs(q, k, mask, scale), lead
     matched = _SCALED_DOT if score is None else scores.named(score)
     dot = matched.as_dot(q, k)
     if dot is None:
@@ -79,30 +81,30 @@ def pairs_of(
     else:
         q, k, own_scale = dot
         if autocasting(q):
-            q, k = _as_autocast(q), _as_autocast(k)
-            mask = replace(mask, added=tuple(map(_as_autocast, mask.added)))
+            q, k = _autocast(q), _autocast(k)
+            mask = replace(mask, added=tuple(map(_autocast, mask.added)))
     t, s = q.size(-2), k.size(-2)
     q4, k4, _, mask4 = four_dimensional(q, k, v, mask.fitted(lead, t, s), lead)
     if scale is None:
         scale = own_scale
     elif score is not None:
         scale = own_scale * scale
-    return Pairs(q4, k4, mask4, scale, matched if dot is None else None), lead
+    return ScoreInputs(q4, k4, mask4, scale, matched if dot is None else None), lead
 
 
-def _are_as_operators_take_them(q: Tensor, k: Tensor, v: Tensor) -> bool:
+def _is_operator_layout(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether nothing has to be done to them; short inputs feel every step."""
     return q.dim() == 4 and q.shape[:2] == k.shape[:2] == v.shape[:2] and not autocasting(q)
 
 
-def _as_autocast(x: Tensor) -> Tensor:
+def _autocast(x: Tensor) -> Tensor:
     """Round as the kernel's inputs are rounded inside ``torch.autocast``."""
     return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype(x.device.type))
 
 
-def overheard(calls: list[FusedCall], pairs: Pairs) -> Tensor | None:
+def captured_lse(calls: list[FusedCall], inputs: ScoreInputs) -> Tensor | None:
     """The kernel's lse of all queries, if every block of them went through one that gave it."""
-    heard = [call.lse for call in calls if call.lse is not None]
-    if not heard or len(heard) != len(calls) or sum(x.size(-1) for x in heard) != pairs.shape[2]:
+    parts = [call.lse for call in calls if call.lse is not None]
+    if not parts or len(parts) != len(calls) or sum(x.size(-1) for x in parts) != inputs.shape[2]:
         return None
-    return torch.cat(heard, dim=-1) if len(heard) > 1 else heard[0]
+    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]

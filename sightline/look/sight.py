@@ -10,10 +10,10 @@ from typing import NamedTuple, TypeGuard
 import torch
 from torch import Tensor
 
-from sightline.look.choose import measure
-from sightline.look.pairs import Pairs, places
-from sightline.look.stream import Cells, Want, pool
-from sightline.shapes import Float, Int
+from sightline.look.measure import measure
+from sightline.look.score_inputs import ScoreInputs, StoredRows, as_index
+from sightline.look.stream import Cells, StatsRequest, pool
+from sightline.shapes import Bool, Float, Int
 
 __all__ = ["Look", "Sight"]
 
@@ -40,31 +40,31 @@ class Look:
     top: int | None = None
 
     def __post_init__(self) -> None:
-        if self.top is not None and (not is_whole(self.top) or self.top < 1):
+        if self.top is not None and (not is_integer(self.top) or self.top < 1):
             raise ValueError(f"top must be a whole number >= 1, got {self.top!r}; None keeps no weights")
-        if self.map is not None and min(rows_and_columns(self.map)) < 1:
+        if self.map is not None and min(parse_map_size(self.map)) < 1:
             raise ValueError(f"a map must be at least 1 x 1, got {self.map}; None draws none")
 
-    def fitted(self, t: int, s: int) -> "Look":
+    def clip(self, t: int, s: int) -> "Look":
         """As much of it as T queries and S keys have: a map that is too large, or a top, is cut to them."""
         if self.map is None and self.top is None:
             return self
-        rows, columns = rows_and_columns(self.map or 0)
+        rows, columns = parse_map_size(self.map or 0)
         size = (min(rows, t), min(columns, s)) if rows and t and s else None
         return replace(self, map=size, top=min(self.top or 0, s) or None)
 
-    def want(self, t: int, s: int) -> Want:
+    def request(self, t: int, s: int) -> StatsRequest:
         """The same as an order to the second pass over T x S."""
         if self.top is not None:
             check_top(self.top, s)
-        cells = None if self.map is None else cells_of(self.map, t, s)
-        return Want(self.received, self.entropy, self.peak, cells, self.top)
+        cells = None if self.map is None else make_cells(self.map, t, s)
+        return StatsRequest(self.received, self.entropy, self.peak, cells, self.top)
 
 
-class Kept(NamedTuple):
+class KeptInputs(NamedTuple):
     """What later questions are answered from: some queries, the keys they looked at, and their lse."""
 
-    pairs: Pairs
+    inputs: ScoreInputs
     lse: Float[Tensor, "B H T"]
 
 
@@ -86,16 +86,23 @@ class Sight:
         name: Which module's attention it is, when a model was watched.
         averaged: Whether the heads have been averaged.
         n_batch: How many of the dimensions in ``lead`` are of the batch; what follows are heads.
+        source: How it was read: off a ``kernel``, off ``flex`` attention, or off the ``weights`` that the
+            model had computed itself.
+        padding: ``left out`` where queries that are padding were known: they count as queries that look at
+            nothing. ``unknown`` where keys are masked and it can't be told which queries are padding: if
+            some are, they are counted.
     """
 
     t: int
     s: int
     lead: tuple[int, ...]
     statistics: dict[str, Tensor]
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptInputs, ...] = ()
     name: str = ""
     averaged: bool = False
     n_batch: int = 1
+    source: str = "kernel"
+    padding: str = ""
 
     @property
     def output(self) -> Float[Tensor, "... T Dv"]:
@@ -137,30 +144,28 @@ class Sight:
             queries: Only these queries, ``(first, past_the_last)``.
             keys: Only these keys.
         """
-        cells = cells_of(size, self.t, self.s, queries, keys)
+        cells = make_cells(size, self.t, self.s, queries, keys)
         measured = self.statistics.get("map") if queries is None and keys is None else None
         if measured is not None and tuple(measured.shape[-2:]) == (cells.rows, cells.columns):
             return measured
         whole = queries is None and keys is None
-        kept = self._kept(
+        kept = self._require_kept(
             f"a map of {cells.rows} x {cells.columns}", f"measure=sl.Look(map={size})" if whole else None
         )
-        return self._pooled(kept, cells)
+        return self._pool(kept, cells)
 
     def rows(self, index: int | Sequence[int] | Int[Tensor, "..."]) -> Float[Tensor, "... n S"]:
         """Exact rows of the matrix of weights, for the queries asked."""
         asked = index.tolist() if isinstance(index, Tensor) else index
         chosen = list(asked) if isinstance(asked, Iterable) else [asked]
-        strange = [i for i in chosen if not is_whole(i)]
+        strange = [i for i in chosen if not is_integer(i)]
         if strange:
             raise TypeError(f"rows are asked for by whole numbers, got {strange[0]!r}")
         wrong = [i for i in chosen if not -self.t <= i < self.t]
         if wrong:
             raise ValueError(f"rows must be queries in 0..{self.t - 1}, got {wrong[0]}; T is {self.t} here")
-        kept = self._kept("rows")
-        rows = [
-            self._pooled(kept, Cells(1, self.s, (i % self.t, i % self.t + 1), (0, self.s))) for i in chosen
-        ]
+        kept = self._require_kept("rows")
+        rows = [self._pool(kept, Cells(1, self.s, (i % self.t, i % self.t + 1), (0, self.s))) for i in chosen]
         return torch.cat(rows, dim=-2) if rows else kept[0].lse.new_zeros(*self.shape, 0, self.s)
 
     def top(self, k: int) -> tuple[Float[Tensor, "... T k"], Int[Tensor, "... T k"]]:
@@ -171,11 +176,11 @@ class Sight:
             return measured[..., :k], self.statistics["top_at"][..., :k]
         if self.averaged:
             raise ValueError("the largest weights belong to single heads; ask the sight before mean_heads()")
-        kept = self._kept(f"the top {k}", f"measure=sl.Look(top={k})")
-        found = [measure(pairs, Want(top=min(k, pairs.shape[3])), lse) for pairs, lse in kept]
-        values = [padded(part.top, k, 0.0) for part in found if part.top is not None]
-        places = [padded(part.top_at, k, -1.0) for part in found if part.top_at is not None]
-        return self._shaped(torch.cat(values, dim=2)), self._shaped(torch.cat(places, dim=2))
+        kept = self._require_kept(f"the top {k}", f"measure=sl.Look(top={k})")
+        stats = [measure(inputs, StatsRequest(top=min(k, inputs.shape[3])), lse) for inputs, lse in kept]
+        values = [pad_last(part.top, k, 0.0) for part in stats if part.top is not None]
+        indices = [pad_last(part.top_at, k, -1.0) for part in stats if part.top_at is not None]
+        return self._restore_lead(torch.cat(values, dim=2)), self._restore_lead(torch.cat(indices, dim=2))
 
     def mean_heads(self) -> "Sight":
         """The mean over the heads; what only single heads have, such as peak_at, is left out."""
@@ -194,7 +199,7 @@ class Sight:
         if len(index) > len(shape):
             raise ValueError(f"this sight has leading dimensions {shape}, got {len(index)} indices, {index}")
         for i in index:
-            if not isinstance(i, slice) and not is_whole(i):
+            if not isinstance(i, slice) and not is_integer(i):
                 raise TypeError(f"a sight is indexed by whole numbers and slices, got {type(i).__name__}")
         index = tuple(i if isinstance(i, slice) else int(i) for i in index)
         for i, n in zip(index, shape, strict=False):
@@ -205,7 +210,9 @@ class Sight:
         batch = torch.arange(math.prod(self.lead[:n])).view(self.lead[:n])[index[:n]]
         heads = torch.arange(math.prod(self.lead[n:])).view(self.lead[n:])[index[n:]]
         b, h = batch.flatten().tolist(), heads.flatten().tolist()
-        kept = tuple(Kept(pairs.select(b, h), lse[places(b)][:, places(h)]) for pairs, lse in self.kept)
+        kept = tuple(
+            KeptInputs(inputs.select(b, h), lse[as_index(b)][:, as_index(h)]) for inputs, lse in self.kept
+        )
         lead = (*batch.shape, *heads.shape)
         return replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim())
 
@@ -213,18 +220,25 @@ class Sight:
         """The same without q and k: the statistics stay, later questions can't be answered."""
         return replace(self, kept=())
 
-    def keeping(self, kept: tuple[Kept, ...]) -> "Sight":
+    def with_kept(self, kept: tuple[KeptInputs, ...]) -> "Sight":
         """The same, answering later questions from something else."""
         return replace(self, kept=kept)
 
     def to(self, device: torch.device | str) -> "Sight":
         """The same on another device."""
-        kept = tuple(Kept(pairs.to(device), lse.to(device)) for pairs, lse in self.kept)
+        kept = tuple(KeptInputs(inputs.to(device), lse.to(device)) for inputs, lse in self.kept)
         return replace(self, statistics={n: x.to(device) for n, x in self.statistics.items()}, kept=kept)
 
     def cpu(self) -> "Sight":
         """The same in main memory."""
         return self.to("cpu")
+
+    @property
+    def is_looking(self) -> Bool[Tensor, "... T"]:
+        """Which queries look at anything: not those that may not, nor padding that was left out."""
+        if "lse" in self.statistics:
+            return self.lse > -torch.inf
+        return self.statistics["peak"] > 0  # heads averaged
 
     @property
     def has_heads(self) -> bool:
@@ -234,7 +248,7 @@ class Sight:
     @property
     def kept_nbytes(self) -> int:
         """How much memory q and k take, if nobody else holds on to them."""
-        return sum(pairs.nbytes + lse.nbytes for pairs, lse in self.kept)
+        return sum(inputs.nbytes + lse.nbytes for inputs, lse in self.kept)
 
     @property
     def nbytes(self) -> int:
@@ -256,9 +270,9 @@ class Sight:
 
     def __repr__(self) -> str:
         """What a person wants to know first."""
-        from sightline.look.describe import described  # noqa: PLC0415
+        from sightline.look.describe import describe  # noqa: PLC0415
 
-        return described(self)
+        return describe(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -270,13 +284,13 @@ class Sight:
             raise ValueError(f"this sight has no {name}; {remedy}")
         return self.statistics[name]
 
-    def _kept(self, what: str, beforehand: str | None = None) -> tuple[Kept, ...]:
+    def _require_kept(self, what: str, beforehand: str | None = None) -> tuple[KeptInputs, ...]:
         if not self.kept:
             remedy = "" if beforehand is None else f", or ask beforehand with {beforehand}"
             raise ValueError(
                 f"{what} can't be had any more, q and k were not kept; keep them with keep=True{remedy}"
             )
-        if any(pairs.changed for pairs, _ in self.kept):
+        if any(inputs.was_modified for inputs, _ in self.kept):
             remedy = "" if beforehand is None else f", or ask beforehand with {beforehand}"
             raise ValueError(
                 f"{what} can't be had any more, q or k was written to since it was kept; "
@@ -284,16 +298,16 @@ class Sight:
             )
         return self.kept
 
-    def _pooled(self, kept: tuple[Kept, ...], cells: Cells) -> Tensor:
+    def _pool(self, kept: tuple[KeptInputs, ...], cells: Cells) -> Tensor:
         total, first = None, 0
-        for pairs, lse in kept:
-            part = pool(pairs, lse, cells, first)
+        for inputs, lse in kept:
+            part = pool(inputs, lse, cells, first)
             total = part if total is None else total + part
-            first += pairs.shape[2]
+            first += inputs.shape[2]
         assert total is not None  # noqa: S101
-        return self._shaped(total.div_(cells.areas(total.device)))
+        return self._restore_lead(total.div_(cells.areas(total.device)))
 
-    def _shaped(self, x: Tensor) -> Tensor:
+    def _restore_lead(self, x: Tensor) -> Tensor:
         """(B, H, ...) in the leading dimensions that the caller knows, heads averaged where they are."""
         x = x.reshape(*self.lead, *x.shape[2:])
         return x.mean(len(self.lead) - 1) if self.averaged else x
@@ -302,8 +316,8 @@ class Sight:
 _AVERAGED = ("output", "entropy", "peak", "received", "map")
 
 
-def sight_of(
-    pairs: Pairs,
+def measure_sight(
+    inputs: ScoreInputs,
     measure_: Look,
     *,
     lead: tuple[int, ...],
@@ -311,41 +325,50 @@ def sight_of(
     output: Tensor | None = None,
     keep: bool = True,
     name: str = "",
+    source: str = "kernel",
+    padding: str = "",
 ) -> Sight:
     """Measure what was asked and wrap it up."""
-    t, s = pairs.shape[2:]
-    found = measure(pairs, measure_.want(t, s), lse)
+    t, s = inputs.shape[2:]
+    stats = measure(inputs, measure_.request(t, s), lse)
     named = {
-        "lse": found.lse,
-        "received": found.received,
-        "entropy": found.entropy,
-        "peak": found.peak,
-        "peak_at": found.peak_at,
-        "map": found.cells,
-        "top": found.top,
-        "top_at": found.top_at,
+        "lse": stats.lse,
+        "received": stats.received,
+        "entropy": stats.entropy,
+        "peak": stats.peak,
+        "peak_at": stats.peak_at,
+        "map": stats.cells,
+        "top": stats.top,
+        "top_at": stats.top_at,
     }
     statistics = {n: x for n, x in named.items() if x is not None}
     if len(lead) != 2:
         statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in statistics.items()}
     if output is not None:
         statistics["output"] = output
-    kept = (Kept(pairs.detached().stamped(), found.lse.detach()),) if keep else ()
-    return Sight(t, s, lead, statistics, kept, name, n_batch=batch_dimensions(lead))
+    kept = (_keep_inputs(inputs, stats.lse),) if keep else ()
+    n_batch = count_batch_dims(lead)
+    return Sight(t, s, lead, statistics, kept, name, n_batch=n_batch, source=source, padding=padding)
 
 
-def batch_dimensions(lead: tuple[int, ...]) -> int:
+def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:
+    if isinstance(inputs, StoredRows):
+        return KeptInputs(inputs.with_versions(), torch.zeros_like(lse))
+    return KeptInputs(inputs.detached().with_versions(), lse.detach())
+
+
+def count_batch_dims(lead: tuple[int, ...]) -> int:
     """How many of the leading dimensions count as batch: with two or more, the last are the heads."""
     return max(len(lead) - 1, min(len(lead), 1))
 
 
-def cells_of(size: Size, t: int, s: int, queries: Span | None = None, keys: Span | None = None) -> Cells:
+def make_cells(size: Size, t: int, s: int, queries: Span | None = None, keys: Span | None = None) -> Cells:
     """Lay a grid over T x S or a window of it, or say why it does not fit."""
-    rows, columns = rows_and_columns(size)
+    rows, columns = parse_map_size(size)
     spans = []
     for name, span, n in (("queries", queries, t), ("keys", keys, s)):
         whole = (0, n) if span is None else span
-        if not is_pair(whole) or not 0 <= whole[0] < whole[1] <= n:
+        if not is_integer_pair(whole) or not 0 <= whole[0] < whole[1] <= n:
             raise ValueError(f"{name} must be a range (first, past_the_last) within 0..{n}, got {whole!r}")
         spans.append(whole)
     (top, bottom), (left, right) = spans
@@ -360,7 +383,7 @@ def cells_of(size: Size, t: int, s: int, queries: Span | None = None, keys: Span
 
 def check_top(k: int, s: int) -> None:
     """Refuse to keep more weights than a query has."""
-    if not is_whole(k) or not 1 <= k <= s:
+    if not is_integer(k) or not 1 <= k <= s:
         raise ValueError(
             f"top must be a whole number, at least 1 and at most the number of keys S={s}, got {k!r}"
         )
@@ -374,24 +397,24 @@ def check_measure(measure_: object) -> None:
         )
 
 
-def rows_and_columns(size: Size) -> tuple[int, int]:
+def parse_map_size(size: Size) -> tuple[int, int]:
     """Read the size of a map."""
-    pair = (size, size) if is_whole(size) else size
-    if not is_pair(pair):
+    pair = (size, size) if is_integer(size) else size
+    if not is_integer_pair(pair):
         raise ValueError(f"the size of a map is a whole number or (rows, columns), got {size!r}")
     return pair
 
 
-def is_pair(x: object) -> TypeGuard[tuple[int, int]]:
+def is_integer_pair(x: object) -> TypeGuard[tuple[int, int]]:
     """Whether it is two whole numbers."""
-    return isinstance(x, tuple | list) and len(x) == 2 and all(map(is_whole, x))
+    return isinstance(x, tuple | list) and len(x) == 2 and all(map(is_integer, x))
 
 
-def is_whole(x: object) -> TypeGuard[int]:
+def is_integer(x: object) -> TypeGuard[int]:
     """Whether it is a whole number, numpy's included."""
     return isinstance(x, Integral) and not isinstance(x, bool)
 
 
-def padded(x: Tensor, width: int, value: float) -> Tensor:
+def pad_last(x: Tensor, width: int, value: float) -> Tensor:
     """Widen the last dimension to ``width``."""
     return torch.nn.functional.pad(x, (0, width - x.size(-1)), value=value)

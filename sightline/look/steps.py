@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from sightline.look.sight import Sight, padded
+from sightline.look.sight import Sight, pad_last
 
 __all__ = ["stack"]
 
@@ -32,11 +32,11 @@ def stack(sights: Sequence[Sight]) -> Sight:
     for name in sorted(names):
         parts = [x.statistics[name] for x in sights]
         if name == "received":
-            statistics[name] = functools.reduce(torch.add, [padded(x, s, 0.0) for x in parts])
+            statistics[name] = functools.reduce(torch.add, [pad_last(x, s, 0.0) for x in parts])
         elif name in {"top", "top_at"}:
             widest = max(x.size(-1) for x in parts)
             statistics[name] = torch.cat(
-                [padded(x, widest, -1.0 if name == "top_at" else 0.0) for x in parts], -2
+                [pad_last(x, widest, -1.0 if name == "top_at" else 0.0) for x in parts], -2
             )
         else:
             statistics[name] = torch.cat(parts, dim=-2 if name == "output" else -1)

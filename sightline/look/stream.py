@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from sightline.look.pairs import Pairs, Tile
+from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.shapes import Float, Int
 
 # Weights alive at a time: on a CPU enough to make starting threads cheap, on a GPU enough to fill it.
@@ -45,11 +45,11 @@ class Cells(NamedTuple):
 
     def row_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
         """The row of cells that each query falls into."""
-        return _cell_of(self.rows, self.queries, positions)
+        return _cell_index(self.rows, self.queries, positions)
 
     def column_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
         """The column of cells that each key falls into."""
-        return _cell_of(self.columns, self.keys, positions)
+        return _cell_index(self.columns, self.keys, positions)
 
     def areas(self, device: torch.device) -> Int[Tensor, "rows columns"]:
         """How many pairs each cell holds."""
@@ -60,7 +60,7 @@ class Cells(NamedTuple):
         return rows[:, None] * columns
 
 
-class Want(NamedTuple):
+class StatsRequest(NamedTuple):
     """What a pass should find out."""
 
     received: bool = False
@@ -70,7 +70,7 @@ class Want(NamedTuple):
     top: int | None = None
 
 
-class Found(NamedTuple):
+class Stats(NamedTuple):
     """What it found; None for what it was not asked. All differentiable but indices, cells and top."""
 
     lse: Float[Tensor, "B H T"]
@@ -83,7 +83,7 @@ class Found(NamedTuple):
     top_at: Int[Tensor, "B H T K"] | None
 
 
-def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None) -> Found:
+def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None = None) -> Stats:
     """Pass over all weights once and reduce them to what was asked.
 
     Args:
@@ -92,48 +92,48 @@ def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None)
         lse: Each query's log-sum-exp, where a kernel has given it. It is believed only as far as the
             rows of weights then sum to one; where gradients are asked for, it is computed.
     """
-    differentiable = pairs.requires_grad
-    if differentiable or pairs.q.device.type != "cpu":  # on a GPU checking it would wait for the device
+    differentiable = inputs.requires_grad
+    if differentiable or inputs.q.device.type != "cpu":  # on a GPU checking it would wait for the device
         lse = None
-    scratch = _Scratch(pairs, want.cells)
-    found = None
-    for tile in pairs.tiles(_tile_size(pairs)):
-        order = (pairs, tile, want, None if lse is None else lse[tile.at_rows], scratch, differentiable)
+    scratch = _Scratch(inputs, request.cells)
+    stats = None
+    for tile in inputs.tiles(_tile_size(inputs)):
+        order = (inputs, tile, request, None if lse is None else lse[tile.row_index], scratch, differentiable)
         part = (
             checkpoint(_measure_tile, *order, use_reentrant=False)
             if differentiable
             else _measure_tile(*order)
         )
-        if tile.is_all(pairs.shape):  # short inputs: nothing to put together
-            found = part.found(want)
+        if tile.is_all(inputs.shape):  # short inputs: nothing to put together
+            stats = part.stats(request)
             break
-        found = _room(pairs, want) if found is None else found
-        _place(found, tile, part)
-    found = _room(pairs, want) if found is None else found
-    if found.cells is not None and want.cells is not None:
-        found.cells.div_(want.cells.areas(found.cells.device))
-    return found
+        stats = _empty_stats(inputs, request) if stats is None else stats
+        _write_tile(stats, tile, part)
+    stats = _empty_stats(inputs, request) if stats is None else stats
+    if stats.cells is not None and request.cells is not None:
+        stats.cells.div_(request.cells.areas(stats.cells.device))
+    return stats
 
 
-def _room(pairs: Pairs, want: Want) -> Found:
+def _empty_stats(inputs: ScoreInputs, request: StatsRequest) -> Stats:
     """Where the parts will be put: what is found of no keys at all."""
-    b, h, t, s = pairs.shape
-    zeros = functools.partial(pairs.q.new_zeros, dtype=pairs.dtype)
-    indices = functools.partial(pairs.q.new_full, fill_value=-1, dtype=torch.long)
-    return Found(
+    b, h, t, s = inputs.shape
+    zeros = functools.partial(inputs.q.new_zeros, dtype=inputs.dtype)
+    indices = functools.partial(inputs.q.new_full, fill_value=-1, dtype=torch.long)
+    return Stats(
         lse=zeros((b, h, t)),
-        received=zeros((b, h, s)) if want.received else None,
-        entropy=zeros((b, h, t)) if want.entropy else None,
-        peak=zeros((b, h, t)) if want.peak else None,
-        peak_at=indices((b, h, t)) if want.peak else None,
-        cells=zeros((b, h, want.cells.rows, want.cells.columns)) if want.cells else None,
-        top=zeros((b, h, t, want.top)) if want.top else None,
-        top_at=indices((b, h, t, want.top)) if want.top else None,
+        received=zeros((b, h, s)) if request.received else None,
+        entropy=zeros((b, h, t)) if request.entropy else None,
+        peak=zeros((b, h, t)) if request.peak else None,
+        peak_at=indices((b, h, t)) if request.peak else None,
+        cells=zeros((b, h, request.cells.rows, request.cells.columns)) if request.cells else None,
+        top=zeros((b, h, t, request.top)) if request.top else None,
+        top_at=indices((b, h, t, request.top)) if request.top else None,
     )
 
 
 def pool(
-    pairs: Pairs, lse: Float[Tensor, "B H T"], cells: Cells, first_query: int = 0
+    inputs: ScoreInputs, lse: Float[Tensor, "B H T"], cells: Cells, first_query: int = 0
 ) -> Float[Tensor, "B H rows columns"]:
     """Sum the weights in each cell of a window, from a known lse: only the window is computed.
 
@@ -143,37 +143,37 @@ def pool(
         cells: The grid, in positions of the whole picture.
         first_query: Where in that picture the first of these queries stands.
     """
-    b, h, t, s = pairs.shape
+    b, h, t, s = inputs.shape
     local = cells._replace(queries=(cells.queries[0] - first_query, cells.queries[1] - first_query))
-    sums = pairs.q.new_zeros((b, h, cells.rows, cells.columns), dtype=pairs.dtype)
+    sums = inputs.q.new_zeros((b, h, cells.rows, cells.columns), dtype=inputs.dtype)
     queries = max(local.queries[0], 0), min(local.queries[1], t)
     keys = local.keys[0], min(local.keys[1], s)
     if queries[0] >= queries[1] or keys[0] >= keys[1]:
         return sums
     columns = local.column_of(torch.arange(*local.keys, device=sums.device))
-    for tile in pairs.tiles(_tile_size(pairs), queries, keys):
-        first, by_row = _by_row(weights_of(pairs, tile, lse[tile.at_rows]), tile, local)
-        part = _by_column(by_row, tile, local, columns)
+    for tile in inputs.tiles(_tile_size(inputs), queries, keys):
+        first, by_row = sum_rows(tile_weights(inputs, tile, lse[tile.row_index]), tile, local)
+        part = sum_columns(by_row, tile, local, columns)
         sums[tile.batch, tile.heads, first : first + part.size(2)] += part
     return sums
 
 
-def weights_of(pairs: Pairs, tile: Tile, lse: Float[Tensor, "b h t"]) -> Float[Tensor, "b h t s"]:
+def tile_weights(inputs: ScoreInputs, tile: Tile, lse: Float[Tensor, "b h t"]) -> Float[Tensor, "b h t s"]:
     """The weights of a tile, from the lse of its queries.
 
     Scores may be large, and the huge negatives that some models forbid with may fill a row. Its lse is too
     coarse then to tell one weight from another, so the whole row is looked at again.
     """
     if bool((lse.abs() > _COARSE).logical_and_(lse.isfinite()).any()):
-        t, s = pairs.shape[2:]
-        row = tile._replace(columns=pairs.mask.keys(tile.rows, t, s))
+        t, s = inputs.shape[2:]
+        row = tile._replace(columns=inputs.mask.keys(tile.rows, t, s))
         first = row.columns[0]
-        logs = pairs.scores(row).log_softmax(-1)[..., tile.columns[0] - first : tile.columns[1] - first]
+        logs = inputs.scores(row).log_softmax(-1)[..., tile.columns[0] - first : tile.columns[1] - first]
     else:
-        logs = pairs.scores(tile) - lse.unsqueeze(-1)
+        logs = inputs.scores(tile) - lse.unsqueeze(-1)
     weights = logs.exp_()
     return (
-        weights.nan_to_num_(nan=0.0) if pairs.may_be_empty(tile) else weights
+        weights.nan_to_num_(nan=0.0) if inputs.may_have_empty_rows(tile) else weights
     )  # -inf - -inf: nothing to look at
 
 
@@ -190,39 +190,44 @@ class _Part(NamedTuple):
     top: Tensor | None
     top_at: Tensor | None
 
-    def found(self, want: Want) -> Found:
+    def stats(self, request: StatsRequest) -> Stats:
         """The same as all that there is to find; the lse may be the kernel's own, so it is copied."""
         lse = self.lse.clone(memory_format=torch.contiguous_format)
-        received = self.received if want.received else None
-        return Found(lse, received, self.entropy, self.peak, self.peak_at, self.cells, self.top, self.top_at)
+        received = self.received if request.received else None
+        return Stats(lse, received, self.entropy, self.peak, self.peak_at, self.cells, self.top, self.top_at)
 
 
 def _measure_tile(
-    pairs: Pairs, tile: Tile, want: Want, lse: Tensor | None, scratch: "_Scratch", differentiable: bool
+    inputs: ScoreInputs,
+    tile: Tile,
+    request: StatsRequest,
+    lse: Tensor | None,
+    scratch: "_Scratch",
+    differentiable: bool,
 ) -> _Part:
     if tile.columns[0] >= tile.columns[1]:
-        return _nothing(pairs.scores(tile), want)
+        return _empty_part(inputs.scores(tile), request)
     if differentiable:
-        lse, logs, weights, empty = _weights(pairs, tile)
+        lse, logs, weights, empty = _weights(inputs, tile)
     else:
-        lse, logs, weights, empty = _weights_in_place(pairs, tile, lse, scratch)
+        lse, logs, weights, empty = _weights_in_place(inputs, tile, lse, scratch)
     first_cell, cells, received = 0, None, None
-    if want.cells is not None:
-        first_cell, by_row = _by_row(weights.detach(), tile, want.cells)
-        cells = _by_column(by_row, tile, want.cells, scratch.columns)
+    if request.cells is not None:
+        first_cell, by_row = sum_rows(weights.detach(), tile, request.cells)
+        cells = sum_columns(by_row, tile, request.cells, scratch.columns)
         received = None if differentiable else by_row.sum(-2)  # so the weights need not be added up again
-    if want.received and received is None:
+    if request.received and received is None:
         received = weights.sum(-2)
     entropy = peak = peak_at = top = top_at = None
-    if want.peak:
-        peak, peak_at = _largest(weights)
+    if request.peak:
+        peak, peak_at = max_with_index(weights)
         peak_at = peak_at.add_(tile.columns[0]) if tile.columns[0] else peak_at
         if empty is not None:
             peak_at = peak_at.masked_fill_(empty, -1)
-    if want.top:
-        top, top_at = weights.detach().topk(min(want.top, weights.size(-1)), dim=-1)
+    if request.top:
+        top, top_at = weights.detach().topk(min(request.top, weights.size(-1)), dim=-1)
         top_at = top_at.add_(tile.columns[0]).masked_fill_(top == 0, -1)
-    if want.entropy:  # the last to need log w
+    if request.entropy:  # the last to need log w
         products = logs * weights if differentiable else logs.mul_(weights)
         entropy = 0.0 - products.sum(-1).clamp(max=0.0)  # 0 - 0 is 0, -0 would be "-0.000"
     return _Part(lse, received, entropy, peak, peak_at, cells, first_cell, top, top_at)
@@ -231,11 +236,11 @@ def _measure_tile(
 class _Scratch:
     """What all tiles share: two buffers, since fresh memory would cost as much as the arithmetic."""
 
-    def __init__(self, pairs: Pairs, cells: Cells | None) -> None:
-        self._like = pairs.q.new_empty(0, dtype=pairs.dtype)
+    def __init__(self, inputs: ScoreInputs, cells: Cells | None) -> None:
+        self._like = inputs.q.new_empty(0, dtype=inputs.dtype)
         self.columns = self._like  # the column of cells of each key
         if cells is not None:
-            self.columns = cells.column_of(torch.arange(*cells.keys, device=pairs.q.device))
+            self.columns = cells.column_of(torch.arange(*cells.keys, device=inputs.q.device))
         self._buffers = [self._like, self._like]
 
     def take(self, which: int, n: int) -> Tensor:
@@ -244,10 +249,10 @@ class _Scratch:
         return self._buffers[which][:n]
 
 
-def _weights(pairs: Pairs, tile: Tile) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _weights(inputs: ScoreInputs, tile: Tile) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """lse, log w, w and which rows are empty, in steps that can be differentiated."""
-    scores = pairs.scores(tile)
-    if not pairs.cut(tile):
+    scores = inputs.scores(tile)
+    if not inputs.masked_spans(tile):
         logs = scores.log_softmax(-1)
         return scores.logsumexp(-1), logs, logs.exp(), None
     empty = scores.amax(-1) == -torch.inf
@@ -258,20 +263,20 @@ def _weights(pairs: Pairs, tile: Tile) -> tuple[Tensor, Tensor, Tensor, Tensor |
 
 
 def _weights_in_place(
-    pairs: Pairs, tile: Tile, lse: Tensor | None, scratch: _Scratch
+    inputs: ScoreInputs, tile: Tile, lse: Tensor | None, scratch: _Scratch
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """The same in scratch memory; from the given lse as far as its rows then sum to one."""
     b, h, rows, columns = tile
     shape = (b.stop - b.start, h.stop - h.start, rows[1] - rows[0], columns[1] - columns[0])
-    logs = pairs.scores(tile, out=scratch.take(0, math.prod(shape)).view(shape))
-    maybe_empty = pairs.may_be_empty(tile)
+    logs = inputs.scores(tile, out=scratch.take(0, math.prod(shape)).view(shape))
+    maybe_empty = inputs.may_have_empty_rows(tile)
     largest = logs.amax(-1) if lse is None or maybe_empty else None
     empty = largest == -torch.inf if maybe_empty and largest is not None else None
     shift = largest if lse is None else lse
     assert shift is not None  # noqa: S101
     shift = shift if empty is None else shift.masked_fill(empty, 0.0)
     logs.sub_(shift.unsqueeze(-1))
-    for first, last in pairs.cut(tile):
+    for first, last in inputs.masked_spans(tile):
         logs[..., first - tile.columns[0] : last - tile.columns[0]].clamp_(min=_LOG_ZERO)
     weights = torch.exp(logs, out=scratch.take(1, logs.numel()).view(shape))
     if empty is not None:
@@ -284,20 +289,20 @@ def _weights_in_place(
         logs.sub_(rest.unsqueeze(-1))
         lse = shift + rest
     elif not sums.sub_(1.0).abs_().max().item() < _ROW_SUM:
-        return _weights_in_place(pairs, tile, None, scratch)
+        return _weights_in_place(inputs, tile, None, scratch)
     return lse if empty is None else lse.masked_fill(empty, -torch.inf), logs, weights, empty
 
 
-def _by_row(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r s"]]:
+def sum_rows(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r s"]]:
     """Add up the queries of a tile in each row of cells: the first of those rows, and the sums."""
-    first, last = (_cell_of(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
-    edges = [_first_of(cells.rows, cells.queries, i) - tile.rows[0] for i in range(first, last + 2)]
+    first, last = (_cell_index(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
+    edges = [_cell_start(cells.rows, cells.queries, i) - tile.rows[0] for i in range(first, last + 2)]
     edges = [min(max(edge, 0), weights.size(-2)) for edge in edges]
     spans = itertools.pairwise(edges)
     return first, torch.stack([weights[..., a:b, :].sum(-2) for a, b in spans], dim=-2)
 
 
-def _by_column(
+def sum_columns(
     by_row: Float[Tensor, "b h r s"], tile: Tile, cells: Cells, columns: Int[Tensor, " keys"]
 ) -> Float[Tensor, "b h r columns"]:
     """Add up the keys in each column of cells; ``columns`` says into which one each key of the grid falls."""
@@ -306,38 +311,38 @@ def _by_column(
     return sums.index_add_(-1, columns[tile.columns[0] - left : tile.columns[1] - left], by_row)
 
 
-def _place(found: Found, tile: Tile, part: _Part) -> None:
+def _write_tile(stats: Stats, tile: Tile, part: _Part) -> None:
     """Put what a tile found where it belongs."""
-    found.lse[tile.at_rows] = part.lse
+    stats.lse[tile.row_index] = part.lse
     for name in ("entropy", "peak", "peak_at"):
-        whole, piece = getattr(found, name), getattr(part, name)
+        whole, piece = getattr(stats, name), getattr(part, name)
         if whole is not None:
-            whole[tile.at_rows] = piece
-    if found.received is not None and part.received is not None:
-        found.received[tile.at_columns] += part.received
-    if found.cells is not None and part.cells is not None:
+            whole[tile.row_index] = piece
+    if stats.received is not None and part.received is not None:
+        stats.received[tile.column_index] += part.received
+    if stats.cells is not None and part.cells is not None:
         stop = part.first_cell + part.cells.size(2)
-        found.cells[tile.batch, tile.heads, part.first_cell : stop] += part.cells
+        stats.cells[tile.batch, tile.heads, part.first_cell : stop] += part.cells
     if (
-        found.top is not None
-        and found.top_at is not None
+        stats.top is not None
+        and stats.top_at is not None
         and part.top is not None
         and part.top_at is not None
     ):
-        found.top[tile.at_rows][..., : part.top.size(-1)] = part.top
-        found.top_at[tile.at_rows][..., : part.top.size(-1)] = part.top_at
+        stats.top[tile.row_index][..., : part.top.size(-1)] = part.top
+        stats.top_at[tile.row_index][..., : part.top.size(-1)] = part.top_at
 
 
-def _nothing(scores: Tensor, want: Want) -> _Part:
+def _empty_part(scores: Tensor, request: StatsRequest) -> _Part:
     """The part of queries that may look at no key at all."""
     zero = scores.sum(-1)
     minus_one = torch.full_like(zero, -1, dtype=torch.long)
     return _Part(
         lse=zero - torch.inf,
-        received=scores.sum(-2) if want.received else None,
-        entropy=zero if want.entropy else None,
-        peak=zero if want.peak else None,
-        peak_at=minus_one if want.peak else None,
+        received=scores.sum(-2) if request.received else None,
+        entropy=zero if request.entropy else None,
+        peak=zero if request.peak else None,
+        peak_at=minus_one if request.peak else None,
         cells=None,
         first_cell=0,
         top=None,
@@ -345,7 +350,7 @@ def _nothing(scores: Tensor, want: Want) -> _Part:
     )
 
 
-def _largest(
+def max_with_index(
     weights: Float[Tensor, "... t s"], chunk: int = 64
 ) -> tuple[Float[Tensor, "... t"], Int[Tensor, "... t"]]:
     """The largest weight and its place. On a CPU in chunks: a maximum is quick to find, its place is not."""
@@ -364,15 +369,15 @@ def _largest(
     return torch.maximum(largest, last), torch.where(last > largest, rest.argmax(-1) + whole, at)
 
 
-def _cell_of(n: int, span: tuple[int, int], position: _Position) -> _Position:
+def _cell_index(n: int, span: tuple[int, int], position: _Position) -> _Position:
     """Which of n cells a position, or each of some, falls into: cell i begins at ⌊i · length / n⌋."""
     return ((position - span[0] + 1) * n - 1) // (span[1] - span[0])
 
 
-def _first_of(n: int, span: tuple[int, int], cell: int) -> int:
+def _cell_start(n: int, span: tuple[int, int], cell: int) -> int:
     """Where a cell begins."""
     return span[0] + cell * (span[1] - span[0]) // n
 
 
-def _tile_size(pairs: Pairs) -> int:
-    return _TILE.get(pairs.q.device.type, _TILE["cuda"])
+def _tile_size(inputs: ScoreInputs) -> int:
+    return _TILE.get(inputs.q.device.type, _TILE["cuda"])

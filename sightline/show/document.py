@@ -1,4 +1,5 @@
 """One HTML file that holds all it shows: it opens anywhere, offline, and can be sent as it is."""
+# until cli/ is rebuilt
 
 import base64
 import html

@@ -1,4 +1,5 @@
 """A page of captions: the best and the worst of a test set, every word to be pointed at."""
+# until cli/ is rebuilt
 
 import itertools
 from collections.abc import Mapping, Sequence

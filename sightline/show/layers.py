@@ -1,4 +1,4 @@
-"""The heads of a whole model in one picture: a row for each layer, a column for each head."""
+"""The entropy of all heads of a model in one figure: a row per layer, a column per head."""
 
 import itertools
 import math
@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sightline.look.heads import a_head, by_layer
+from sightline.look.heads import by_layer, mean_per_head
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
-from sightline.show.fonts import Picture
+from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import COLOURS, name_ticks, style
 
 _CELL = 0.5  # inches, wide enough for a number
@@ -19,11 +19,11 @@ _MOST_NUMBERS = 32  # rows or columns beyond which numbers would not be read
 
 
 def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Figure:
-    """Draw the entropy of every head, in nats, averaged over its queries; dark heads are sharp.
+    """Draw the entropy of every head, in nats, averaged over its queries: dark heads are sharp.
 
     Args:
-        seen: What :func:`sightline.watch` gave, or sights by name.
-        title: Stands above the picture. Default: what all names have in common.
+        seen: What :func:`sightline.watch` recorded, or sights by name.
+        title: Text above. Default: the part that all names share.
 
     Example:
         >>> x = torch.zeros(1, 2, 3, 8)
@@ -37,7 +37,7 @@ def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Fi
             seen.explanation() if isinstance(seen, Seen) else "there is no sight to draw, got none"
         )
     names = list(layers)
-    found = [a_head(sight.entropy.sum(-1), sight).tolist() for sight in layers.values()]
+    found = [mean_per_head(sight.entropy.sum(-1), sight).tolist() for sight in layers.values()]
     values = np.full((len(names), max(map(len, found))), np.nan)
     for row, heads in zip(values, found, strict=True):
         row[: len(heads)] = heads
@@ -49,7 +49,7 @@ def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Fi
             min(max(n_heads * _CELL, 2.5), 12.0) + longest + 2.2,
             min(max(n_layers * 0.36, 1.4), 10.0) + 1.2,
         )
-        figure = Picture(figsize=size, dpi=150, layout="constrained")
+        figure = FallbackFontFigure(figsize=size, dpi=150, layout="constrained")
         ax = figure.subplots()
         image = ax.imshow(values, cmap=COLOURS, vmin=0, vmax=float(np.nanmax(values)) or 1.0, aspect="auto")
         name_ticks(ax.xaxis, n_heads, None, room=size[0] - 2)
@@ -63,7 +63,7 @@ def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Fi
 
 
 def short_names(names: Sequence[str]) -> tuple[list[str], str]:
-    """What tells dotted names apart, and what they share with a star for it.
+    """The parts in which dotted names differ, and the pattern that they share.
 
     Example:
         >>> short_names(["encoder.layer.0.attention.self", "encoder.layer.1.attention.self"])
@@ -80,13 +80,13 @@ def short_names(names: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _in_common(parts: Sequence[Sequence[str]]) -> list[str]:
-    """The parts that all begin with."""
+    """The first parts that all names share."""
     alike = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))
     return [column[0] for column in alike]
 
 
 def _write(ax: Axes, values: np.ndarray) -> None:
-    """Write each number into its cell, light on dark and dark on light."""
+    """Write each number into its cell, white on dark and black on bright."""
     middle = float(np.nanmax(values)) / 2
     for (layer, head), nats in np.ndenumerate(values):
         if not np.isnan(nats):

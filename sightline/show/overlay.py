@@ -1,4 +1,4 @@
-"""The figure of captioning: the picture, and for each word that was said, where the model looked."""
+"""The overlay figure: an image, and once more for each word with the weights of that word over it."""
 
 import math
 import textwrap
@@ -13,59 +13,64 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
-from sightline.shapes import Float
-from sightline.show.fonts import Picture
+from sightline.shapes import Float, Shaped
+from sightline.show.caption_overlay import Box, CaptionOverlay
+from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import style
-from sightline.show.told import Box, Told
 
-_PANEL = 1.75  # inches of a picture's longer side
+_PANEL = 1.75  # inches of an image's longer side
 _MOST_ACROSS = 6
-_SEEN = "inferno"  # of weights over a photo: from black, which a grey photo shows through, to light
+_COLOURS = "inferno"  # of weights over a photo: from black, where the grey photo shows through, to light
 _BOX = "#35c4f0"
 
 
 def colours() -> ListedColormap:
-    """The colours of weights over a picture: clear where there is none, glowing where there is most."""
-    table = mpl.colormaps[_SEEN](np.linspace(0.45, 0.97, 256))
+    """The colours of weights over an image: transparent at zero, glowing at the largest."""
+    table = mpl.colormaps[_COLOURS](np.linspace(0.45, 0.97, 256))
     table[:, 3] = np.linspace(0.0, 1.0, 256) ** 0.65 * 0.9
-    return ListedColormap(table, name="seen")
+    return ListedColormap(table, name="overlay")
 
 
-def overlay(told: Told, *, head: int | None = None, title: str | None = None, smooth: bool = True) -> Figure:
-    """Draw the picture and, for each word, the picture again with the weights of that word over it.
+def overlay(
+    record: CaptionOverlay, *, head: int | None = None, title: str | None = None, smooth: bool = True
+) -> Figure:
+    """Draw the image, then one panel per word: the image in grey with the word's weights over it.
 
-    All words share one scale of colours, from no weight to the largest weight of any word, or to four times
-    an even share if that is more. A cross marks the
-    patch that a word looked at most; the box of the thing it speaks of is drawn where it is known.
+    All words share one colour scale, from zero to the largest weight of any word, or to four even shares if
+    that is more. A cross marks the patch with the largest weight; a box marks the object that a word names,
+    where it is known. The record's note is written under the title.
 
     Args:
-        told: The picture, the words and their weights.
+        record: The image, the words and their weights.
         head: Which head to show. Default: the mean of all.
-        title: Stands above. Default: the sentence.
-        smooth: Whether to blur from patch to patch; else every patch is a square of one colour.
+        title: Text above the panels. Default: the caption.
+        smooth: Whether to interpolate between patches; otherwise each patch is a square of one colour.
 
     Example:
-        >>> told = Told(image=torch.zeros(3, 8, 8, dtype=torch.uint8), words=["a", "dog"],
-        ...             weights=torch.full((2, 4, 6), 1 / 6), grid=(2, 3))
-        >>> [axes.get_title() for axes in overlay(told).axes]
+        >>> record = CaptionOverlay(image=torch.zeros(3, 8, 8, dtype=torch.uint8), words=["a", "dog"],
+        ...                         weights=torch.full((2, 4, 6), 1 / 6), grid=(2, 3))
+        >>> [axes.get_title() for axes in overlay(record).axes]
         ['', 'a', 'dog', '']
     """
-    maps = told.maps(head)
-    image = _photo(told.image)
+    maps = record.maps(head)
+    image = pixels(record.image)
     height, width = image.shape[:2]
-    across = min(len(told.words) + 1, _MOST_ACROSS)
-    down = math.ceil((len(told.words) + 1) / across)
+    across = min(len(record.words) + 1, _MOST_ACROSS)
+    down = math.ceil((len(record.words) + 1) / across)
     tall, wide = _PANEL * height / max(height, width), _PANEL * width / max(height, width)
-    lines = textwrap.wrap(
-        told.caption if title is None else title, max(20, int(9.5 * across * (wide + 0.12)))
-    )
-    above = 0.05 + 0.25 * len(lines)
-    size = (across * (wide + 0.12) + 1.0, above + down * (tall + 0.34) + 0.1)
-    brightest = told.brightest(head)
+    room = across * (wide + 0.12)  # inches for a line of text
+    lines = textwrap.wrap(record.caption if title is None else title, max(20, int(9.5 * room)))
+    notes = textwrap.wrap(record.note, max(28, int(14 * room)))
+    above = 0.05 + 0.25 * len(lines) + 0.17 * len(notes)
+    size = (room + 1.0, above + down * (tall + 0.34) + 0.1)
+    brightest = record.brightest(head)
     with style():
-        figure = Picture(figsize=size, dpi=150)
-        figure.text(0.15 / size[0], 1 - 0.14 / size[1], "\n".join(lines), va="top", fontsize=13)
-        for i in range(len(told.words) + 1):
+        figure = FallbackFontFigure(figsize=size, dpi=150)
+        left, top = 0.15 / size[0], size[1] - 0.14
+        figure.text(left, top / size[1], "\n".join(lines), va="top", fontsize=13)
+        top -= 0.25 * len(lines)
+        figure.text(left, top / size[1], "\n".join(notes), va="top", fontsize=9, color="0.35")
+        for i in range(len(record.words) + 1):
             row, column = divmod(i, across)
             left, bottom = 0.12 + column * (wide + 0.12), 0.1 + (down - 1 - row) * (tall + 0.34)
             ax = figure.add_axes((left / size[0], bottom / size[1], wide / size[0], tall / size[1]))
@@ -73,22 +78,24 @@ def overlay(told: Told, *, head: int | None = None, title: str | None = None, sm
             if i == 0:
                 ax.imshow(image)
                 continue
-            _draw(ax, image, maps[i - 1], brightest, smooth=smooth, box=told.boxes.get(i - 1))
-            ax.set_title(told.words[i - 1], fontsize=11, pad=3, parse_math=False)
+            _draw(ax, image, maps[i - 1], brightest, smooth=smooth, box=record.boxes.get(i - 1))
+            ax.set_title(record.words[i - 1], fontsize=11, pad=3, parse_math=False)
         bar = figure.add_axes(((size[0] - 0.78) / size[0], 0.1 / size[1], 0.13 / size[0], tall / size[1]))
-        shown = mpl.cm.ScalarMappable(mpl.colors.Normalize(0, brightest), colours())
-        bar.set_facecolor("#777777")  # what lies under the colours is a grey photo here too
-        figure.colorbar(shown, cax=bar, label="weight on a patch", ticks=[0, brightest], format="{x:.2f}")
+        scale = mpl.cm.ScalarMappable(mpl.colors.Normalize(0, brightest), colours())
+        bar.set_facecolor("#777777")  # the colours lie on a grey photo in the panels too
+        figure.colorbar(scale, cax=bar, label="weight on a patch", ticks=[0, brightest], format="{x:.2f}")
         bar.yaxis.labelpad = -14
     return figure
 
 
-def _photo(image: Tensor) -> Any:
-    return image.permute(1, 2, 0).cpu().numpy()
+def pixels(image: Shaped[Tensor, "C h w"]) -> Any:
+    """The image as an array ``(h, w, 3)``; one channel becomes three equal ones."""
+    colour = image.expand(3, -1, -1) if image.size(0) == 1 else image
+    return colour.permute(1, 2, 0).cpu().numpy()
 
 
-def grey(image: Any) -> Any:
-    """The picture without its colours and a little darker, so that weights stand out of it."""
+def to_grey(image: Any) -> Any:
+    """An array ``(h, w, 3)`` without its colours and darker, so that weights stand out against it."""
     light = image.astype(np.float32) @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
     return np.repeat((light * 0.72)[..., None], 3, -1).astype(np.uint8)
 
@@ -102,9 +109,9 @@ def _draw(
     smooth: bool,
     box: Box | None,
 ) -> None:
-    """One word: the grey picture, its weights, a cross at the largest, and the box if it is known."""
+    """Draw one word: the grey image, its weights, a cross at the largest, and the box if there is one."""
     height, width = image.shape[:2]
-    ax.imshow(grey(image))
+    ax.imshow(to_grey(image))
     ax.imshow(
         weights.numpy(),
         cmap=colours(),
@@ -116,7 +123,7 @@ def _draw(
     rows, columns = weights.shape
     row, column = divmod(int(weights.argmax()), columns)
     x, y = (column + 0.5) * width / columns - 0.5, (row + 0.5) * height / rows - 0.5
-    rim = [withStroke(linewidth=2.6, foreground="black")]  # seen on light patches too
+    rim = [withStroke(linewidth=2.6, foreground="black")]  # visible on light patches too
     ax.plot(x, y, marker="+", color="white", markersize=7, markeredgewidth=1.3, path_effects=rim)
     if box is not None:
         left, top, right, bottom = box

@@ -1,4 +1,5 @@
 """Overlays on a page: a picture whose words can be pointed at, with everything it needs inside the page."""
+# until cli/ is rebuilt
 
 import base64
 import io
@@ -6,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from sightline.show.caption_overlay import SHARES, Told
 from sightline.show.document import asset, escaped, json_tag
 from sightline.show.overlay import colours
-from sightline.show.told import SHARES, Told
 
 __all__ = ["page_parts", "told_tag"]
 

@@ -1,5 +1,6 @@
 """How a model is trained, whichever it is."""
 
+import re
 from dataclasses import dataclass
 
 from sightline.settings import check, setting
@@ -8,9 +9,11 @@ __all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig"]
 
 SCHEDULES = ("constant", "cosine", "inverse_sqrt", "linear")
 PRECISIONS = ("auto", "bf16", "fp16", "no")
-DEVICES = ("auto", "cpu", "cuda")
 LOWER_IS_BETTER = frozenset({"ece", "loss", "perplexity"})
-MAY_CHANGE = frozenset({"device", "log_every", "tensorboard", "threads"})  # when a run goes on
+KEEP = ("best", "last")
+# When a run goes on: with more epochs or steps it trains longer.
+MAY_CHANGE = frozenset({"device", "epochs", "log_every", "min_steps", "steps", "tensorboard", "threads"})
+_DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,6 +23,12 @@ class TrainConfig:
     epochs: int = setting(10, "How often the training split is gone through.", at_least=1)
     steps: int | None = setting(
         None, "Stop after this many steps, whatever the epochs; None: all epochs.", at_least=1
+    )
+    min_steps: int | None = setting(
+        None,
+        "Of few examples, go through them more often than epochs says, to make so many steps; None: never.",
+        at_least=1,
+        advanced=True,
     )
     batch_size: int = setting(
         64, "Examples that one step of the optimizer sees, over all processes.", at_least=1
@@ -55,11 +64,10 @@ class TrainConfig:
         "Mixed precision: no, bf16 or fp16; auto is bf16 on a GPU that has it, else no.",
         choices=PRECISIONS,
     )
-    device: str = setting(
-        "auto", "Where to train: cpu or cuda; auto takes a GPU if there is one.", choices=DEVICES
-    )
+    device: str = setting("auto", "Where to train: cpu, cuda or cuda:1; auto takes a GPU if there is one.")
     compile: bool = setting(False, "Compile the model with torch.compile: slower to start, then faster.")
     metric: str = setting("loss", "The score on the validation split that chooses which weights are kept.")
+    keep: str = setting("best", "Which weights are kept: best (by metric) or last.", choices=KEEP)
     evaluate_every: int = setting(
         1, "Epochs between evaluations; the last epoch is always evaluated.", at_least=1
     )
@@ -75,3 +83,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        if not _DEVICE.fullmatch(self.device):
+            raise ValueError(
+                f"unknown device {self.device!r}, expected 'auto', 'cpu', 'cuda' or a numbered GPU such as "
+                "'cuda:1'"
+            )

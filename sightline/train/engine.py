@@ -1,6 +1,7 @@
 """What Accelerate does for the loop: the device, the processes, mixed precision."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,26 +9,31 @@ import torch
 from torch import Tensor, nn
 
 from sightline.train.config import TrainConfig
-from sightline.train.task import Loss, Task
+from sightline.train.objective import Loss, Objective
 
-__all__ = ["LossModule", "accelerator_for", "to_device"]
+__all__ = ["LossModule", "accelerator_for", "is_main_process", "to_device"]
 
 
 class LossModule(nn.Module):
-    """A model and its task as one module, from a batch to a loss.
+    """A model and its objective as one module, from a batch to a loss.
 
-    What several processes share and what mixed precision covers is then the whole loss, and a task may call
-    whichever methods of its model it likes.
+    What several processes share and what mixed precision covers is then the whole loss, and an objective
+    may call whichever methods of its model it likes.
     """
 
-    def __init__(self, model: nn.Module, task: Task) -> None:
+    def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()
         self.model = model
-        self._task = task
+        self._objective = objective
 
     def forward(self, batch: Any) -> Loss:
-        """The task's loss of the batch."""
-        return self._task.loss(self.model, batch)
+        """The objective's loss of the batch."""
+        return self._objective.loss(self.model, batch)
+
+
+def is_main_process() -> bool:
+    """Whether this process speaks and writes for all, known before any engine is started."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def accelerator_for(config: TrainConfig) -> Any:
@@ -46,10 +52,16 @@ def accelerator_for(config: TrainConfig) -> Any:
             name="accelerate",
         ) from missing
     on_cpu = config.device == "cpu" or not torch.cuda.is_available()
-    if config.device == "cuda" and on_cpu:
+    name, _, number = config.device.partition(":")
+    n = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "cuda" and int(number or 0) >= n:
+        seen = f"{n} CUDA device{'s' * (n != 1)}" if n else "no CUDA device"
         raise ValueError(
-            f"device 'cuda' is not there: torch {torch.__version__} sees no CUDA device; choose 'cpu'"
+            f"device {config.device!r} is not there: torch {torch.__version__} sees {seen}; choose "
+            + ("'cpu'" if not n else f"one below 'cuda:{n}'")
         )
+    if number and "LOCAL_RANK" not in os.environ:
+        os.environ["ACCELERATE_TORCH_DEVICE"] = config.device
     precision = config.precision
     if precision == "auto":
         precision = "no" if on_cpu or not torch.cuda.is_bf16_supported() else "bf16"

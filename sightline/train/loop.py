@@ -1,7 +1,7 @@
 """The loop: one for every model, on Accelerate, that can be killed at any instant and goes on to the bit.
 
-    fit(model, task, TrainConfig(epochs=20), Path("runs/mine"))                     # a new run
-    fit(model, task, TrainConfig(epochs=20), Path("runs/mine"), resume=True)        # goes on where it was
+    fit(model, objective, TrainConfig(epochs=20), Path("runs/mine"))                # a new run
+    fit(model, objective, TrainConfig(epochs=20), Path("runs/mine"), resume=True)   # goes on where it was
 
 A step's learning rate, batch and random numbers are functions of (seed, step), so the state of a run is its
 weights, the optimizer's and the moving mean's tensors, and a few numbers: see :class:`TrainState`.
@@ -9,7 +9,6 @@ weights, the optimizer's and the moving mean's tensors, and a few numbers: see :
 
 import dataclasses
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import prefetch
+from sightline.logs import logger
 from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
 from sightline.shapes import did_you_mean
@@ -28,15 +28,17 @@ from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, we
 from sightline.train.config import LOWER_IS_BETTER, TrainConfig
 from sightline.train.curve import Curve
 from sightline.train.engine import accelerator_for, to_device
+from sightline.train.folder import held, open_run
+from sightline.train.interrupt import Interrupt, Interrupted, interruptible
+from sightline.train.objective import Objective
 from sightline.train.progress import Progress
-from sightline.train.run import held, open_run
 from sightline.train.schedule import rate
 from sightline.train.stepping import Part, Stepper
-from sightline.train.task import Task
 
 __all__ = ["Stage", "TrainState", "fit"]
 
 MAIN = "main"
+_FEW_STEPS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,13 +47,13 @@ class Stage:
 
     Attributes:
         name: Names its checkpoints.
-        task: What is learned.
+        objective: What is learned.
         config: How; a stage's settings are its own.
         settings: What the run's config says of the stage; None for ``config``.
     """
 
     name: str
-    task: Task
+    objective: Objective
     config: TrainConfig
     settings: Any = None
 
@@ -82,7 +84,7 @@ class TrainState:
 
 def fit(
     model: nn.Module,
-    task: Task,
+    objective: Objective,
     config: TrainConfig,
     out: Path,
     *,
@@ -95,7 +97,7 @@ def fit(
     Args:
         model: What is trained, in place, and left with the best weights; its ``config`` goes into the
             folder's config.json.
-        task: What it learns and how well it does.
+        objective: What it learns and how well it does.
         config: How it is trained.
         out: The run folder.
         resume: Go on with the run in the folder, if there is one; without, a folder in use is refused.
@@ -108,25 +110,45 @@ def fit(
     Raises:
         ValueError: If the folder or a setting is no good, or the loss is no number any more.
         OSError: If the disk is full; the last checkpoint is whole.
+        Interrupted: After Ctrl-C or SIGTERM; everything is saved.
     """
     accelerator = accelerator_for(config)
     with held(out, resume=resume) if accelerator.is_main_process else nullcontext():
         if accelerator.is_main_process:
             stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
-            open_run(out, model, task, config, stages)
+            open_run(out, model, objective, config, stages)
         accelerator.wait_for_everyone()
         state: TrainState | None = None
         metric, was_done = config.metric, True
-        for stage in (Stage(name=MAIN, task=task, config=config), *then):
+        for stage in (Stage(name=MAIN, objective=objective, config=config), *then):
             if state is not None and stage.config.metric != metric:
                 state.best, metric = None, stage.config.metric  # scores of two kinds can't be compared
-            with nullcontext() if stage.task.one_shape else without_cudnn_sdpa():
+            with nullcontext() if stage.objective.one_shape else without_cudnn_sdpa():
                 trainer = _Trainer(model, stage, out, accelerator, state, shown=shown)
                 state = trainer.train()
             was_done &= trainer.was_done
     if was_done and trainer.shown:
-        sys.stderr.write("the run was finished before: nothing was left to train\n")
+        logger.info("the run was finished before: nothing was left to train; more --epochs train longer")
     return out
+
+
+def stretched(config: TrainConfig, n_batches: int) -> TrainConfig:
+    """The settings with as many epochs as ``min_steps`` asks for; what happens by epochs is stretched alike.
+
+    Example:
+        >>> stretched(TrainConfig(epochs=10, min_steps=600), 3).epochs            # 10 epochs make 30 steps
+        200
+    """
+    if config.min_steps is None or config.steps is not None or config.epochs * n_batches >= config.min_steps:
+        return config
+    epochs = math.ceil(config.min_steps / n_batches)
+    factor = epochs // config.epochs
+    return dataclasses.replace(
+        config,
+        epochs=epochs,
+        evaluate_every=config.evaluate_every * factor,
+        save_every=config.save_every * factor,
+    )
 
 
 class _Trainer:
@@ -142,7 +164,7 @@ class _Trainer:
         *,
         shown: bool,
     ) -> None:
-        self.name, self.task, self.config, self.out = stage.name, stage.task, stage.config, out
+        self.name, self.objective, self.config, self.out = stage.name, stage.objective, stage.config, out
         self.accelerator, self.main = accelerator, bool(accelerator.is_main_process)
         self.shown = shown and self.main
         self.model = model.to(accelerator.device)
@@ -150,6 +172,7 @@ class _Trainer:
         self.best_weights = BestWeights(out, self.folder)
         self.checkpoints = Checkpoints(self.folder)
         self.state = TrainState()
+        self.interrupt = Interrupt()
         if before is not None:
             self.state = TrainState(best=before.best, best_loss=before.best_loss, rows=list(before.rows))
         self.first = self.state.rows[-1] if self.state.rows else {"step": 0, "epoch": 0}
@@ -163,24 +186,47 @@ class _Trainer:
             names = {x.name for x in dataclasses.fields(TrainState)}
             before = {"best_loss": -math.inf} | found.state  # an earlier version's: a tie changes nothing
             self.state = TrainState(**{name: value for name, value in before.items() if name in names})
+        self.config = stretched(self.config, len(self.objective.plan(0)))
+        self._reopen()
         self.was_done = self.state.done
         if not self.was_done:
-            self._go_on(found)
+            with interruptible() as self.interrupt:
+                self._go_on(found)
         if self.main:
             self.best_weights.drop_epochs()
         self.best_weights.load_best(self.model)
         return self.state
 
+    def _reopen(self) -> None:
+        """Go on with a stage that had ended, where it is now to train longer.
+
+        Raises:
+            ValueError: If a later stage has begun from where this one ended.
+        """
+        state, config = self.state, self.config
+        out_of_patience = config.patience is not None and state.since >= config.patience
+        if not state.done or state.epoch >= config.epochs or self._out_of_steps() or out_of_patience:
+            return
+        later = (
+            [x.name for x in self.folder.parent.iterdir() if x.name != self.name] if self.name == MAIN else []
+        )
+        if later:
+            raise ValueError(
+                f"the stage {later[0]!r} of {str(self.out)!r} began where {self.name!r} ended after "
+                f"{state.epoch} epochs, got epochs={config.epochs}; start a new run with --from {self.out}"
+            )
+        state.done = False
+
     def _go_on(self, found: Checkpoint | None) -> None:
         device, state = self.accelerator.device, self.state
         self.model.train()
-        self.digest = self.task.digest()
-        self.stepper = Stepper(self.model, self.task, self.config, self.accelerator, name=self.name)
+        self.digest = self.objective.digest()
+        self.stepper = Stepper(self.model, self.objective, self.config, self.accelerator, name=self.name)
         if found is not None:
             self._check_data(found.state.get("digest", ""), self.digest)
             self.stepper.restore(found.tensors, found.state, str(self.folder))
-        self.task.prepare(device)
-        self.total = len(self.task.plan(0)) * self.config.epochs
+        self.objective.prepare(device)
+        self.total = len(self.objective.plan(0)) * self.config.epochs
         if self.config.steps is not None:
             self.total = min(self.total, self.config.steps)
         self.sums = {k: torch.tensor(v, dtype=torch.float64, device=device) for k, v in state.sums.items()}
@@ -190,13 +236,28 @@ class _Trainer:
             self._evaluate(self.model)  # what the stage starts from is what it has to beat
         try:
             with Progress(self.total, state.step, self.name, shown=self.shown) as self.progress:
-                if found is not None:
-                    self.progress.say(f"going on after step {state.step} of {self.total}")
+                self._say_plan(resumed=found is not None)
                 while not state.done:
                     self._epoch()
         finally:
             if self.curve is not None:
                 self.curve.close()
+
+    def _say_plan(self, *, resumed: bool) -> None:
+        """Say what will be done, and whether that is too little to learn anything."""
+        plan = self.objective.plan(0)
+        examples = sum(map(len, plan))
+        n = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        start = f"going on after step {self.state.step:,}: " if resumed else ""
+        self.progress.say(
+            f"{start}{examples:,} examples, {len(plan):,} steps an epoch, {self.total:,} steps in all; "
+            f"{n:,} weights to learn, on {self.accelerator.device}"
+        )
+        if self.total < _FEW_STEPS:
+            self.progress.say(
+                f"{self.total} steps are too few to learn much: raise --epochs {self.config.epochs}, or "
+                f"lower --batch-size {self.config.batch_size}, to make at least {_FEW_STEPS}"
+            )
 
     def _check_data(self, before: str, now: str) -> None:
         if before and now and before != now:
@@ -209,7 +270,7 @@ class _Trainer:
     def _epoch(self) -> None:
         state, config = self.state, self.config
         epoch = state.epoch
-        plan = self.task.plan(epoch)
+        plan = self.objective.plan(epoch)
         rest = plan[state.batch :]
         with prefetch(lambda indices: self._loaded(indices, epoch), rest, threads=config.threads) as loaded:
             for indices, parts in zip(rest, loaded, strict=True):
@@ -220,6 +281,7 @@ class _Trainer:
                 state.step += 1
                 state.batch += 1
                 self.progress.step(state.step, len(indices))
+                self._stop_if_interrupted(len(plan))
                 if self._out_of_steps() or state.batch == len(plan):
                     break  # the end of an epoch has a row and a checkpoint of its own
                 if state.step % config.log_every == 0:
@@ -229,10 +291,20 @@ class _Trainer:
         state.epoch, state.batch = epoch + 1, 0
         self._end_of_epoch()
 
+    def _stop_if_interrupted(self, n_batches: int) -> None:
+        """Save and stop, if a signal has come; the end of an epoch is left to the epoch."""
+        number = self.interrupt.number
+        if number is None or self.state.batch == n_batches or self._out_of_steps():
+            return
+        self._save()
+        raise Interrupted(self.state.step, self.total, number)
+
     def _loaded(self, indices: Sequence[int], epoch: int) -> list[Part]:
         pin = self.accelerator.device.type == "cuda"
         parts = self.stepper.share(indices)
-        return [(to_device(self.task.load(part, epoch), None, pin=pin), counts) for part, counts in parts]
+        return [
+            (to_device(self.objective.load(part, epoch), None, pin=pin), counts) for part, counts in parts
+        ]
 
     def _out_of_steps(self) -> bool:
         return self.config.steps is not None and self.state.step >= self.config.steps
@@ -246,7 +318,9 @@ class _Trainer:
             reach = config.average_last + 2 * config.save_every
             self.best_weights.keep_epoch(self.stepper.evaluated(), state.epoch, reach=reach)
         if last or state.epoch % config.evaluate_every == 0:
+            self.progress.doing("evaluating")
             scores, better = self._evaluate(self.stepper.evaluated())
+            self.progress.doing(self.name)
             self._row(scores, best=better, say=True)
             state.since = 0 if better else state.since + 1
             state.done = last or (config.patience is not None and state.since >= config.patience)
@@ -254,8 +328,11 @@ class _Trainer:
                 self._try_mean()
         else:
             self._row({}, say=True)
-        if state.done or state.epoch % config.save_every == 0:
+        interrupted = self.interrupt.number
+        if state.done or state.epoch == 1 or state.epoch % config.save_every == 0 or interrupted is not None:
             self._save()
+        if interrupted is not None and not state.done:
+            raise Interrupted(state.step, self.total, interrupted)
 
     def _evaluate(self, model: nn.Module) -> tuple[dict[str, float], bool]:
         """Scores of a model, and whether they are the best so far: then its weights are kept."""
@@ -265,7 +342,7 @@ class _Trainer:
         if self.main:
             was_training = model.training
             with torch.no_grad():
-                scores = dict(self.task.evaluate(model.eval()))
+                scores = dict(self.objective.evaluate(model.eval()))
             model.train(was_training)
             if metric not in scores:
                 raise ValueError(f"unknown metric {metric!r}, {did_you_mean(metric, scores)}")
@@ -282,6 +359,8 @@ class _Trainer:
 
     def _is_better(self, score: float, loss: float) -> bool:
         """Whether weights with these are to be kept: scores of the first epochs are often all zero."""
+        if self.config.keep == "last":
+            return not math.isnan(score)
         best = self.state.best
         if math.isnan(score) or best is None:
             return not math.isnan(score)
@@ -318,7 +397,8 @@ class _Trainer:
         if self.curve is not None:
             self.curve.add(row)
         if say:
-            self.progress.row(row, best=best, total_epochs=int(self.first["epoch"]) + self.config.epochs)
+            total_epochs = int(self.first["epoch"]) + self.config.epochs
+            self.progress.row(row, metric=self.config.metric, best=best, total_epochs=total_epochs)
 
     def _summed(self) -> dict[str, float]:
         """The sums since the last row; the device is waited for here and nowhere else."""

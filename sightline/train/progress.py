@@ -7,6 +7,8 @@ from typing import Any
 
 __all__ = ["Progress"]
 
+_ESTIMATE_AFTER = 3.0  # seconds of steps that a first guess of the time is made from
+
 
 class Progress:
     """A bar where a person looks on, plain lines in a file; nothing in the other processes.
@@ -40,6 +42,7 @@ class Progress:
         self._first = self._done = done
         self._began = self._since = time.perf_counter()
         self._examples = 0
+        self._estimated = False
 
     def __enter__(self) -> "Progress":  # noqa: PYI034  typing.Self can not be checked at run time
         self._bar.start()
@@ -59,16 +62,23 @@ class Progress:
             self._bar.update(self._task, rate=f"{self._examples / (now - self._began):,.0f} examples/s")
             self._since = now
         self._bar.update(self._task, completed=step)
+        spent, done = now - self._began, step - self._first
+        if not self._estimated and spent > _ESTIMATE_AFTER and done > 2:
+            self._estimated = True
+            self.say(f"about {_clock(spent / done * (self._total - step))} to go, evaluations not counted")
 
-    def row(self, row: Mapping[str, Any], *, best: bool, total_epochs: int) -> None:
-        """An epoch has ended, perhaps with an evaluation."""
+    def doing(self, what: str) -> None:
+        """Say beside the bar what is being done."""
+        self._bar.update(self._task, description=what)
+
+    def row(self, row: Mapping[str, Any], *, metric: str, best: bool, total_epochs: int) -> None:
+        """An epoch has ended, perhaps with an evaluation: the losses, the metric, rate and time left."""
         if row.get("loss") is not None:
             self._bar.update(self._task, loss=f"loss {row['loss']:.3f}")
         spent = time.perf_counter() - self._began
         words = [f"epoch {int(row['epoch'])}/{total_epochs}"]
-        words += [
-            f"{k} {_short(v)}" for k, v in row.items() if k not in {"step", "epoch", "lr"} and v is not None
-        ]
+        names = {"loss": "loss", "reward": "reward", "val_loss": "val loss", f"val_{metric}": f"val {metric}"}
+        words += [f"{said} {_short(row[name])}" for name, said in names.items() if row.get(name) is not None]
         if self._done > self._first:
             left = spent / (self._done - self._first) * max(0, self._total - self._done)
             words += [f"{self._examples / spent:,.0f} examples/s", f"{_clock(left)} left"]
@@ -90,10 +100,10 @@ def _clock(seconds: float) -> str:
 
 
 def _short(value: float) -> str:
-    """Four digits, and a zero for what only rounding keeps from it.
+    """Four digits, never an exponent.
 
     Example:
-        >>> _short(0.123456), _short(1.25e-17)
-        ('0.1235', '0')
+        >>> _short(0.123456), _short(12.34567), _short(1.25e-17)
+        ('0.1235', '12.35', '0.0000')
     """
-    return f"{0 if abs(value) < 1e-9 else value:.4g}"
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"

@@ -12,8 +12,8 @@ from sightline.train.average import Ema
 from sightline.train.checkpoint import load_weights, weights_of
 from sightline.train.config import TrainConfig
 from sightline.train.engine import LossModule, to_device
+from sightline.train.objective import Objective
 from sightline.train.optimizer import adamw, named_state, restore
-from sightline.train.task import Task
 
 __all__ = ["Part", "Stepper"]
 
@@ -25,21 +25,21 @@ class Stepper:
 
     Args:
         model: On the accelerator's device.
-        task: Gives the loss.
+        objective: Gives the loss.
         config: Settings of the stage.
         accelerator: Accelerate's engine.
         name: Of the stage; each has random numbers of its own.
     """
 
     def __init__(
-        self, model: nn.Module, task: Task, config: TrainConfig, accelerator: Any, *, name: str
+        self, model: nn.Module, objective: Objective, config: TrainConfig, accelerator: Any, *, name: str
     ) -> None:
         self.model, self.config, self.accelerator, self._name = model, config, accelerator, name
         self.ema = Ema(model, config.ema) if config.ema else None
         self._adamw = adamw(model, config)
         if config.compile:
-            task.compile(model)
-        self._losing, optimizer = accelerator.prepare(LossModule(model, task), self._adamw)
+            objective.compile(model)
+        self._losing, optimizer = accelerator.prepare(LossModule(model, objective), self._adamw)
         # Accelerate's optimizer looks for a package on the disk at every step; it is needed to unscale alone.
         self._optimizer = self._adamw if accelerator.scaler is None else optimizer
         self._parameters = list(model.parameters())
@@ -60,7 +60,7 @@ class Stepper:
         return [(share[i::k], True) for i in range(k)]
 
     def step(self, parts: Sequence[Part], *, n_examples: int, step: int, lr: float) -> dict[str, Tensor]:
-        """Learn from one batch, and give its sums: loss, terms and what else the task counts.
+        """Learn from one batch, and give its sums: loss, terms and what else the objective counts.
 
         The gradient is that of (sum of all totals) / (sum of all terms), over parts and processes. Alone
         and in one part that is divided before the backward pass; else the terms are known only after it.

@@ -9,7 +9,7 @@ from attend_oracle import in_blocks, qkv, scored
 from created import created
 
 import sightline as sl
-from sightline.look.fused import Listen
+from sightline.look.fused import FusedCallRecorder
 
 masks = sl.masks
 
@@ -109,7 +109,7 @@ def test_causal_attention_over_16384_positions_stays_under_200_megabytes():
 def test_columns_that_lie_apart_do_not_cost_the_fused_kernel(mask):
     q = torch.randn(2, 3, 8, 13).transpose(-1, -2)  # torch would build the whole matrix for these
     calls = []
-    with Listen(calls.append):
+    with FusedCallRecorder(calls.append):
         output = sl.attention(q, q, q, mask)
     assert len(calls) == 1
     torch.testing.assert_close(output, sl.attention(*(q.contiguous(),) * 3, mask))

@@ -23,11 +23,11 @@ def test_the_cases() -> None:
 @pytest.mark.parametrize("backward", [False, True])
 def test_the_contestants_agree(monkeypatch: pytest.MonkeyPatch, backward: bool) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)  # takes half a minute
-    field = additive.field_of(CPU, torch.float32, TINY, backward=backward)
-    assert [c.name for c in field.contestants] == ["sightline", "eager", "torch.compile"]
-    assert field.exact is not None
-    exact = field.exact()
-    for contestant in field.contestants:
+    setup = additive.compare(CPU, torch.float32, TINY, backward=backward)
+    assert [c.name for c in setup.contestants] == ["sightline", "eager", "torch.compile"]
+    assert setup.exact is not None
+    exact = setup.exact()
+    for contestant in setup.contestants:
         with contestant.context():
             found = contestant.run()
         assert len(found) == len(exact) == (7 if backward else 1)
@@ -37,6 +37,6 @@ def test_the_contestants_agree(monkeypatch: pytest.MonkeyPatch, backward: bool) 
 
 def test_a_peer_that_would_need_too_much_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(additive, "_MOST_HIDDEN", 100)
-    field = additive.field_of(CPU, torch.float32, TINY, backward=True)
-    assert [c.name for c in field.contestants] == ["sightline"]
-    assert "no peer" in field.notes[0]
+    setup = additive.compare(CPU, torch.float32, TINY, backward=True)
+    assert [c.name for c in setup.contestants] == ["sightline"]
+    assert "no peer" in setup.notes[0]

@@ -5,10 +5,10 @@ from sightline.bench import attention, linear, memory, modules
 from sightline.bench.attention import cases
 from sightline.bench.context import without_fast_path
 from sightline.bench.sizes import Sizes, bar
-from sightline.bench.timing import HostStopwatch, Pace
+from sightline.bench.timing import HostStopwatch, Repeats
 
 CPU = torch.device("cpu")
-ONCE = Pace(budget=1e-9, least=1, most=1)
+ONCE = Repeats(budget=1e-9, minimum=1, maximum=1)
 TINY = Sizes(device=CPU, lengths=(5,), widths=(3,), n_heads=2, d_model=6, tokens=14, memory_length=None)
 
 
@@ -39,8 +39,8 @@ def test_a_wrong_answer_of_ours_is_seen(monkeypatch):
 
 
 def test_both_modules_have_the_same_weights():
-    use = modules.Use(module="encoder-layer", training=True, causal=True)
-    ours, theirs = modules.module_field(TINY, 7, use).contestants
+    use = modules.ModuleUse(module="encoder-layer", training=True, causal=True)
+    ours, theirs = modules.compare_module(TINY, 7, use).contestants
     for mine, other in zip(ours.run(), theirs.run(), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
 
@@ -49,14 +49,16 @@ def test_too_large_says_so_and_leaves_out_only_the_check(monkeypatch):
     sizes = Sizes(device=CPU, lengths=(7,), widths=(3,), n_heads=2, d_model=6, checked_pairs=97)
     for case in cases(CPU, sizes=sizes):
         if "dropout" not in case.name and "memory" not in case.name:
-            field = case.field()
-            assert field.exact is None
-            assert field.notes == ("too large for a float64 check",)
-            assert len(field.contestants) >= 2
+            setup = case.setup()
+            assert setup.exact is None
+            assert setup.notes == ("too large for a float64 check",)
+            assert len(setup.contestants) >= 2
     monkeypatch.setattr("sightline.bench.sizes.MOST_WEIGHT_BYTES", 100)
-    field = modules.module_field(sizes, 7, modules.Use(module="multihead", training=True, weights=True))
-    assert [c.name for c in field.contestants] == ["sightline"]
-    assert field.notes[0].startswith("torch left out")
+    setup = modules.compare_module(
+        sizes, 7, modules.ModuleUse(module="multihead", training=True, weights=True)
+    )
+    assert [c.name for c in setup.contestants] == ["sightline"]
+    assert setup.notes[0].startswith("torch left out")
 
 
 def test_sizes_of_the_devices():

@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from sightline.bench import __main__ as bare
-from sightline.bench import attention, command, race
+from sightline.bench import attention, case, command
 from sightline.bench.sizes import Sizes
 from sightline.cli import bench
 
@@ -31,12 +31,12 @@ def tiny(monkeypatch):
     monkeypatch.setattr(command, "BENCHES", {"attention": cases})
 
 
-def typer_way(*words):
+def run_typer(*words):
     done = CliRunner().invoke(bench.app, ["attention", *words])
     return done.exit_code, done.stdout, done.stderr
 
 
-def bare_way(*words):
+def run_bare(*words):
     out, err, was = io.StringIO(), io.StringIO(), (sys.stdout, sys.stderr)
     sys.stdout, sys.stderr = out, err
     try:
@@ -45,7 +45,7 @@ def bare_way(*words):
         sys.stdout, sys.stderr = was
 
 
-both_ways = pytest.mark.parametrize("call", [typer_way, bare_way])
+both_ways = pytest.mark.parametrize("call", [run_typer, run_bare])
 FEW = ("--device", "cpu", "--budget", "0.001", "--only", "attention*causal")
 
 
@@ -71,9 +71,9 @@ def test_bare_json_is_alone_on_stdout(call):
         assert "contestant" in err
         assert read["bench"] == "attention"
         assert len(read["cases"]) == 2
-        for case in read["cases"]:
-            ours, theirs = (result["milliseconds"] for result in case["results"])
-            assert case["ratio"] == theirs / ours
+        for one in read["cases"]:
+            ours, theirs = (result["milliseconds"] for result in one["results"])
+            assert one["ratio"] == theirs / ours
 
 
 @both_ways
@@ -93,11 +93,13 @@ def test_json_in_a_file_names_machine_and_versions(call, tmp_path):
 
 def test_budget_reaches_the_stopwatch(monkeypatch):
     seen = []
-    measure = race.Race.measure
+    measure = case.TimedCase.measure
     monkeypatch.setattr(
-        race.Race, "measure", lambda self, watch, pace: seen.append(pace.budget) or measure(self, watch, pace)
+        case.TimedCase,
+        "measure",
+        lambda self, watch, repeats: seen.append(repeats.budget) or measure(self, watch, repeats),
     )
-    typer_way(*FEW)
+    run_typer(*FEW)
     assert seen == [0.001, 0.001]
 
 

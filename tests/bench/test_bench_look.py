@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from sightline.bench import look, look_gpu
+from sightline.bench.case import TimedCase
 from sightline.bench.eager import eager
-from sightline.bench.race import Race
 from sightline.bench.sizes import Sizes
-from sightline.bench.timing import HostStopwatch, Pace
+from sightline.bench.timing import HostStopwatch, Repeats
 
 CPU = torch.device("cpu")
 TINY = Sizes(device=CPU, lengths=(128,), n_heads=2, d_model=8, memory_length=None)
@@ -23,10 +23,10 @@ def test_the_cases() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_eager_and_the_look_see_the_same(causal: bool) -> None:
-    field = look.field_of(TINY, 128, "eager", causal=causal)
-    assert field.exact is not None
-    exact = field.exact()
-    for contestant in field.contestants:
+    setup = look.compare(TINY, 128, "eager", causal=causal)
+    assert setup.exact is not None
+    exact = setup.exact()
+    for contestant in setup.contestants:
         with contestant.context():
             seen = contestant.run()
         assert len(seen) == len(exact) == 5
@@ -35,18 +35,18 @@ def test_eager_and_the_look_see_the_same(causal: bool) -> None:
 
 
 def test_the_blind_kernel_gives_the_same_output() -> None:
-    field = look.field_of(TINY, 128, "blind", causal=True)
+    setup = look.compare(TINY, 128, "blind", causal=True)
     outputs = []
-    for contestant in field.contestants:
+    for contestant in setup.contestants:
         with contestant.context():
             outputs.append(contestant.run()[0])
     assert torch.equal(*outputs)
 
 
 def test_a_watched_encoder_gives_what_it_gives_blind() -> None:
-    field = look.watched_field(TINY)
+    setup = look.compare_watched(TINY)
     outputs = []
-    for contestant in field.contestants:
+    for contestant in setup.contestants:
         with contestant.context():
             outputs.append(contestant.run()[0])
     torch.testing.assert_close(*outputs)
@@ -59,16 +59,16 @@ def test_a_long_look_is_ready_to_run() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_on_a_gpu_what_is_seen_is_held_against_float64(causal: bool) -> None:
     shape = look_gpu.Shape(2, 3, 192, 8)
-    field = look_gpu.field_of("look", "blind and eager", shape, causal, CPU)
-    assert [c.name for c in field.contestants] == ["sightline", "blind", "eager"]
-    assert [c.checked is None for c in field.contestants] == [False, True, False]
-    assert field.exact is not None
+    setup = look_gpu.compare("look", "blind and eager", shape, causal, CPU)
+    assert [c.name for c in setup.contestants] == ["sightline", "blind", "eager"]
+    assert [c.checked is None for c in setup.contestants] == [False, True, False]
+    assert setup.exact is not None
     q, k, v = shape.draw(CPU)
     right = [x[:1, :1] for x in eager(q.double(), k.double(), v.double(), 64, causal=causal)[1:]]
-    for ours, truth in zip(field.exact(), right, strict=True):
+    for ours, truth in zip(setup.exact(), right, strict=True):
         torch.testing.assert_close(ours, truth, rtol=1e-12, atol=1e-15)
-    race = Race(name="tiny", device=CPU, bar=None, field=lambda: field)
-    outcome = race.measure(HostStopwatch(), Pace(budget=1e-9, least=2, most=2))
+    timed = TimedCase(name="tiny", device=CPU, bar=None, setup=lambda: setup)
+    outcome = timed.measure(HostStopwatch(), Repeats(budget=1e-9, minimum=2, maximum=2))
     errors = {r.contestant: r.error for r in outcome.results}
     assert errors["sightline"] < 1e-5 < errors["eager"]  # which stores weights in bfloat16
     assert errors["blind"] is None

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sightline.bench.memory import MemoryCase, fresh_peak_bytes
-from sightline.bench.timing import HostStopwatch, Pace
+from sightline.bench.timing import HostStopwatch, Repeats
 
 MEGABYTE = 1_000_000
 
@@ -39,7 +39,7 @@ def test_a_process_that_fails_is_named_in_the_notes():
         memory_bar=1,
         notes=("a note",),
     )
-    outcome = case.measure(HostStopwatch(), Pace(budget=1.0))
+    outcome = case.measure(HostStopwatch(), Repeats(budget=1.0))
     assert outcome.results == ()
     assert outcome.faults == ("did not run",)
     assert outcome.notes[0] == "a note"

@@ -63,4 +63,4 @@ def test_report_is_json_even_with_nan():
     assert [case["faults"] for case in read["cases"]] == [["inexact"], []]
     assert read["cases"][1]["ratio"] == 1.5
     assert read["cases"][0]["results"][0]["error"] == "nan"
-    assert report.short == report.outcomes[:1]
+    assert report.failing == report.outcomes[:1]

@@ -6,11 +6,11 @@ import torch
 
 from sightline.bench.timing import (
     HostStopwatch,
-    Pace,
+    Repeats,
     cuda_peak_bytes,
-    interleaved,
     median_and_spread,
     stopwatch,
+    time_interleaved,
 )
 
 
@@ -53,7 +53,7 @@ def test_contestants_take_turns_and_the_warm_up_is_not_counted():
         "a": named("a", clock.taking(9.0, 1.0, 2.0, 3.0)),
         "b": named("b", clock.taking(9.0, 5.0, 7.0, 5.0)),
     }
-    laps = interleaved(runs, HostStopwatch(clock), Pace(budget=1.0))
+    laps = time_interleaved(runs, HostStopwatch(clock), Repeats(budget=1.0))
     assert order == ["a", "b"] * 4
     assert laps == {"a": [1000.0, 2000.0, 3000.0], "b": [5000.0, 7000.0, 5000.0]}
     assert gc.isenabled()
@@ -68,13 +68,15 @@ def test_context_is_entered_outside_the_lap():
         yield
         clock.seconds += 50
 
-    laps = interleaved({"a": (clock.taking(1.0), slow_to_enter)}, HostStopwatch(clock), Pace(budget=1.0))
+    laps = time_interleaved(
+        {"a": (clock.taking(1.0), slow_to_enter)}, HostStopwatch(clock), Repeats(budget=1.0)
+    )
     assert laps == {"a": [1000.0] * 3}
 
 
 def test_rounds_fill_the_budget():
     clock = FakeTime()
-    laps = interleaved({"a": (clock.taking(0.25), nothing)}, HostStopwatch(clock), Pace(budget=5.0))
+    laps = time_interleaved({"a": (clock.taking(0.25), nothing)}, HostStopwatch(clock), Repeats(budget=5.0))
     assert len(laps["a"]) == 20
 
 
@@ -93,7 +95,7 @@ def test_stopwatch_of_the_cpu_times_what_was_run():
     watch = stopwatch(torch.device("cpu"))
     ran = []
     lap = watch.lap(lambda: ran.append(1))
-    watch.settle()
+    watch.synchronize()
     assert ran == [1]
     assert lap() >= 0
 
@@ -105,16 +107,16 @@ def test_cuda_times_and_peak():
     watch = stopwatch(device)
     x = torch.randn(2048, 2048, device=device)
     lap = watch.lap(lambda: x @ x)
-    watch.settle()
+    watch.synchronize()
     assert lap() > 0
     assert 16_000_000 < cuda_peak_bytes(lambda: x + x, device) < 18_000_000
 
 
-@pytest.mark.parametrize(("tried", "calls"), [(0.0, 4), (1.9, 4), (2.1, 3)])
-def test_a_long_trial_was_warm_up_enough(tried, calls):
+@pytest.mark.parametrize(("trial_seconds", "calls"), [(0.0, 4), (1.9, 4), (2.1, 3)])
+def test_a_long_trial_was_warm_up_enough(trial_seconds, calls):
     clock, seen = FakeTime(), []
     run = clock.taking(1.0)
     runs = {"a": (lambda: (seen.append(1), run()), nothing)}
-    laps = interleaved(runs, HostStopwatch(clock), Pace(budget=1.0), tried=tried)
+    laps = time_interleaved(runs, HostStopwatch(clock), Repeats(budget=1.0), trial_seconds=trial_seconds)
     assert len(laps["a"]) == 3
     assert len(seen) == calls

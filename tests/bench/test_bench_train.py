@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from sightline.bench import command, train
-from sightline.bench.timing import HostStopwatch, Pace
+from sightline.bench.timing import HostStopwatch, Repeats
 from sightline.models.captioner import Captioner, CaptionerConfig
-from sightline.train.caption_loss import caption_loss
+from sightline.tasks.caption.loss import caption_loss
 
 CPU = torch.device("cpu")
 TINY = CaptionerConfig(
@@ -25,10 +25,10 @@ def test_torchs_twin_has_the_same_loss_and_no_layer_of_ours():
     ours = Captioner(TINY).eval()
     twin = Captioner(TINY)
     twin.load_state_dict(ours.state_dict())
-    train.on_torch(twin).eval()
+    train.with_torch_layers(twin).eval()
     names = {type(module).__module__ for module in twin.modules()}
     assert not {name for name in names if name.startswith(("sightline.layers", "sightline.attention"))}
-    twin.decoder.layers.register_forward_pre_hook(train._repeated)
+    twin.decoder.layers.register_forward_pre_hook(train._repeat_memory)
     batch = train._caption_batch(TINY, 3, CPU)
     with torch.no_grad():
         mine, theirs = (caption_loss(model, batch.images, batch.ids) for model in (ours, twin))
@@ -37,10 +37,10 @@ def test_torchs_twin_has_the_same_loss_and_no_layer_of_ours():
 
 
 def test_a_race_of_steps_tells_its_rate():
-    field = train._caption_field(TINY, 3, CPU)
-    race = train.Race(name="tiny", device=CPU, bar=1.0, field=lambda: field)
-    case = train.StepRace(race=race, examples=(3, "images"))
-    outcome = case.measure(HostStopwatch(), Pace(budget=0.01, least=1, most=2))
+    setup = train._compare_captioners(TINY, 3, CPU)
+    timed = train.TimedCase(name="tiny", device=CPU, bar=1.0, setup=lambda: setup)
+    case = train.StepCase(timed=timed, examples=(3, "images"))
+    outcome = case.measure(HostStopwatch(), Repeats(budget=0.01, minimum=1, maximum=2))
     assert [result.contestant for result in outcome.results] == ["sightline", "torch.nn"]
     assert any("images/s" in note for note in outcome.notes)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from sightline.bench import train_classify
-from sightline.bench.race import OURS
-from sightline.bench.timing import Pace, stopwatch
+from sightline.bench.case import OURS
+from sightline.bench.timing import Repeats, stopwatch
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 
 CONFIG = VisionTransformerConfig(
@@ -26,7 +26,7 @@ def tiny(monkeypatch):
 def test_the_peer_on_torch_computes_the_same():
     ours = VisionTransformer(CONFIG)
     torch.nn.init.normal_(ours.head.weight)
-    theirs = train_classify._on_torch(CONFIG, ours.state_dict())
+    theirs = train_classify._vit_with_torch_layers(CONFIG, ours.state_dict())
     assert {type(layer) for layer in theirs.layers} == {torch.nn.TransformerEncoderLayer}
     images = torch.randn(2, 3, 6, 6)
     torch.testing.assert_close(theirs(images), ours(images), rtol=1e-4, atol=1e-5)
@@ -34,33 +34,33 @@ def test_the_peer_on_torch_computes_the_same():
 
 def test_every_contestant_steps_and_the_rate_is_told(tiny):
     (case,) = train_classify.cases(torch.device("cpu"), quick=True)
-    case = replace(case, race=replace(case.race, field=_field), examples=(3, "images"))
-    outcome = case.measure(stopwatch(torch.device("cpu")), Pace(budget=0.05))
+    case = replace(case, timed=replace(case.timed, setup=_compare), examples=(3, "images"))
+    outcome = case.measure(stopwatch(torch.device("cpu")), Repeats(budget=0.05))
     names = [result.contestant for result in outcome.results]
     assert names[:2] == [OURS, "torch.nn"]
     assert outcome.ratio is not None
     assert "images/s" in outcome.notes[-1]
 
 
-def _field():
+def _compare():
     small = VisionTransformerConfig(n_classes=5, image_size=6, patch=3)
-    return train_classify._field("mini", small, 3, torch.device("cpu"))
+    return train_classify._compare("mini", small, 3, torch.device("cpu"))
 
 
 def test_timm_takes_part_where_it_is(monkeypatch):
     given = {}
 
-    class Timms(torch.nn.Module):
+    class TimmVisionTransformer(torch.nn.Module):
         def __init__(self, **options):
             super().__init__()
             given.update(options)
 
     module = types.ModuleType("timm.models.vision_transformer")
-    module.VisionTransformer = Timms
+    module.VisionTransformer = TimmVisionTransformer
     for name in ("timm", "timm.models"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, "timm.models.vision_transformer", module)
-    assert isinstance(train_classify._timms(CONFIG), Timms)
+    assert isinstance(train_classify._timm_vit(CONFIG), TimmVisionTransformer)
     assert given["embed_dim"] == 12
     assert given["mlp_ratio"] * 12 == pytest.approx(17)
     assert given["depth"] == 2
@@ -68,4 +68,4 @@ def test_timm_takes_part_where_it_is(monkeypatch):
 
 def test_without_timm_it_is_left_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm.models.vision_transformer", None)
-    assert train_classify._timms(CONFIG) is None
+    assert train_classify._timm_vit(CONFIG) is None

@@ -21,8 +21,8 @@ from stream_oracle import attention_in_blocks, inputs
 
 import sightline as sl
 from sightline.attention.masks import as_mask
-from sightline.look.look import pairs_of
-from sightline.look.stream import Want, measure
+from sightline.look.look import make_score_inputs
+from sightline.look.stream import StatsRequest, measure
 
 # Gradients
 
@@ -123,7 +123,7 @@ def test_nothing_is_differentiable_where_nothing_asks_for_it():
     assert not any(x.requires_grad for x in sight.statistics.values())
     sight = sl.look(q, k, v, measure=sl.Look(map=3, top=2))
     assert all(getattr(sight, name).requires_grad for name in GRADS)
-    assert not sight.kept[0].pairs.q.requires_grad
+    assert not sight.kept[0].inputs.q.requires_grad
 
 
 # Memory
@@ -155,7 +155,7 @@ def test_backward_keeps_no_tile():
     """Between forward and backward only O(T + S) is saved for the gradient."""
     t, s = 211, 223
     q, k, v = (x.requires_grad_() for x in inputs((1, 1), t, s, 3))
-    pairs, _ = pairs_of(q, k, v, as_mask(None))
+    pairs, _ = make_score_inputs(q, k, v, as_mask(None))
     saved = []
 
     def note(x):
@@ -163,7 +163,7 @@ def test_backward_keeps_no_tile():
         return x
 
     with tile_of(4001), torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        measure(pairs, Want(received=True, entropy=True, peak=True))
+        measure(pairs, StatsRequest(received=True, entropy=True, peak=True))
     assert sum(saved) < t * s // 4
 
 

@@ -170,8 +170,8 @@ def test_slices_of_few_dimensions(lead):
 
 def test_a_slice_of_q_that_is_not_copied():
     sight, _ = looked("nothing")
-    assert sight[1, 2:4].kept[0].pairs.q.untyped_storage().data_ptr() == (
-        sight.kept[0].pairs.q.untyped_storage().data_ptr()
+    assert sight[1, 2:4].kept[0].inputs.q.untyped_storage().data_ptr() == (
+        sight.kept[0].inputs.q.untyped_storage().data_ptr()
     )
 
 
@@ -269,7 +269,7 @@ def test_repr_tells_a_person_the_facts():
 
 def test_what_keeping_costs():
     sight, _ = looked("nothing")
-    q, k = sight.kept[0].pairs.q, sight.kept[0].pairs.k
+    q, k = sight.kept[0].inputs.q, sight.kept[0].inputs.k
     assert sight.kept_nbytes == q.nbytes + k.nbytes + sight.lse.nbytes
     assert sight.nbytes == sight.kept_nbytes + sum(x.nbytes for x in sight.statistics.values())
 

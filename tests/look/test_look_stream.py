@@ -28,8 +28,8 @@ import sightline as sl
 from sightline.attention import attend
 from sightline.attention.masks import as_mask
 from sightline.look import stream
-from sightline.look.look import pairs_of
-from sightline.look.stream import Want, measure
+from sightline.look.look import make_score_inputs
+from sightline.look.stream import StatsRequest, measure
 
 LEADS = [(), (3,), (2, 3), (2, 3, 2)]
 
@@ -229,9 +229,9 @@ def test_a_row_of_huge_negatives_looks_at_all_alike(huge, t):
 # The kernel's lse is checked, not believed
 
 
-def overheard(q, k, v, mask, lse):
-    pairs, _ = pairs_of(q, k, v, as_mask(mask))
-    return measure(pairs, Want(received=True, entropy=True, peak=True), lse)
+def captured_lse(q, k, v, mask, lse):
+    pairs, _ = make_score_inputs(q, k, v, as_mask(mask))
+    return measure(pairs, StatsRequest(received=True, entropy=True, peak=True), lse)
 
 
 @pytest.mark.parametrize("wrong", [0.01, -0.5, 3.0, math.nan, INF, -INF])
@@ -241,7 +241,7 @@ def test_a_wrong_lse_is_found_out(wrong, mask):
     given_mask, added = MASKS[mask or "nothing"]((2, 3), 5, 7)
     weights, lse = truth(q, k, added)
     offered = lse.float() + wrong * (torch.arange(5) == 3)
-    found = overheard(q, k, v, given_mask, offered)
+    found = captured_lse(q, k, v, given_mask, offered)
     near(found.lse, lse, atol=1e-6)
     near(found.received, weights.sum(-2), atol=1e-6)
     near(found.entropy, entropy(weights), atol=1e-6)
@@ -251,9 +251,9 @@ def test_a_right_lse_saves_a_maximum():
     q, k, v = inputs((2, 3), 5, 7, 11)
     lse = truth(q, k, None)[1].float()
     with sizes_created() as known:
-        found = overheard(q, k, v, None, lse)
+        found = captured_lse(q, k, v, None, lse)
     with sizes_created() as unknown:
-        overheard(q, k, v, None, None)
+        captured_lse(q, k, v, None, None)
     assert torch.equal(found.lse, lse)
     known, unknown = (sum("amax" in op for _, op in created) for created in (known, unknown))
     assert known < unknown
@@ -279,7 +279,7 @@ def test_a_slightly_wrong_lse_costs_less_than_the_tolerance():
     q, k, v = inputs((2, 3), 5, 7, 11)
     weights, lse = truth(q, k, None)
     for off in (1e-5, 3e-5, 1e-4, 3e-4, 9e-4):
-        found = overheard(q, k, v, None, lse.float() + off)
+        found = captured_lse(q, k, v, None, lse.float() + off)
         near(found.received, weights.sum(-2), rtol=1.2e-5)
 
 

@@ -150,7 +150,7 @@ def test_what_is_kept_does_not_follow_the_weights_of_the_score():
             parameter.normal_()
         assert torch.equal(seen[""].rows([0, 10]), before)
         assert not any(
-            m._forward_hooks or m._forward_pre_hooks for m in seen[""].kept[0].pairs.score.modules()
+            m._forward_hooks or m._forward_pre_hooks for m in seen[""].kept[0].inputs.score.modules()
         )
 
 
@@ -199,8 +199,9 @@ def test_a_refused_call_leaves_the_watch_listening():
         with pytest.raises(ValueError, match="same length"):
             model(q, k, v[:, :, 1:])
         model(q, k, v)
-        nn.functional.scaled_dot_product_attention(q, k, v)
-    assert len(seen.calls("")) == 2
+        nn.functional.scaled_dot_product_attention(q, k, v)  # none of the model's
+        sl.attention(q, k, v, score="cosine")
+    assert len(seen.calls("")) == 1
 
 
 def test_other_modes_see_attention_and_may_answer_it():

@@ -20,7 +20,7 @@ def test_words_stand_on_the_sides_of_the_matrix():
 def test_every_head_has_a_panel():
     figure = head_grid(torch.rand(5, 3, 2), list("abc"), list("xy"))
     assert [ax.get_title() for ax in figure.axes[:5]] == [f"head {i}" for i in range(5)]
-    assert (figure.get_supylabel(), figure.get_supxlabel()) == ("looks", "seen")
+    assert (figure.get_supylabel(), figure.get_supxlabel()) == ("Query", "Key")
     assert len(head_grid(torch.rand(37, 3, 2), list("abc"), list("xy")).axes) == 37 + 1  # and the colours
 
 

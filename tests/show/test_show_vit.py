@@ -4,28 +4,17 @@ import dataclasses
 
 import pytest
 import torch
+from predictions import COLUMNS, ROWS, Grid, classified, translation
 
-from sightline.evaluate.glance import Glance
-from sightline.show.vit import class_heads, confused, distances, layer_mass, rolled
+from sightline.show.vit import confusion_matrix, distances, head_overlays, received_by_layer, rollout_overlay
 
-L, H, ROWS, COLUMNS = 7, 3, 2, 5
+L, H = 7, 3
 
 
-def a_glance(b=2):
-    generator = torch.Generator().manual_seed(0)
-
-    def shares(*shape):
-        return torch.rand(*shape, generator=generator).softmax(-1)
-
-    return Glance(
-        logits=torch.zeros(b, 4),
-        rollout=shares(b, ROWS * COLUMNS),
-        heads=shares(b, L, H, ROWS * COLUMNS),
-        received=shares(b, L, ROWS * COLUMNS),
-        distance=torch.rand(L, H, generator=generator),
-        grid=(ROWS, COLUMNS),
-        with_token=True,
-    )
+def attention(heads=H, image=None):
+    image = torch.zeros(1, 10, 21, dtype=torch.uint8) if image is None else image
+    weights = torch.rand(L, heads, 1, ROWS * COLUMNS).softmax(-1)
+    return dataclasses.replace(classified().attention, weights=weights, keys=Grid(ROWS, COLUMNS, image))
 
 
 def titles(figure):
@@ -34,42 +23,39 @@ def titles(figure):
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_rollout_lies_over_the_image(channels):
-    glance = a_glance()
-    figure = rolled(torch.zeros(channels, 8, 20, dtype=torch.uint8), glance, item=1, title="cat")
-    assert titles(figure) == ["image", "rollout"]
+    record = attention(image=torch.zeros(channels, 10, 21, dtype=torch.uint8))
+    figure = rollout_overlay(record, title="cat " * 30, note="a crop")
+    assert titles(figure) == ["image", "rollout through 2 layers"]
     shown = figure.axes[1].images[-1].get_array()
-    torch.testing.assert_close(torch.tensor(shown), glance.rollout[1].view(ROWS, COLUMNS).double())
-    assert figure.axes[1].images[-1].get_interpolation() == "nearest"  # few pixels: patches as they are
+    torch.testing.assert_close(torch.tensor(shown), record.summary.view(ROWS, COLUMNS).double())
+    assert figure.axes[1].images[-1].get_interpolation() == "nearest"  # few pixels: patches as squares
     figure.draw_without_rendering()
+    title, note = (text.get_window_extent() for text in figure.texts)
+    assert figure.bbox.y1 > title.y1 > title.y0 >= note.y1 - 1
+    assert note.y0 > max(ax.title.get_window_extent().y1 for ax in figure.axes[:2])
 
 
 def test_heads_are_rows_of_layers_on_one_scale():
-    glance = a_glance()
-    figure = class_heads(torch.zeros(1, 8, 20, dtype=torch.uint8), glance)
+    record = attention()
+    figure = head_overlays(record)
     assert titles(figure)[:4] == ["layer 0 head 0", "layer 0 head 1", "layer 0 head 2", "layer 1 head 0"]
     assert len(titles(figure)) == L * H
     limits = {ax.images[-1].get_clim() for ax in figure.axes[: L * H]}
-    assert limits == {(0, float(glance.heads[0].max()))}
-    assert (
-        titles(class_heads(torch.zeros(1, 8, 20, dtype=torch.uint8), glance, layers=[5]))[0]
-        == "layer 5 head 0"
-    )
+    assert limits == {(0, float(record.weights.max()))}
+    assert titles(head_overlays(record, layers=[5]))[0] == "layer 5 head 0"
 
 
 def test_of_too_many_heads_the_last_layers_are_shown():
-    many = dataclasses.replace(
-        a_glance(), heads=torch.rand(2, L, 50, ROWS * COLUMNS), distance=torch.rand(L, 50)
-    )
-    assert titles(class_heads(torch.zeros(1, 8, 20, dtype=torch.uint8), many))[::50] == [
-        "layer 5 head 0",
-        "layer 6 head 0",
-    ]
+    assert titles(head_overlays(attention(heads=50)))[::50] == ["layer 5 head 0", "layer 6 head 0"]
 
 
-def test_mass_has_a_panel_for_each_layer():
-    figure = layer_mass(torch.zeros(3, 80, 200, dtype=torch.uint8), a_glance())
+def test_received_has_a_panel_for_each_layer():
+    received = torch.rand(L, ROWS * COLUMNS).softmax(-1)
+    figure = received_by_layer(torch.zeros(3, 80, 200, dtype=torch.uint8), received, (ROWS, COLUMNS))
     assert titles(figure) == [f"layer {i}" for i in range(L)]
     assert figure.axes[0].images[-1].get_interpolation() == "bicubic"
+    shown = figure.axes[L - 1].images[-1].get_array()
+    torch.testing.assert_close(torch.tensor(shown), received[-1].view(ROWS, COLUMNS).double())
 
 
 def test_distances_are_dots_by_depth():
@@ -81,16 +67,18 @@ def test_distances_are_dots_by_depth():
 
 
 def test_confusion_writes_counts_and_colours_shares():
-    figure = confused(torch.tensor([[8, 2], [0, 5]]), ["cat", "dog"], title="who")
+    figure = confusion_matrix(torch.tensor([[8, 2], [0, 5]]), ["cat", "dog"], title="who")
     ax = figure.axes[0]
     assert sorted(text.get_text() for text in ax.texts) == ["2", "5", "8"]
     assert ax.images[0].get_array().tolist() == [[0.8, 0.2], [0, 1]]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["cat", "dog"]
-    many = confused(torch.eye(41, dtype=torch.long), [str(i) for i in range(41)])
+    many = confusion_matrix(torch.eye(41, dtype=torch.long), [str(i) for i in range(41)])
     assert not many.axes[0].texts
 
 
 @pytest.mark.bad_input
-def test_a_layer_that_is_not_there():
+def test_what_can_not_be_drawn():
     with pytest.raises(ValueError, match=r"layer must be in 0\.\.6, got 9"):
-        class_heads(torch.zeros(1, 8, 20, dtype=torch.uint8), a_glance(), layers=[9])
+        head_overlays(attention(), layers=[9])
+    with pytest.raises(ValueError, match="attention over an image, got 3 words as keys"):
+        rollout_overlay(translation().attention)

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from toy import Toy, ToyTask
+from toy import Toy, ToyObjective
 
 from sightline.train.config import TrainConfig
 from sightline.train.engine import accelerator_for
@@ -38,7 +38,7 @@ CONFIG = TrainConfig(
 
 def train(out, *, resume):
     torch.manual_seed(7)
-    fit(Toy(), ToyTask(), CONFIG, out, resume=resume, shown=False)
+    fit(Toy(), ToyObjective(), CONFIG, out, resume=resume, shown=False)
 
 
 def fingerprint(out):

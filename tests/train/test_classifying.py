@@ -11,10 +11,10 @@ from sightline.data.augment import Augment, as_floats
 from sightline.data.class_set import ClassSet, LabelledImages
 from sightline.evaluate.classes import score
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
-from sightline.train.classifying import ClassData, ClassTask, read_source
+from sightline.tasks.classify.objective import ClassData, ClassifyObjective, read_source
+from sightline.tasks.task import preset, presets
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from sightline.train.presets import preset, presets
 
 TRAIN = TrainConfig(epochs=2, batch_size=7, lr=3e-3, tensorboard=False, threads=0, metric="accuracy")
 
@@ -36,7 +36,7 @@ def a_set():
 
 
 def task(train=TRAIN, augment=None):
-    return ClassTask(a_set(), train, ClassData(), augment or Augment(), score=score)
+    return ClassifyObjective(a_set(), train, ClassData(), augment or Augment(), score=score)
 
 
 def model(seed=0):
@@ -149,7 +149,7 @@ def test_a_run_that_was_stopped_ends_the_same_with_all_that_is_random(tmp_path):
     class StopError(Exception):
         pass
 
-    class Stopping(ClassTask):
+    class Stopping(ClassifyObjective):
         def load(self, indices, epoch):
             if (epoch, indices) == (1, self.plan(1)[5]):
                 raise StopError
@@ -162,11 +162,11 @@ def test_a_run_that_was_stopped_ends_the_same_with_all_that_is_random(tmp_path):
         fit(made, chosen, config, out, resume=resume, shown=False)
         return (out / "model.safetensors").read_bytes()
 
-    whole = train(tmp_path / "whole", ClassTask)
+    whole = train(tmp_path / "whole", ClassifyObjective)
     with pytest.raises(StopError):
         train(tmp_path / "cut", Stopping)
     assert (tmp_path / "cut" / "checkpoints" / "main").is_dir()
-    assert train(tmp_path / "cut", ClassTask, resume=True) == whole
+    assert train(tmp_path / "cut", ClassifyObjective, resume=True) == whole
 
 
 def test_a_partner_is_changed_in_its_own_way():
@@ -180,7 +180,7 @@ def test_a_partner_is_changed_in_its_own_way():
 
 def test_what_is_chosen_by_are_the_views_of_the_val_split():
     seen = []
-    chosen = ClassTask(
+    chosen = ClassifyObjective(
         a_set(), TRAIN, ClassData(views=2), Augment(), score=lambda *given: seen.append(given) or {"n": 1.0}
     )
     made = model().eval()

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from sightline.data.batches import seed_of, shuffled_batches
-from sightline.train.task import Loss, Task
+from sightline.train.objective import Loss, Objective
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +27,7 @@ class Toy(nn.Module):
         return self.last(self.dropout(torch.relu(self.norm(self.first(x)))))
 
 
-class ToyTask(Task):
+class ToyObjective(Objective):
     kind = "toy"
 
     def __init__(self, n=53, batch_size=11, seed=0, noise=0.1):

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 
 from sightline.look.kernels.tiles import (
+    EMPTY_LSE,
     LOG2E,
-    NOBODY,
     keys_for,
     queries_for,
     real_keys,
@@ -60,7 +60,7 @@ def by_query_kernel(
     start, inner, outer, end = keys_for(first_query, limit, low, high, T, HAS_LOW, HAS_HIGH, BM, BN)
     row = head * T + queries
     lse = tl.load(lse_ptr + row, mask=there, other=float("inf"))
-    lse = tl.where(tl.abs(lse) < 1e30, lse * LOG2E, NOBODY)
+    lse = tl.where(tl.abs(lse) < 1e30, lse * LOG2E, EMPTY_LSE)
     a = tl.load(a_ptr + row, mask=there, other=0.0)
     g_entropy = tl.load(g_entropy_ptr + row, mask=there, other=0.0) if ENTROPY else a
 
@@ -154,7 +154,7 @@ def by_key_kernel(
                 q = tl.load(q_ptr + queries[:, None].to(tl.int64) * q_t + width[None, :] * q_d,
                             mask=there[:, None] & fits, other=0.0)  # fmt: skip
                 lse = tl.load(lse_ptr + row, mask=there, other=float("inf"))
-                lse = tl.where(tl.abs(lse) < 1e30, lse * LOG2E, NOBODY)
+                lse = tl.where(tl.abs(lse) < 1e30, lse * LOG2E, EMPTY_LSE)
                 x = tile_logs(
                     q, k, lse, lse, queries, keys, scale2, limit, low, high,
                     allowed_ptr, allowed_t, allowed_s, added_ptr, added_t, added_s, T, S,

@@ -7,33 +7,39 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sightline.look.kernels.backward import by_key_kernel, by_query_kernel
-from sightline.look.kernels.measure import Given
-from sightline.look.kernels.measure import measure as without_gradients
-from sightline.look.pairs import Pairs
-from sightline.look.stream import Found, Want
+from sightline.look.kernels.measure import KernelArgs
+from sightline.look.kernels.measure import measure as measure_no_grad
+from sightline.look.score_inputs import ScoreInputs
+from sightline.look.stream import Stats, StatsRequest
 from sightline.shapes import Float
 
 
-def measure(pairs: Pairs, want: Want, lse: Float[Tensor, "B H T"] | None = None) -> Found:
+def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None = None) -> Stats:
     """Measure, so that lse, received, entropy and peak carry gradients to q and k."""
-    found: list[Found] = []
-    kept = pairs.detached()
-    lse, received, entropy, peak = _Measured.apply(
-        pairs.q, pairs.k, kept, want, None if lse is None else lse.detach(), found
+    stats: list[Stats] = []
+    kept = inputs.detached()
+    lse, received, entropy, peak = _MeasureFunction.apply(
+        inputs.q, inputs.k, kept, request, None if lse is None else lse.detach(), stats
     )
-    return found[0]._replace(lse=lse, received=received, entropy=entropy, peak=peak)
+    return stats[0]._replace(lse=lse, received=received, entropy=entropy, peak=peak)
 
 
-class _Measured(torch.autograd.Function):
+class _MeasureFunction(torch.autograd.Function):
     """(q, k) -> lse, received, entropy, peak; what else was found is handed out beside them."""
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, pairs: Pairs, want: Want, lse: Tensor | None, found: list[Found]
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        inputs: ScoreInputs,
+        request: StatsRequest,
+        lse: Tensor | None,
+        stats: list[Stats],
     ) -> tuple[Tensor | None, ...]:
-        seen = without_gradients(pairs, want, lse)
-        found.append(seen)
-        ctx.pairs = pairs
+        seen = measure_no_grad(inputs, request, lse)
+        stats.append(seen)
+        ctx.inputs = inputs
         ctx.set_materialize_grads(False)  # what no loss asks for costs no pass over the weights
         ctx.save_for_backward(q, k, seen.lse, seen.entropy, seen.peak, seen.peak_at)
         return seen.lse, seen.received, seen.entropy, seen.peak
@@ -50,7 +56,7 @@ class _Measured(torch.autograd.Function):
         if g_lse is g_received is g_entropy is g_peak is None:
             return (None,) * 6
         q, k, lse, entropy, peak, peak_at = ctx.saved_tensors
-        given = Given(ctx.pairs)
+        args = KernelArgs(ctx.inputs)
         slope = torch.zeros_like(lse) if g_lse is None else g_lse.float()
         if g_entropy is not None and entropy is not None:
             slope = slope - g_entropy * entropy
@@ -58,25 +64,25 @@ class _Measured(torch.autograd.Function):
             slope = slope - g_peak * peak
         if g_received is not None:
             g_received = g_received.float().contiguous()
-            given_back = torch.empty_like(lse)
-            _by_query(given, lse, slope, None, g_received, given_back, gradient=False)
-            slope = slope - given_back
+            weighted_sum = torch.empty_like(lse)
+            _run_by_query(args, lse, slope, None, g_received, weighted_sum, gradient=False)
+            slope = slope - weighted_sum
         slope = slope.contiguous()
         g_entropy = None if g_entropy is None else g_entropy.float().contiguous()
-        b, h, t, s = ctx.pairs.shape
+        b, h, t, s = ctx.inputs.shape
         peaks, grouped = g_peak is not None and peak is not None, k.size(1) != h
         grad_q = q.new_empty((b, h, t, q.size(3)), dtype=torch.float32 if peaks else q.dtype)
         grad_k = q.new_empty((b, h, s, q.size(3)), dtype=torch.float32 if peaks or grouped else k.dtype)
-        _by_query(given, lse, slope, g_entropy, g_received, grad_q, gradient=True)
-        _by_key(given, lse, slope, g_entropy, g_received, grad_k)
+        _run_by_query(args, lse, slope, g_entropy, g_received, grad_q, gradient=True)
+        _run_by_key(args, lse, slope, g_entropy, g_received, grad_k)
         if g_peak is not None and peak is not None:
-            _add_peaks(grad_q, grad_k, q, k, g_peak * peak * ctx.pairs.scale, peak_at)
+            _add_peaks(grad_q, grad_k, q, k, g_peak * peak * ctx.inputs.scale, peak_at)
         grad_k = grad_k.view(b, k.size(1), -1, s, q.size(3)).sum(2) if grouped else grad_k
         return grad_q.to(q.dtype), grad_k.to(k.dtype), None, None, None, None
 
 
-def _by_query(
-    given: Given,
+def _run_by_query(
+    args: KernelArgs,
     lse: Tensor,
     slope: Tensor,
     g_entropy: Tensor | None,
@@ -85,30 +91,30 @@ def _by_query(
     *,
     gradient: bool,
 ) -> None:
-    tile = given.tiles.backward
-    by_query_kernel[given.blocks(given.t, tile.queries)](
-        *given.tensors, lse, *given.mask, slope, lse if g_entropy is None else g_entropy,
-        lse if g_received is None else g_received, out, *given.sizes, *given.scale_and_band,
-        GRADIENT=gradient, RECEIVED=g_received is not None, ENTROPY=g_entropy is not None, **given.has,
-        PRECISION=given.precision, BM=tile.queries, BN=tile.keys, BD=given.width,
+    tile = args.tiles.backward
+    by_query_kernel[args.blocks(args.t, tile.queries)](
+        *args.tensors, lse, *args.mask, slope, lse if g_entropy is None else g_entropy,
+        lse if g_received is None else g_received, out, *args.sizes, *args.scale_and_band,
+        GRADIENT=gradient, RECEIVED=g_received is not None, ENTROPY=g_entropy is not None, **args.has,
+        PRECISION=args.precision, BM=tile.queries, BN=tile.keys, BD=args.width,
         STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
 
 
-def _by_key(
-    given: Given,
+def _run_by_key(
+    args: KernelArgs,
     lse: Tensor,
     slope: Tensor,
     g_entropy: Tensor | None,
     g_received: Tensor | None,
     out: Tensor,
 ) -> None:
-    tile = given.tiles.backward
-    by_key_kernel[given.blocks(given.s, tile.keys)](
-        *given.tensors, lse, *given.mask, slope, lse if g_entropy is None else g_entropy,
-        lse if g_received is None else g_received, out, *given.sizes, *given.scale_and_band,
-        RECEIVED=g_received is not None, ENTROPY=g_entropy is not None, **given.has,
-        PRECISION=given.precision, BM=tile.queries, BN=tile.keys, BD=given.width,
+    tile = args.tiles.backward
+    by_key_kernel[args.blocks(args.s, tile.keys)](
+        *args.tensors, lse, *args.mask, slope, lse if g_entropy is None else g_entropy,
+        lse if g_received is None else g_received, out, *args.sizes, *args.scale_and_band,
+        RECEIVED=g_received is not None, ENTROPY=g_entropy is not None, **args.has,
+        PRECISION=args.precision, BM=tile.queries, BN=tile.keys, BD=args.width,
         STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
 

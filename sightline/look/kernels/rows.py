@@ -10,11 +10,11 @@ import triton
 import triton.language as tl
 
 from sightline.look.kernels.tiles import (
-    NOBODY,
+    EMPTY_LSE,
+    apply_limits,
     group_maxima,
     key_of,
     keys_for,
-    limited,
     real_keys,
     tile_scores,
     unordered,
@@ -78,7 +78,7 @@ def rows_kernel(
             x = tile_scores(
                 q, k, queries, keys, scale2, added_ptr, added_t, added_s, T, S, HAS_ADDED, PRECISION
             )
-            x = limited(
+            x = apply_limits(
                 x, queries, keys, limit, low, high, allowed_ptr, allowed_t, allowed_s, T, S, float("-inf"),
                 part != 1, HAS_LOW, HAS_HIGH, HAS_ALLOWED,
             )  # fmt: skip
@@ -102,7 +102,7 @@ def rows_kernel(
     rest = tl.log2(tl.where(empty, 1.0, l))
     at = head * T + queries
     tl.store(lse_ptr + at, (m + rest) * LN2, mask=there)
-    tl.store(largest_ptr + at, tl.where(empty, NOBODY, m), mask=there)
+    tl.store(largest_ptr + at, tl.where(empty, EMPTY_LSE, m), mask=there)
     tl.store(rest_ptr + at, rest, mask=there)
     if ENTROPY:
         spread = tl.where(empty, 0.0, rest - g / tl.where(empty, 1.0, l)) * LN2

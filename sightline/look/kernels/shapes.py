@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from sightline.look.pairs import Pairs
+from sightline.look.score_inputs import ScoreInputs
 
 
 class Tile(NamedTuple):
@@ -45,9 +45,9 @@ def tiles_of(width: int, dtype: torch.dtype) -> Tiles:
     )
 
 
-def width_of(pairs: Pairs) -> int:
+def width_of(inputs: ScoreInputs) -> int:
     """The width of a head as the kernels see it: a power of two, at least sixteen."""
-    return max(16, power_of_two(pairs.q.size(3)))
+    return max(16, power_of_two(inputs.q.size(3)))
 
 
 def power_of_two(n: int) -> int:

@@ -7,9 +7,9 @@ import triton
 import triton.language as tl
 
 LOG2E = tl.constexpr(1.4426950408889634)
-NOTHING = tl.constexpr(-1e4)  # log w of a pair that may not look: its exp2 is 0, and so is w log w
-NOBODY = tl.constexpr(3e4)  # lse of a query that looks at nothing: log w is below NOTHING everywhere
-HALF_NOTHING = tl.constexpr(-5e3)
+LOG2_ZERO = tl.constexpr(-1e4)  # log w of a pair that may not look: its exp2 is 0, and so is w log w
+EMPTY_LSE = tl.constexpr(3e4)  # lse of a query that looks at nothing: log w is below LOG2_ZERO everywhere
+LOG2_CUTOFF = tl.constexpr(-5e3)
 FAR = tl.constexpr(1e30)
 
 
@@ -32,7 +32,7 @@ def tile_scores(
 
 
 @triton.jit
-def limited(
+def apply_limits(
     x,  # (BM, BN)
     queries, keys,
     limit,  # how many keys are real
@@ -67,13 +67,13 @@ def tile_logs(
     CUT: tl.constexpr, TWO_PARTS: tl.constexpr, HAS_ADDED: tl.constexpr,
     HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, HAS_ALLOWED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The logarithms of a tile's weights, NOTHING where a query may not look."""
+    """The logarithms of a tile's weights, LOG2_ZERO where a query may not look."""
     x = tile_scores(q, k, queries, keys, scale2, added_ptr, added_t, added_s, T, S, HAS_ADDED, PRECISION)
     x -= lse[:, None]
     if TWO_PARTS:
         x -= rest[:, None]
-    return limited(
-        x, queries, keys, limit, low, high, allowed_ptr, allowed_t, allowed_s, T, S, NOTHING,
+    return apply_limits(
+        x, queries, keys, limit, low, high, allowed_ptr, allowed_t, allowed_s, T, S, LOG2_ZERO,
         CUT, HAS_LOW, HAS_HIGH, HAS_ALLOWED,
     )  # fmt: skip
 

@@ -8,14 +8,14 @@ import triton
 import triton.language as tl
 
 from sightline.look.kernels.tiles import (
-    HALF_NOTHING,
+    EMPTY_LSE,
+    LOG2_CUTOFF,
+    LOG2_ZERO,
     LOG2E,
-    NOBODY,
-    NOTHING,
+    apply_limits,
     group_maxima,
     key_of,
     keys_for,
-    limited,
     real_keys,
     tile_scores,
 )
@@ -71,7 +71,7 @@ def groups_kernel(
             x = tile_scores(
                 q, k, queries, keys, scale2, added_ptr, added_t, added_s, T, S, HAS_ADDED, PRECISION
             )
-            x = limited(
+            x = apply_limits(
                 x, queries, keys, limit, low, high, allowed_ptr, allowed_t, allowed_s, T, S, float("-inf"),
                 part != 1, HAS_LOW, HAS_HIGH, HAS_ALLOWED,
             )  # fmt: skip
@@ -121,7 +121,7 @@ def choose_kernel(
     if TWO_PARTS:
         rest = tl.load(rest_ptr + row, mask=there, other=0.0)
     else:
-        lse = tl.where(tl.abs(lse) < 1e30, lse * LOG2E, NOBODY)
+        lse = tl.where(tl.abs(lse) < 1e30, lse * LOG2E, EMPTY_LSE)
 
     PER: tl.constexpr = BN // 32
     candidate = tl.arange(0, K * PER)
@@ -149,12 +149,12 @@ def choose_kernel(
         x += tl.load(added_ptr + place * added_t + key * added_s, mask=ok, other=0.0).to(tl.float32) * LOG2E
     if HAS_ALLOWED:
         ok = ok & (tl.load(allowed_ptr + place * allowed_t + key * allowed_s, mask=ok, other=0) != 0)
-    x = tl.where(ok, (x - lse[:, None]) - rest[:, None], NOTHING)
+    x = tl.where(ok, (x - lse[:, None]) - rest[:, None], LOG2_ZERO)
     for i in range(n):
         best, at = tl.max(x, axis=1, return_indices=True)
         chosen = candidate[None, :] == at[:, None]
         found = tl.sum(tl.where(chosen, key, 0), axis=1)
-        some = best > HALF_NOTHING
+        some = best > LOG2_CUTOFF
         tl.store(top_ptr + row * n + i, tl.where(some, tl.minimum(tl.exp2(best), 1.0), 0.0), mask=there)
         tl.store(top_at_ptr + row * n + i, tl.where(some, found, -1).to(tl.int64), mask=there)
-        x = tl.where(chosen, NOTHING, x)
+        x = tl.where(chosen, LOG2_ZERO, x)

@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 
 from sightline.look.kernels.tiles import (
+    EMPTY_LSE,
     LOG2E,
-    NOBODY,
     group_maxima,
     ordered,
     queries_for,
@@ -98,11 +98,11 @@ def weights_kernel(
                     q = tl.load(q_ptr + queries[:, None].to(tl.int64) * q_t + width[None, :] * q_d,
                                 mask=there[:, None] & (width[None, :] < D), other=0.0)  # fmt: skip
                 if TWO_PARTS:
-                    lse = tl.load(lse_ptr + queries, mask=there, other=NOBODY)
+                    lse = tl.load(lse_ptr + queries, mask=there, other=EMPTY_LSE)
                     rest = tl.load(rest_ptr + queries, mask=there, other=0.0)
                 else:
                     lse = tl.load(lse_ptr + queries, mask=there, other=float("inf"))
-                    lse = tl.where(tl.abs(lse) < 1e30, lse * LOG2E, NOBODY)
+                    lse = tl.where(tl.abs(lse) < 1e30, lse * LOG2E, EMPTY_LSE)
                     rest = lse
                 x0 = tile_logs(
                     q, k0, lse, rest, queries, keys, scale2, limit, low, high,

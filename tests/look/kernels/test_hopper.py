@@ -5,8 +5,8 @@ import torch
 
 from sightline.attention.masks import Mask, causal, padding, window
 from sightline.look import stream
-from sightline.look.pairs import Pairs
-from sightline.look.stream import Cells, Want
+from sightline.look.score_inputs import ScoreInputs
+from sightline.look.stream import Cells, StatsRequest
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,16 +22,18 @@ def pairs_of(shape, mask, *, dtype=torch.bfloat16, kv_heads=None):
     generator = torch.Generator().manual_seed(t + s)
     q = torch.randn(b, h, t, d, generator=generator).to("cuda", dtype)
     k = torch.randn(b, kv_heads or h, s, d, generator=generator).to("cuda", dtype)
-    return Pairs(q, k, mask.fitted((b, h), t, s), d**-0.5)
+    return ScoreInputs(q, k, mask.fitted((b, h), t, s), d**-0.5)
 
 
-def check(pairs, want):
+def check(pairs, stats_request):
     from sightline.look.kernels import hopper
-    from sightline.look.kernels.measure import Given, measure
+    from sightline.look.kernels.measure import KernelArgs, measure
 
-    assert hopper.suits(Given(pairs), want.cells)
-    right = stream.measure(Pairs(pairs.q.double(), pairs.k.double(), pairs.mask, pairs.scale), want)
-    got, again = (measure(pairs, want, right.lse.float()) for _ in range(2))
+    assert hopper.supports(KernelArgs(pairs), stats_request.cells)
+    right = stream.measure(
+        ScoreInputs(pairs.q.double(), pairs.k.double(), pairs.mask, pairs.scale), stats_request
+    )
+    got, again = (measure(pairs, stats_request, right.lse.float()) for _ in range(2))
     for name in ("received", "entropy", "peak", "cells", "peak_at"):
         a, b = getattr(got, name), getattr(right, name)
         assert (a is None) == (b is None), name
@@ -43,7 +45,7 @@ def check(pairs, want):
 
 
 def everything(t, s, rows, columns):
-    return Want(True, True, True, Cells(rows, columns, (0, t), (0, s)))
+    return StatsRequest(True, True, True, Cells(rows, columns, (0, t), (0, s)))
 
 
 MASKS = {
@@ -71,30 +73,36 @@ def test_rows_and_columns_that_end_anywhere(cells, t, s):
 
 
 @pytest.mark.parametrize(
-    "want", [Want(received=True), Want(entropy=True), Want(peak=True), Want(entropy=True, peak=True)]
+    "stats_request",
+    [
+        StatsRequest(received=True),
+        StatsRequest(entropy=True),
+        StatsRequest(peak=True),
+        StatsRequest(entropy=True, peak=True),
+    ],
 )
-def test_only_what_was_asked(want):
-    check(pairs_of((1, 3, 131, 257, 128), causal(), dtype=torch.float16), want)
+def test_only_what_was_asked(stats_request):
+    check(pairs_of((1, 3, 131, 257, 128), causal(), dtype=torch.float16), stats_request)
 
 
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (1, 331), (331, 1), (63, 129), (2053, 2053)])
 def test_any_size(t, s):
-    check(pairs_of((1, 1, t, s, 128), causal()), Want(True, True, True))
+    check(pairs_of((1, 1, t, s, 128), causal()), StatsRequest(True, True, True))
 
 
 def test_heads_beside_each_other_are_read_where_they_lie():
     together = torch.randn(2, 197, 3, 5, 64, device="cuda").bfloat16()  # (B, T, q k v, H, D)
     q, k = (together[:, :, i].transpose(1, 2) for i in range(2))
     assert not q.is_contiguous()
-    check(Pairs(q, k, causal().fitted((2, 5), 197, 197), 0.125), everything(197, 197, 3, 2))
+    check(ScoreInputs(q, k, causal().fitted((2, 5), 197, 197), 0.125), everything(197, 197, 3, 2))
 
 
 def test_what_it_leaves_to_the_plain_kernel():
     from sightline.look.kernels import hopper
-    from sightline.look.kernels.measure import Given
+    from sightline.look.kernels.measure import KernelArgs
 
     pairs = pairs_of((1, 1, 131, 131, 64), Mask())
-    assert hopper.suits(Given(pairs), None)
-    assert not hopper.suits(Given(pairs), Cells(3, 1, (0, 131), (0, 131)))
-    assert not hopper.suits(Given(pairs_of((1, 1, 131, 131, 96), Mask())), None)
-    assert not hopper.suits(Given(pairs_of((1, 1, 131, 131, 64), Mask(), dtype=torch.float32)), None)
+    assert hopper.supports(KernelArgs(pairs), None)
+    assert not hopper.supports(KernelArgs(pairs), Cells(3, 1, (0, 131), (0, 131)))
+    assert not hopper.supports(KernelArgs(pairs_of((1, 1, 131, 131, 96), Mask())), None)
+    assert not hopper.supports(KernelArgs(pairs_of((1, 1, 131, 131, 64), Mask(), dtype=torch.float32)), None)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sightline.attention.masks import Mask, bias, causal, dense, padding, window
 from sightline.look import stream
-from sightline.look.pairs import Pairs
-from sightline.look.stream import Cells, Want
+from sightline.look.score_inputs import ScoreInputs
+from sightline.look.stream import Cells, StatsRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, on inf - inf in the interpreter
 
@@ -23,24 +23,24 @@ def pairs_of(device, dtype, shape, mask, *, kv_heads=None, seed=0):
     generator = torch.Generator().manual_seed(seed)
     q = torch.randn(b, h, t, d, generator=generator).to(device, dtype)
     k = torch.randn(b, kv_heads or h, s, d, generator=generator).to(device, dtype)
-    return Pairs(q, k, mask.fitted((b, h), t, s), d**-0.5)
+    return ScoreInputs(q, k, mask.fitted((b, h), t, s), d**-0.5)
 
 
-def exact(pairs, want):
+def exact(pairs, stats_request):
     mask = pairs.mask
     mask = Mask(mask.bands, mask.lengths, mask.allowed, tuple(x.double() for x in mask.added))
-    return stream.measure(Pairs(pairs.q.double(), pairs.k.double(), mask, pairs.scale), want)
+    return stream.measure(ScoreInputs(pairs.q.double(), pairs.k.double(), mask, pairs.scale), stats_request)
 
 
-def measured(pairs, want, lse):
+def measured(pairs, stats_request, lse):
     from sightline.look.kernels.measure import measure
 
-    return measure(pairs, want, lse)
+    return measure(pairs, stats_request, lse)
 
 
-def check(pairs, want, *, lse_given=True):
-    right = exact(pairs, want)
-    got = measured(pairs, want, right.lse.float() if lse_given else None)
+def check(pairs, stats_request, *, lse_given=True):
+    right = exact(pairs, stats_request)
+    got = measured(pairs, stats_request, right.lse.float() if lse_given else None)
     for name in NUMBERS:
         a, b = getattr(got, name), getattr(right, name)
         if b is not None:
@@ -54,7 +54,7 @@ def check(pairs, want, *, lse_given=True):
 
 
 def everything(t, s, rows=2, columns=3, top=3):
-    return Want(True, True, True, Cells(rows, columns, (0, t), (0, s)), top)
+    return StatsRequest(True, True, True, Cells(rows, columns, (0, t), (0, s)), top)
 
 
 def masks(device, b, h, t, s):
@@ -102,7 +102,7 @@ def test_strided_inputs_are_read_where_they_lie(device, half):
     generator = torch.Generator().manual_seed(0)
     together = torch.randn(2, 37, 3, 16, generator=generator).to(device, half)  # (B, T, H, D)
     q, k = together.transpose(1, 2), together.transpose(1, 2).flip(3)[..., ::2].repeat(1, 1, 1, 2)
-    pairs = Pairs(q, k.transpose(2, 3).contiguous().transpose(2, 3), Mask(), 0.25)
+    pairs = ScoreInputs(q, k.transpose(2, 3).contiguous().transpose(2, 3), Mask(), 0.25)
     assert not pairs.q.is_contiguous()
     assert pairs.k.stride(3) != 1
     check(pairs, everything(37, 37))
@@ -111,29 +111,36 @@ def test_strided_inputs_are_read_where_they_lie(device, half):
 @pytest.mark.parametrize("cells", [(1, 1), (4, 2), (7, 10), (64, 64)])
 def test_maps_of_any_size(device, half, cells):
     t, s = 131, 173
-    want = Want(cells=Cells(*cells, (0, t), (0, s)))
+    stats_request = StatsRequest(cells=Cells(*cells, (0, t), (0, s)))
     for mask in (Mask(), causal(), window(31, 7)):
-        check(pairs_of(device, half, (1, 1, t, s, 16), mask), want)
+        check(pairs_of(device, half, (1, 1, t, s, 16), mask), stats_request)
 
 
 @pytest.mark.parametrize("top", [1, 2, 5, 8])
 def test_the_largest(device, half, top):
     for mask in (Mask(), causal()):
-        check(pairs_of(device, half, (1, 1, 37, 97, 16), mask), Want(top=top))
+        check(pairs_of(device, half, (1, 1, 37, 97, 16), mask), StatsRequest(top=top))
 
 
 @pytest.mark.parametrize(
-    "want", [Want(received=True), Want(entropy=True), Want(peak=True), Want(entropy=True, peak=True), Want()]
+    "stats_request",
+    [
+        StatsRequest(received=True),
+        StatsRequest(entropy=True),
+        StatsRequest(peak=True),
+        StatsRequest(entropy=True, peak=True),
+        StatsRequest(),
+    ],
 )
 @pytest.mark.parametrize("lse_given", [True, False])
-def test_only_what_was_asked(device, want, lse_given):
-    check(pairs_of(device, torch.float32, (1, 1, 19, 23, 16), Mask()), want, lse_given=lse_given)
+def test_only_what_was_asked(device, stats_request, lse_given):
+    check(pairs_of(device, torch.float32, (1, 1, 19, 23, 16), Mask()), stats_request, lse_given=lse_given)
 
 
 def test_twice_the_same_to_the_bit(device, half):
-    pairs, want = pairs_of(device, half, (2, 3, 67, 131, 16), causal()), everything(67, 131)
-    lse = exact(pairs, want).lse.float()
-    first, second = (measured(pairs, want, lse) for _ in range(2))
+    pairs, stats_request = pairs_of(device, half, (2, 3, 67, 131, 16), causal()), everything(67, 131)
+    lse = exact(pairs, stats_request).lse.float()
+    first, second = (measured(pairs, stats_request, lse) for _ in range(2))
     for a, b in zip(first, second, strict=True):
         assert torch.equal(a, b)
 
@@ -150,8 +157,8 @@ def test_any_band_at_any_size(device, t, s, left, right, align):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         mask = window(left, right, align=align)
-        want = Want(True, True, True, Cells(1, 1, (0, t), (0, s)), min(2, s))
-        check(pairs_of(device, torch.float32, (1, 1, t, s, 16), mask, seed=t * s), want)
+        stats_request = StatsRequest(True, True, True, Cells(1, 1, (0, t), (0, s)), min(2, s))
+        check(pairs_of(device, torch.float32, (1, 1, t, s, 16), mask, seed=t * s), stats_request)
 
 
 @pytest.mark.parametrize(
@@ -168,9 +175,9 @@ def test_gradients(device, names, name):
     doubles = [x.double().requires_grad_() for x in (pairs.q, pairs.k)]
     added = tuple(x.double() for x in pairs.mask.added)
     wide = Mask(pairs.mask.bands, pairs.mask.lengths, pairs.mask.allowed, added)
-    want = Want(True, True, True)
-    got = measure(Pairs(*leaves, pairs.mask, pairs.scale), want)
-    right = stream.measure(Pairs(*doubles, wide, pairs.scale), want)
+    stats_request = StatsRequest(True, True, True)
+    got = measure(ScoreInputs(*leaves, pairs.mask, pairs.scale), stats_request)
+    right = stream.measure(ScoreInputs(*doubles, wide, pairs.scale), stats_request)
     generator = torch.Generator().manual_seed(1)
     for found in (got, right):
         total = 0
@@ -192,7 +199,9 @@ def test_gradients_in_half_precision_are_rounded_once(device, half, kv_heads, na
     grads = []
     for dtype, measure_ in ((half, measure), (torch.float64, stream.measure)):
         leaves = [x.to(dtype, copy=True).requires_grad_() for x in (pairs.q, pairs.k)]
-        found = getattr(measure_(Pairs(*leaves, pairs.mask, pairs.scale), Want(True, True, True)), name)
+        found = getattr(
+            measure_(ScoreInputs(*leaves, pairs.mask, pairs.scale), StatsRequest(True, True, True)), name
+        )
         (found * torch.arange(found.size(-1), device=device)).sum().backward()
         grads.append([x.grad for x in leaves])
     for ours, theirs in zip(*grads, strict=True):
@@ -205,16 +214,18 @@ def test_a_loss_pays_for_what_it_asks_alone(device, monkeypatch, name, passes):
     from sightline.look.kernels import differentiable
 
     asked = []
-    by_query = differentiable._by_query
+    by_query = differentiable._run_by_query
 
     def counted(given, lse, slope, g_entropy, g_received, out, *, gradient):
         asked.append((g_entropy is not None, g_received is not None))
         by_query(given, lse, slope, g_entropy, g_received, out, gradient=gradient)
 
-    monkeypatch.setattr(differentiable, "_by_query", counted)
+    monkeypatch.setattr(differentiable, "_run_by_query", counted)
     pairs = pairs_of(device, torch.float32, (1, 1, 5, 7, 16), Mask())
     leaves = [x.requires_grad_() for x in (pairs.q, pairs.k)]
-    found = differentiable.measure(Pairs(*leaves, pairs.mask, pairs.scale), Want(True, True, True))
+    found = differentiable.measure(
+        ScoreInputs(*leaves, pairs.mask, pairs.scale), StatsRequest(True, True, True)
+    )
     getattr(found, name).sum().backward()
     assert asked == [(name == "entropy", name == "received")] * passes
 
@@ -223,7 +234,7 @@ def test_a_loss_pays_for_what_it_asks_alone(device, monkeypatch, name, passes):
 @pytest.mark.parametrize(("t", "s"), [(5, 7), (7, 5), (7, 7)])
 def test_a_band_knows_whether_a_query_may_be_left_with_nothing(mask, t, s):
     pairs = pairs_of(torch.device("cpu"), torch.float32, (1, 1, t, s, 16), mask)
-    assert pairs.may_be_empty() == (not mask.dense(t, s).any(-1).all())
+    assert pairs.may_have_empty_rows() == (not mask.dense(t, s).any(-1).all())
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 16, 17, 127, 128, 129])
@@ -240,8 +251,8 @@ def test_the_kernels_are_chosen_on_a_gpu_and_nowhere_else():
     from sightline.look import kernels
 
     pairs = pairs_of(torch.device("cpu"), torch.float32, (1, 1, 5, 7, 16), Mask())
-    assert not kernels.takes(pairs, Want(received=True))
+    assert not kernels.supports(pairs, StatsRequest(received=True))
     if torch.cuda.is_available():
         there = pairs_of(torch.device("cuda"), torch.float32, (1, 1, 5, 7, 16), Mask())
-        assert kernels.takes(there, Want(received=True))
-        assert not kernels.takes(there, Want(top=33))
+        assert kernels.supports(there, StatsRequest(received=True))
+        assert not kernels.supports(there, StatsRequest(top=33))

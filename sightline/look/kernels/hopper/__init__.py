@@ -15,7 +15,7 @@ from torch import Tensor
 from sightline.look.stream import Cells
 
 if TYPE_CHECKING:
-    from sightline.look.kernels.measure import Given
+    from sightline.look.kernels.measure import KernelArgs
 
 _DTYPES = (torch.float16, torch.bfloat16)
 _WIDTHS = (64, 128)
@@ -26,30 +26,30 @@ GROUPS = 256  # keys over which 32 groups reach
 WARPS = 4
 
 
-def suits(given: "Given", cells: Cells | None) -> bool:
+def supports(args: "KernelArgs", cells: Cells | None) -> bool:
     """Whether this kernel can add up the weights."""
-    q, k, limits = given.q, given.k, given.limits
+    q, k, limits = args.q, args.k, args.limits
     return (
         q.is_cuda
         and q.dtype in _DTYPES
         and q.size(3) in _WIDTHS
         and limits.allowed is None
         and limits.added is None
-        and given.t * given.s > 0
-        and _in_tiles(q)
-        and _in_tiles(k)
-        and (cells is None or min(given.t // cells.rows, given.s // cells.columns) >= BLOCK)
-        and _present(q.device.index)
+        and args.t * args.s > 0
+        and _is_aligned(q)
+        and _is_aligned(k)
+        and (cells is None or min(args.t // cells.rows, args.s // cells.columns) >= BLOCK)
+        and _is_available(q.device.index)
     )
 
 
-def _in_tiles(x: Tensor) -> bool:
+def _is_aligned(x: Tensor) -> bool:
     """Whether the copy engine can read it where it lies."""
     strides = x.stride()
     return strides[3] == 1 and x.data_ptr() % 16 == 0 and all(n > 0 and n % 8 == 0 for n in strides[:3])
 
 
 @functools.cache
-def _present(device: int) -> bool:
+def _is_available(device: int) -> bool:
     """Whether this device is one of Hopper's kind, and Gluon the one we know."""
     return torch.cuda.get_device_capability(device)[0] == _HOPPER and triton.__version__.startswith(_TRITON)

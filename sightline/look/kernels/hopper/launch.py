@@ -9,15 +9,15 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from sightline.look.kernels.hopper import BLOCK, WARPS
 from sightline.look.kernels.hopper.weights import weights_kernel
-from sightline.look.kernels.measure import Given
+from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.shapes import blocks_of
 from sightline.look.stream import Cells
 
 _STAGES = 4  # tiles of queries on their way or at work
 
 
-def add_up(
-    given: Given,
+def launch(
+    args: KernelArgs,
     lse: Tensor,
     cells: Cells | None,
     received: Tensor | None,
@@ -26,13 +26,13 @@ def add_up(
     packed: Tensor | None,
 ) -> None:
     """Run the kernel, into what is there to be filled."""
-    h, group, t, s, d = given.sizes
-    lengths, has = given.limits.lengths, given.has
-    weights_kernel[(given.b * h, blocks_of(s, 2 * BLOCK))](
-        _tiles(given.q, BLOCK), _tiles(given.k, 2 * BLOCK), lse,
+    h, group, t, s, d = args.sizes
+    lengths, has = args.limits.lengths, args.has
+    weights_kernel[(args.b * h, blocks_of(s, 2 * BLOCK))](
+        _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *(lse if x is None else x for x in (received, parts, sums, packed)),
-        h, group, t, s, *given.scale_and_band,
+        h, group, t, s, *args.scale_and_band,
         1 if cells is None else cells.rows, 1 if cells is None else cells.columns,
         1 if parts is None else parts.size(2),
         RECEIVED=received is not None, CELLS=parts is not None,

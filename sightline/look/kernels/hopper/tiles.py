@@ -11,8 +11,8 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 M = gl.constexpr(64)  # queries of a tile
 N = gl.constexpr(128)  # keys of a tile
 LOG2E = gl.constexpr(1.4426950408889634)
-NOTHING = gl.constexpr(-1e4)  # log w of a pair that may not look, as in the plain kernels
-NOBODY = gl.constexpr(3e4)  # lse of a query that looks at nothing
+LOG2_ZERO = gl.constexpr(-1e4)  # log w of a pair that may not look, as in the plain kernels
+EMPTY_LSE = gl.constexpr(3e4)  # lse of a query that looks at nothing
 BYTES = gl.constexpr(2)  # of a number
 MMA = gl.constexpr(gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 128, 16]))
 OF_QUERIES = gl.constexpr(gl.SliceLayout(1, MMA.value))
@@ -48,8 +48,8 @@ def product(q, k, into, D: gl.constexpr):
 
 @gluon.jit
 def log2_of(lse):
-    """Turn lse into units of log2, NOBODY where it is not finite."""
-    return gl.where(gl.abs(lse) < 1e30, lse * LOG2E, NOBODY)
+    """Turn lse into units of log2, EMPTY_LSE where it is not finite."""
+    return gl.where(gl.abs(lse) < 1e30, lse * LOG2E, EMPTY_LSE)
 
 
 @gluon.jit
@@ -67,7 +67,7 @@ def tile_logs(
             ok = ok & (ahead <= high)
         if HAS_LOW:
             ok = ok & (ahead >= low)
-        x = gl.where(ok, x, NOTHING)
+        x = gl.where(ok, x, LOG2_ZERO)
     return x
 
 

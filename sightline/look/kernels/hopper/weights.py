@@ -83,8 +83,8 @@ def weights_kernel(
     spare = gl.zeros([M, N], gl.float32, MMA)
     sums = over_queries(spare)
     edges = edges_of(first_key, n_columns, S)  # where a block's keys pass into another column of the map
-    told = shares(sums, edges, NC)  # how much of the sums is in the map already
-    none = told
+    written = shares(sums, edges, NC)  # how much of the sums is in the map already
+    none = written
     mbarrier.wait(k_bar.index(0), 0)
     mbarrier.wait(q_bars.index(0), 0, pred=n_pairs > 0)
     ready = warpgroup_mma_wait(0, deps=[product(q_mem.index(0), k_mem.index(0), spare, D)])
@@ -134,12 +134,12 @@ def weights_kernel(
                     spare = ready
                     ready = warpgroup_mma_wait(0, deps=[flight])
                     if CELLS and (first_query + M >= bound) & (first_query < T):  # a row of the map ends here
-                        told = tell(cells_ptr, shares(sums, edges, NC), late, told, NC)
+                        written = store_shares(cells_ptr, shares(sums, edges, NC), late, written, NC)
                         row += 1
                         bound = ((row + 1) * T // n_rows).to(gl.int32)
                         cells_ptr += n_blocks * (NC * 4)
     if CELLS and row < n_rows:  # the walk may have ended inside a row of the map
-        tell(cells_ptr, shares(sums, edges, NC), none, told, NC)
+        store_shares(cells_ptr, shares(sums, edges, NC), none, written, NC)
     if RECEIVED:
         total = gl.sum(gl.sum(sums, axis=0), axis=0)
         keys = first_key + gl.arange(0, N, total.type.layout)
@@ -168,14 +168,14 @@ def edges_of(first_key, n_columns, S):
 @gluon.jit
 def shares(sums, edges, NC: gl.constexpr):
     """What each of two blocks of keys has given to each column it touches, (4, 8, 2): of threads in a row."""
-    given = edges[:0]
+    sums_by_column = edges[:0]
     if NC == 1:
-        given += (of_blocks(sums),)
+        sums_by_column += (of_blocks(sums),)
     else:
         keys = gl.arange(0, N, gl.SliceLayout(0, gl.SliceLayout(0, sums.type.layout)))
         first = gl.expand_dims(gl.expand_dims(keys < gl.where(keys < 64, edges[0], edges[1]), 0), 0)
-        given += (of_blocks(gl.where(first, sums, 0.0)), of_blocks(gl.where(first, 0.0, sums)))
-    return given
+        sums_by_column += (of_blocks(gl.where(first, sums, 0.0)), of_blocks(gl.where(first, 0.0, sums)))
+    return sums_by_column
 
 
 @gluon.jit
@@ -185,12 +185,12 @@ def of_blocks(sums):
 
 
 @gluon.jit
-def tell(cells_ptr, given, late, told, NC: gl.constexpr):
+def store_shares(cells_ptr, sums_by_column, late, written, NC: gl.constexpr):
     """Write what a row of the map has got, and say how much is written now."""
-    now = told[:0]
+    now = written[:0]
     for c in gl.static_range(NC):
-        early = given[c] - late[c]
-        grown = gl.sum(early - told[c], axis=1)  # (4, 2)
+        early = sums_by_column[c] - late[c]
+        grown = gl.sum(early - written[c], axis=1)  # (4, 2)
         warps = gl.expand_dims(gl.arange(0, 4, gl.SliceLayout(1, grown.type.layout)), 1)
         blocks = gl.expand_dims(gl.arange(0, 2, gl.SliceLayout(0, grown.type.layout)), 0)
         gl.store(cells_ptr + (blocks * NC + c) * 4 + warps, grown)

@@ -1,0 +1,49 @@
+"""What to type next, as it must be typed here."""
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from sightline.tasks.task import Task
+
+__all__ = ["program", "tell_next"]
+
+
+def program() -> str:
+    """How this program is called from this folder: ``sightline``, ``.venv/bin/sightline``, ``python x.py``.
+
+    A bare name is only given where the shell would find this very program under it.
+    """
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{_shown(Path(sys.executable))} -m sightline"
+    if called.suffix == ".py":
+        return f"{_shown(Path(sys.executable))} {_shown(called)}"
+    found = shutil.which(called.name)
+    if found is not None and called.exists() and Path(found).samefile(called):
+        return called.name
+    return _shown(called)
+
+
+def _shown(path: Path) -> str:
+    """A path from this folder, if it lies below it; a program that the shell finds by its name alone."""
+    found = shutil.which(path.name)
+    if found is not None and Path(found) == path:
+        return path.name
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def tell_next(task: "Task", out: Path, sample: str) -> None:
+    """Print the run folder, and on standard error the two commands that come next."""
+    typer.echo(out)
+    folder = shlex.quote(str(out))
+    sample = shlex.quote(sample) if sample else task.inputs
+    typer.echo(f"next:\n  {program()} evaluate {folder}\n  {program()} look {folder} {sample}", err=True)

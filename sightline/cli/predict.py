@@ -1,0 +1,153 @@
+"""``sightline KIND RUN INPUT...``: what a trained model predicts, and where it looked."""
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sightline import show
+from sightline.cli.commands import made
+from sightline.cli.options import Fields, Given
+from sightline.cli.outputs import FIGURES, PAGES, check_output, output_names, save_figure, save_text, tell
+from sightline.messages import flag
+from sightline.show import pages
+from sightline.tasks.prediction import Prediction
+from sightline.tasks.run import Run, open_run
+from sightline.tasks.task import Task
+
+__all__ = ["command", "read_inputs"]
+
+_OPTIONS = "options"
+
+
+def command(task: Task) -> Any:
+    """The command that predicts with runs of a task."""
+    fields = Fields()
+    fields.add(_OPTIONS, task.predict_options, "Prediction")
+
+    def predict(
+        run: Annotated[
+            Path, typer.Argument(help=f"A folder that `sightline train {task.kind}` wrote.", metavar="RUN")
+        ],
+        inputs: Annotated[list[str], typer.Argument(help=f"{task.inputs_help}", metavar=f"{task.inputs}...")],
+        given: Given,
+        out: Annotated[
+            Path | None,
+            typer.Option(help="Where it looked: a figure (.png, ...), a page (.html), or a folder."),
+        ] = None,
+        layer: Annotated[int | None, typer.Option(help="Draw one layer, not the mean of all.")] = None,
+        head: Annotated[
+            int | None,
+            typer.Option(help="Draw one head: of --layer, else counted through all layers."),
+        ] = None,
+        batch_size: Annotated[int, typer.Option(help="Inputs that go through the model together.")] = 64,
+        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", metavar="")] = False,
+        device: Annotated[str | None, typer.Option(help="Where to run; a GPU if there is one.")] = None,
+    ) -> None:
+        options = given.get(_OPTIONS, {})
+        task.predict_options(**options)  # refuses bad values before anything is loaded
+        for name, value in (("layer", layer), ("head", head)):
+            if value is not None and out is None:
+                raise ValueError(
+                    f"{flag(name)} {value} is what a figure shows, and none is drawn; add --out figure.png"
+                )
+        read = read_inputs(task, inputs)
+        if out is not None:
+            check_output(out, len(read))
+        opened = open_run(run, device)
+        check_kind(opened, task)
+        refused: dict[Any, Exception] = {}
+        found = list(
+            opened.predict(
+                read,
+                attention=out is not None,
+                batch_size=batch_size,
+                on_error=refused.__setitem__,
+                **options,
+            )
+        )
+        if len(refused) == len(read) == 1:
+            raise refused[read[0]]
+        if out is not None and (layer is not None or head is not None):
+            found = [_selected(p, layer, head) for p in found]
+        if as_json:
+            typer.echo(json.dumps(task.predictions_json(found), indent=1, ensure_ascii=False))
+        else:
+            _print(task, read, found, refused)
+        if out is not None and found:
+            tell(write(opened, out, read, found))
+        if refused:
+            _tell_refused(task, read, refused)
+            raise typer.Exit(1 if found else 2)
+
+    return made(fields.on(predict), name=task.kind, help=task.predict_help)
+
+
+def read_inputs(task: Task, inputs: Sequence[str]) -> list[Any]:
+    """Inputs as they were typed: paths of files, or texts; ``-`` reads texts from standard input."""
+    if task.input_is_file:
+        return [Path(text) for text in inputs]
+    read = [line for text in inputs for line in (_standard_input() if text == "-" else [text])]
+    if not read:
+        raise ValueError("there must be something to read, standard input was empty")
+    return read
+
+
+def check_kind(run: Run, task: Task) -> None:
+    """Refuse a run of another kind."""
+    if run.kind != task.kind:
+        raise ValueError(
+            f"`sightline {task.kind}` takes a run of kind {task.kind!r}, {str(run.folder)!r} is of kind "
+            f"{run.kind!r}; call `sightline {run.kind}`"
+        )
+
+
+def write(run: Run, out: Path, inputs: Sequence[Any], found: Sequence[Prediction]) -> list[Path]:
+    """A page of all predictions, a figure of one, or a folder with a figure each."""
+    suffix = out.suffix.lower()
+    if suffix in PAGES:
+        title = f"{run.task.kind.capitalize()}: {run.folder.name}"
+        save_text(pages.results_page(title, scores={}, sections={"": found}), out)
+        return [out]
+    predicted = {p.input for p in found}
+    names = [name for name, x in zip(output_names(inputs), inputs, strict=True) if x in predicted]
+    figures = [out] if suffix in FIGURES else [out / f"{name}.png" for name in names]
+    for path, prediction in zip(figures, found, strict=True):
+        save_figure(show.prediction(prediction), path)
+    return figures
+
+
+def _print(
+    task: Task, inputs: Sequence[Any], found: Sequence[Prediction], refused: Mapping[Any, Exception]
+) -> None:
+    """The predictions in order; a text that was refused leaves an empty line, so that lines stay parallel."""
+    predictions = iter(found)
+    for given in inputs:
+        if given not in refused:
+            for line in task.lines(next(predictions)):
+                typer.echo(line)
+        elif not task.input_is_file:
+            typer.echo()
+
+
+def _tell_refused(task: Task, inputs: Sequence[Any], refused: Mapping[Any, Exception]) -> None:
+    """A line for each input that was refused."""
+    for number, given in enumerate(inputs, 1):
+        if given in refused:
+            where = f"{task.inputs.lower()} {number} of {len(inputs)}"
+            typer.echo(f"left out {where}: {' '.join(str(refused[given]).split())}", err=True)
+
+
+def _selected(prediction: Prediction, layer: int | None, head: int | None) -> Prediction:
+    assert prediction.attention is not None  # noqa: S101 - it was asked for
+    return dataclasses.replace(prediction, attention=prediction.attention.select(layer=layer, head=head))
+
+
+def _standard_input() -> list[str]:
+    text = sys.stdin.read().rstrip()
+    return re.split(r"\r?\n", text) if text else []

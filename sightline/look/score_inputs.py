@@ -1,0 +1,301 @@
+"""Queries and keys brought together: any rectangle of their scores can be had, none is kept."""
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sightline.attention.masks import Mask
+from sightline.attention.scores import Score
+from sightline.shapes import Bool, Float, autocasting
+
+
+class Tile(NamedTuple):
+    """Some items of the batch, some heads, some queries, and some keys."""
+
+    batch: slice
+    heads: slice
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+
+    def is_all(self, shape: tuple[int, int, int, int]) -> bool:
+        """Whether it is the only one: all of ``(B, H, T, S)``."""
+        b, h, t, s = shape
+        return self == (slice(0, b), slice(0, h), (0, t), (0, s))
+
+    @property
+    def row_index(self) -> tuple[slice, slice, slice]:
+        """Where the tile's queries stand in a ``(B, H, T)`` tensor."""
+        return self.batch, self.heads, slice(*self.rows)
+
+    @property
+    def column_index(self) -> tuple[slice, slice, slice]:
+        """Where its keys stand in a ``(B, H, S)`` tensor."""
+        return self.batch, self.heads, slice(*self.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreModifier:
+    """Changes scores by their positions: a soft cap, ALiBi, FlexAttention's functions.
+
+    Attributes:
+        function: Takes scores (b, h, t, s) and the positions of its items, heads, queries and keys, one
+            vector each, and gives the scores in their place; -inf where a query may not look.
+        batch, heads: Which items and heads of the call these are.
+    """
+
+    function: Callable[..., Tensor]
+    batch: tuple[int, ...]
+    heads: tuple[int, ...]
+
+    def __call__(self, scores: Float[Tensor, "b h t s"], tile: Tile) -> Float[Tensor, "b h t s"]:
+        """Change the scores of a tile."""
+        positions = (
+            torch.tensor(self.batch[tile.batch], device=scores.device),
+            torch.tensor(self.heads[tile.heads], device=scores.device),
+            torch.arange(*tile.rows, device=scores.device),
+            torch.arange(*tile.columns, device=scores.device),
+        )
+        return self.function(scores, *positions)
+
+    def select(self, batch: list[int], heads: list[int]) -> "ScoreModifier":
+        """The same for some items and heads."""
+        return replace(
+            self, batch=tuple(self.batch[i] for i in batch), heads=tuple(self.heads[i] for i in heads)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreInputs:
+    """What weights are made of.
+
+    Attributes:
+        q: Queries.
+        k: Keys; a head of them may serve several of q.
+        mask: Fitted to ``(B, H, T, S)``.
+        scale: Multiplies the scores.
+        score: What matches q and k when it is no dot product.
+        versions: How often q and k had been written to when they were kept.
+        modify: Changes the scores before the mask.
+        padding: True at queries that are padding: they count as queries that may look at nothing.
+    """
+
+    q: Float[Tensor, "B H T Dq"]
+    k: Float[Tensor, "B Hkv S Dk"]
+    mask: Mask
+    scale: float
+    score: Score | None = None
+    versions: tuple[int, int] | None = None
+    modify: ScoreModifier | None = None
+    padding: Bool[Tensor, "B 1 T"] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(B, H, T, S)."""
+        b, h, t = self.q.shape[:3]
+        return b, h, t, self.k.size(2)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What statistics are computed in: half precision only rounds the inputs."""
+        return torch.float64 if self.q.dtype == torch.float64 else torch.float32
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether statistics should be differentiable."""
+        parameters = () if self.score is None else tuple(self.score.parameters())
+        return torch.is_grad_enabled() and any(
+            x.requires_grad for x in (self.q, self.k, *self.mask.added, *parameters)
+        )
+
+    def with_versions(self) -> "ScoreInputs":
+        """The same, remembering how often q and k have been written to so far."""
+        return replace(self, versions=None if self._has_no_versions else (self.q._version, self.k._version))  # noqa: SLF001
+
+    @property
+    def was_modified(self) -> bool:
+        """Whether q or k have been written to since."""
+        if self.versions is None or self._has_no_versions:
+            return False
+        return self.versions != (self.q._version, self.k._version)  # noqa: SLF001
+
+    @property
+    def _has_no_versions(self) -> bool:
+        """Inference tensors do not count who writes to them."""
+        return self.q.is_inference() or self.k.is_inference()
+
+    def _with_versions_of(self, before: "ScoreInputs") -> "ScoreInputs":
+        """A part or a copy of others, as old as they are."""
+        return replace(self, versions=(-1, -1)) if before.was_modified else self.with_versions()
+
+    def detached(self) -> "ScoreInputs":
+        """The same without its history."""
+        added = tuple(x.detach() for x in self.mask.added)
+        return replace(self, q=self.q.detach(), k=self.k.detach(), mask=replace(self.mask, added=added))
+
+    def to(self, device: torch.device | str) -> "ScoreInputs":
+        """The same on another device."""
+        tensors = (
+            tuple(x.to(device) for x in xs) for xs in (self.mask.lengths, self.mask.allowed, self.mask.added)
+        )
+        mask = Mask(self.mask.bands, *tensors)
+        score = None if self.score is None else copy.deepcopy(self.score).to(device)
+        padding = None if self.padding is None else self.padding.to(device)
+        there = replace(
+            self, q=self.q.to(device), k=self.k.to(device), mask=mask, score=score, padding=padding
+        )
+        return there._with_versions_of(self)  # noqa: SLF001
+
+    def select(self, batch: list[int], heads: list[int]) -> "ScoreInputs":
+        """These items of the batch and these heads."""
+        group = self.q.size(1) // self.k.size(1)
+        kv_heads = [head // group for head in heads]
+
+        def select(x: Tensor) -> Tensor:
+            x = x[as_index(batch)] if x.size(0) != 1 else x
+            return x[:, as_index(heads)] if x.size(1) != 1 else x
+
+        tensors = (tuple(map(select, xs)) for xs in (self.mask.lengths, self.mask.allowed, self.mask.added))
+        q, k = self.q[as_index(batch)][:, as_index(heads)], self.k[as_index(batch)][:, as_index(kv_heads)]
+        padding = None if self.padding is None else self.padding[as_index(batch)]
+        modify = None if self.modify is None else self.modify.select(batch, heads)
+        mask = Mask(self.mask.bands, *tensors)
+        part = replace(self, q=q, k=k, mask=mask, padding=padding, modify=modify)
+        return part._with_versions_of(self)  # noqa: SLF001
+
+    @property
+    def nbytes(self) -> int:
+        """What keeping it costs, if nobody else holds on to it."""
+        return sum(x.nbytes for x in (self.q, self.k, *self.mask.tensors))
+
+    def scores(self, tile: Tile, out: Tensor | None = None) -> Float[Tensor, "b h t s"]:
+        """The scores of a tile, -inf where a query may not look.
+
+        Args:
+            tile: Which of them.
+            out: Where to put them, if not into a new tensor.
+        """
+        group = self.q.size(1) // self.k.size(1)
+        kv_heads = slice(tile.heads.start // group, -(-tile.heads.stop // group))
+        q, k = self.q[tile.row_index], self.k[tile.batch, kv_heads, slice(*tile.columns)]
+        if self.score is not None:
+            scores = self.score(q, k.repeat_interleave(group, 1)).to(self.dtype) * self.scale
+        else:  # the heads that share their keys are rows of one product
+            rows = (q.to(self.dtype) * self.scale).reshape(q.size(0) * k.size(1), -1, q.size(-1))
+            keys = k.to(self.dtype).reshape(q.size(0) * k.size(1), k.size(2), k.size(3))
+            out = None if out is None else out.view(rows.size(0), rows.size(1), keys.size(1))
+            with torch.autocast(q.device.type, enabled=False) if autocasting(q) else contextlib.nullcontext():
+                scores = torch.bmm(rows, keys.mT, out=out).view(*q.shape[:3], k.size(2))
+        scores = scores if self.modify is None else self.modify(scores, tile)
+        for span in self._mask_spans(tile):
+            part = scores[..., span[0] - tile.columns[0] : span[1] - tile.columns[0]]
+            block = self.mask.block(tile.rows, span, *self.shape[2:], device=q.device)
+            if block.dim() == 4:
+                block = block[tile.batch] if block.size(0) != 1 else block
+                block = block[:, tile.heads] if block.size(1) != 1 else block
+            if block.dtype == torch.bool:
+                part.masked_fill_(~block, -torch.inf)
+            else:
+                part.add_(block)
+        if self.padding is not None:
+            scores.masked_fill_(self.padding[tile.batch, :, slice(*tile.rows), None], -torch.inf)
+        return scores
+
+    def masked_spans(self, tile: Tile) -> list[tuple[int, int]]:
+        """The columns of a tile in which something is forbidden or tilted."""
+        everywhere = self.modify is not None or self.padding is not None
+        return [tile.columns] if everywhere else self._mask_spans(tile)
+
+    def _mask_spans(self, tile: Tile) -> list[tuple[int, int]]:
+        """Those in which the mask does it."""
+        left, right = tile.columns
+        if self.mask.tensors:
+            return [tile.columns]
+        first, last = left, right
+        for band in self.mask.bands:
+            low, high = band.keys_of_all(tile.rows, *self.shape[2:])
+            first, last = max(first, low), min(last, high)
+        if first >= last:
+            return [tile.columns] if left < right else []
+        return [span for span in ((left, first), (last, right)) if span[0] < span[1]]
+
+    def may_have_empty_rows(self, tile: Tile | None = None) -> bool:
+        """Whether some query of a tile, or of all, might have nothing to look at."""
+        if self.mask.tensors or len(self.mask.bands) > 1 or self.modify is not None:
+            return True
+        if self.padding is not None:
+            return True
+        if not self.mask.bands:
+            return self.k.size(2) == 0
+        first, last = (0, self.q.size(2)) if tile is None else tile.rows
+        ends = (first, first + 1), (last - 1, last)
+        spans = (self.mask.keys(row, *self.shape[2:]) for row in ends)
+        return any(first >= last for first, last in spans)
+
+    def tiles(
+        self, size: int, queries: tuple[int, int] | None = None, keys: tuple[int, int] | None = None
+    ) -> Iterator[Tile]:
+        """Cut the pairs into tiles of about ``size``, each with all the keys that it may look at.
+
+        Args:
+            size: How many pairs a tile should hold.
+            queries, keys: Look at these only.
+        """
+        b, h, t, s = self.shape
+        top, bottom = queries or (0, t)
+        left, right = keys or (0, s)
+        group = h // self.k.size(1)
+        row = max(1, right - left)
+        rows = min(max(1, bottom - top), max(1, size // (row * group)))
+        if self.mask.bands:  # thin tiles follow the edge of a band, and skip what lies behind it
+            rows = min(rows, max(64, (bottom - top) // 16))
+        heads = min(h, group * max(1, size // (row * rows * group)))
+        items = max(1, size // (row * rows * h)) if heads == h else 1
+        for item in range(0, b, items):
+            for head in range(0, h, heads):
+                for first in range(top, bottom, rows):
+                    span = (first, min(first + rows, bottom))
+                    low, high = self.mask.keys(span, t, s)
+                    columns = (max(low, left), max(low, left, min(high, right)))
+                    yield Tile(
+                        slice(item, min(item + items, b)), slice(head, min(head + heads, h)), span, columns
+                    )
+
+
+class StoredRows(ScoreInputs):
+    """Rows of weights that are kept as they are: for a few queries that is less than their keys.
+
+    They stand where q stands; their logarithms are scores whose log-sum-exp is zero.
+    """
+
+    @classmethod
+    def of(cls, weights: Float[Tensor, "B H T S"]) -> "StoredRows":
+        """Keep these weights."""
+        b, h, _, s = weights.shape
+        return cls(weights, weights.new_empty(b, h, s, 0), Mask(), 1.0)
+
+    def empty_rows(self) -> Bool[Tensor, "B H T"]:
+        """Queries that give no weight to any key."""
+        return ~self.q.any(-1)
+
+    def scores(self, tile: Tile, out: Tensor | None = None) -> Float[Tensor, "b h t s"]:  # noqa: ARG002
+        """The logarithms of the kept weights."""
+        return self.q[tile.row_index][..., slice(*tile.columns)].log()
+
+    def masked_spans(self, tile: Tile) -> list[tuple[int, int]]:
+        """Some weights may be zero, anywhere."""
+        return [tile.columns]
+
+    def may_have_empty_rows(self, tile: Tile | None = None) -> bool:  # noqa: ARG002
+        """A query that had nothing to look at is kept as zeros."""
+        return True
+
+
+def as_index(index: list[int]) -> slice | list[int]:
+    """An index that copies nothing, where the places follow each other."""
+    follow = bool(index) and index == list(range(index[0], index[-1] + 1))
+    return slice(index[0], index[-1] + 1) if follow else index

@@ -1,0 +1,79 @@
+"""From settings to a captioner that can be trained."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+import torch
+
+from sightline.data.captions import CaptionSet
+from sightline.data.image_files import ImageFiles
+from sightline.data.sources import Folder
+from sightline.data.tokens import Tokenizer
+from sightline.evaluate.captions import score
+from sightline.models.captioner import Captioner
+from sightline.tasks.caption.data import learn_tokens, open_captions
+from sightline.tasks.caption.objective import CaptionObjective, Score
+from sightline.tasks.caption.self_critical import self_critical_stage
+from sightline.tasks.task import Prepared, Settings
+
+__all__ = ["TOKENIZER", "prepare_captioner"]
+
+TOKENIZER = "tokenizer.json"
+_NO_SCORER = (
+    "pycocoevalcap is not installed, so evaluations tell the loss alone; pip install 'sightline[train]'"
+)
+_WITHOUT_SCORER = frozenset({"loss", "perplexity"})
+
+
+def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
+    """Read the data and build the model, with the vocabulary of the tokenizer that the captions give.
+
+    Args:
+        settings: Of model, data, training and perhaps the self-critical stage.
+        begun: The folder of a run that goes on: its tokenizer is taken.
+
+    Raises:
+        ValueError: If a metric needs a package that is not installed.
+    """
+    data, train, second = settings["data"], settings["train"], settings.get("self_critical")
+    scorer = _scorer({train.metric, *([] if second is None else [second.metric])})
+    captions = open_captions(data)
+    known = None if begun is None else begun / TOKENIZER
+    tokenizer = (
+        Tokenizer.load(known) if known is not None and known.exists() else learn_tokens(captions, data)
+    )
+    config = dataclasses.replace(settings["model"], vocab_size=len(tokenizer))
+    torch.manual_seed(train.seed)
+    model = Captioner(config)
+    objective = CaptionObjective(captions, tokenizer, config, train, data, score=scorer)
+    return Prepared(
+        model=model,
+        objective=objective,
+        train=train,
+        stages=[] if second is None else [self_critical_stage(objective, second)],
+        notes=[] if scorer is not None else [_NO_SCORER],
+        sample=_sample(captions),
+    )
+
+
+def _scorer(metrics: set[str]) -> Score | None:
+    """The scorer of captions; None without its package, where only the loss can choose."""
+    if importlib.util.find_spec("pycocoevalcap") is not None:
+        return score
+    needing = sorted(metrics - _WITHOUT_SCORER)
+    if needing:
+        raise ValueError(
+            f"the metric {needing[0]!r} needs pycocoevalcap, which is not installed; "
+            "pip install 'sightline[train]', or choose --metric loss"
+        )
+    return None
+
+
+def _sample(captions: CaptionSet) -> str:
+    """The path of an image that is not trained on; empty where images lie in a zip or are drawn."""
+    images = captions.images
+    if not isinstance(images, ImageFiles) or not isinstance(images.files, Folder):
+        return ""
+    unseen = next((record for record in captions.records if record.split != "train"), captions.records[0])
+    return str(Path(images.files.where) / images.paths[unseen.name])

@@ -1,0 +1,80 @@
+"""The tasks there are: one line each.
+
+A task is loaded when it is needed, so that naming the commands does not import PyTorch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sightline.messages import did_you_mean
+
+if TYPE_CHECKING:
+    from sightline.tasks.task import Task
+
+__all__ = ["kinds", "register", "summary", "task"]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    summary: str
+    load: Callable[[], "Task"]
+
+
+def _caption() -> "Task":
+    from sightline.tasks.caption import CAPTION  # noqa: PLC0415
+
+    return CAPTION
+
+
+def _translate() -> "Task":
+    from sightline.tasks.translate import TRANSLATE  # noqa: PLC0415
+
+    return TRANSLATE
+
+
+def _classify() -> "Task":
+    from sightline.tasks.classify import CLASSIFY  # noqa: PLC0415
+
+    return CLASSIFY
+
+
+_ENTRIES: dict[str, _Entry] = {
+    "caption": _Entry("Describe images in words.", _caption),
+    "translate": _Entry("Translate sentences.", _translate),
+    "classify": _Entry("Tell which class an image is of.", _classify),
+}
+
+
+def register(new: "Task") -> "Task":
+    """Make a task known to every command and to ``open_run``; gives it back.
+
+    Raises:
+        ValueError: If another task has its name.
+    """
+    known = _ENTRIES.get(new.kind)
+    if known is not None and known.load() is not new:
+        raise ValueError(f"a task's kind must be its own, {new.kind!r} is taken; choose another name")
+    _ENTRIES[new.kind] = _Entry(new.summary, lambda: new)
+    return new
+
+
+def kinds() -> tuple[str, ...]:
+    """The names of all tasks."""
+    return tuple(_ENTRIES)
+
+
+def summary(kind: str) -> str:
+    """What a task does, in a line; without loading it."""
+    return _ENTRIES[kind].summary
+
+
+def task(kind: str) -> "Task":
+    """The task of a name.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    if kind not in _ENTRIES:
+        raise ValueError(f"unknown kind of task {kind!r}, {did_you_mean(kind, _ENTRIES)}")
+    return _ENTRIES[kind].load()

@@ -1,0 +1,295 @@
+"""A trained model in its folder, ready to predict, to be evaluated and to be looked into.
+
+``open_run("runs/demo").predict(["a.jpg"], beam=5)`` gives predictions, ``.evaluate(split="test")`` scores,
+and ``.watch(["a.jpg"])`` every attention of the model.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sightline.look.seen import Seen
+from sightline.messages import did_you_mean
+from sightline.models.run_folder import CONFIG, read_config
+from sightline.settings import from_json, restored
+from sightline.tasks.attention import Attention
+from sightline.tasks.configure import absolute
+from sightline.tasks.prediction import Evaluation, Example, Prediction
+from sightline.tasks.registry import kinds
+from sightline.tasks.registry import task as task_of
+from sightline.tasks.task import Predictor, Task
+
+__all__ = ["Run", "choose_device", "is_run", "open_run"]
+
+_BATCH = 64
+_OnError = Callable[[Any, Exception], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """A run folder, opened.
+
+    Attributes:
+        folder: Where it lies.
+        task: What its model was trained for.
+        config: Its config.json: ``kind``, ``version``, ``model``, ``data`` and ``train``.
+        device: Where the model is.
+        predictor: The model with what belongs to it.
+    """
+
+    folder: Path
+    task: Task
+    config: Mapping[str, Any]
+    device: torch.device
+    predictor: Predictor
+
+    @property
+    def kind(self) -> str:
+        """``caption``, ``translate``, ``classify``, or the name of a task of your own."""
+        return self.task.kind
+
+    @property
+    def model(self) -> nn.Module:
+        """The model, in eval."""
+        return self.predictor.model
+
+    def predict(
+        self,
+        inputs: Iterable[Any],
+        *,
+        attention: bool = True,
+        batch_size: int = _BATCH,
+        on_error: _OnError | None = None,
+        **options: Any,
+    ) -> Iterator[Prediction]:
+        """Predict some inputs: images by their paths, or sentences. Lazily, in batches, in order.
+
+        Args:
+            inputs: What the model takes.
+            attention: Whether predictions tell what the model looked at.
+            batch_size: Inputs that go through the model together.
+            on_error: Called with an input that is refused and the error that says why; the others are
+                predicted. Default: the error is raised.
+            options: Of the task: ``beam=5``, ``n_best=3``, ``top=5``.
+
+        Raises:
+            ValueError: If an option is unknown, or, without ``on_error``, an input is refused.
+        """
+        if isinstance(inputs, str | Path):
+            raise ValueError(  # noqa: TRY004 - a sentence for users
+                f"predict takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]"
+            )
+        chosen = _options(self.task, self.task.predict_options, options)
+        _check_at_least_one("batch_size", batch_size)
+        return self._predictions(iter(inputs), chosen, attention, batch_size, on_error)
+
+    def _predictions(
+        self, inputs: Iterator[Any], options: Any, attention: bool, batch_size: int, on_error: _OnError | None
+    ) -> Iterator[Prediction]:
+        while some := list(itertools.islice(inputs, batch_size)):
+            yield from self._predict_batch(some, options, attention, on_error)
+
+    def _predict_batch(
+        self, inputs: list[Any], options: Any, attention: bool, on_error: _OnError | None
+    ) -> list[Prediction]:
+        """Predict a batch; with ``on_error``, one with a bad input is halved until that input is alone."""
+        try:
+            return self.predictor.predict(self.predictor.read(inputs), options, attention=attention)
+        except (ValueError, OSError) as problem:
+            if on_error is None:
+                raise
+            if len(inputs) == 1:
+                on_error(inputs[0], problem)
+                return []
+        half = len(inputs) // 2
+        return [
+            prediction
+            for part in (inputs[:half], inputs[half:])
+            for prediction in self._predict_batch(part, options, attention, on_error)
+        ]
+
+    def evaluate(
+        self,
+        split: str = "test",
+        *,
+        data: str | Path | None = None,
+        limit: int | None = None,
+        batch_size: int = _BATCH,
+        attention: bool = False,
+        progress: Callable[[int], None] | None = None,
+        **options: Any,
+    ) -> Evaluation:
+        """Score the run on a split of its data, or of other data.
+
+        Args:
+            split: Which split; ``all`` takes every one.
+            data: Other data than the run's own: a folder, a zip, an embedded set.
+            limit: Take only the first so many examples.
+            batch_size: Examples that go through the model together.
+            attention: Whether the predictions tell what the model looked at.
+            progress: Called with the number of examples done.
+            options: Of the task: ``beam=5``.
+
+        Raises:
+            ValueError: If the data is not there, or has no such split.
+        """
+        _check_at_least_one("batch_size", batch_size)
+        _check_at_least_one("limit", limit)
+        chosen = _options(self.task, self.task.evaluate_options, options)
+        dataset = self.dataset(data, **_data_settings(self.task, chosen))
+        look = attention or self.predictor.needs_attention(dataset)
+        examples: list[Example] = []
+        predictions: list[Prediction] = []
+        source = self.predictor.examples(dataset, split, limit)
+        while some := list(itertools.islice(source, batch_size)):
+            predictions += self.predictor.predict(some, chosen, attention=look)
+            examples += [dataclasses.replace(example, value=None) for example in some]  # pixels need room
+            if progress is not None:
+                progress(len(predictions))
+        if not predictions:
+            raise ValueError(f"not one example of split {split!r} of {dataset.source!r} could be read")
+        scores = self.predictor.score(dataset, examples, predictions, chosen)
+        return Evaluation(
+            scores=scores.total,
+            signatures=scores.signatures,
+            predictions=[
+                dataclasses.replace(
+                    p,
+                    references=example.references,
+                    metrics={name: values[i] for name, values in scores.each.items()},
+                )
+                for i, (p, example) in enumerate(zip(predictions, examples, strict=True))
+            ],
+            about=f"{len(predictions):,} {self.task.unit} of split {split!r} of {dataset.source}"
+            f"{scores.about}",
+            tables=scores.tables,
+            figures=scores.figures,
+        )
+
+    def watch(self, inputs: Sequence[Any]) -> Seen:
+        """Every attention of the model on some inputs, as :func:`sightline.watch` gives it, q and k kept."""
+        return self.predictor.watch(self.predictor.read(list(inputs)))
+
+    def layers(self, prediction: Prediction) -> Mapping[str, Attention]:
+        """Every attention of the model while it made a prediction, by module name, with its tokens."""
+        (example,) = self.predictor.read([prediction.input])
+        return self.predictor.layers(example, prediction)
+
+    def dataset(self, data: str | Path | None = None, **changed: Any) -> Any:
+        """The data that the run was trained on, or another set read the same way.
+
+        Args:
+            data: A folder, a zip or an embedded set; None: the run's own.
+            changed: Settings of the data that differ from the run's: ``source="en"``.
+
+        Raises:
+            ValueError: If it is not there.
+        """
+        field = self.task.source_field
+        own: Mapping[str, Any] = restored(self.task.data_config, self.config.get("data", {}))
+        if data in self.task.embedded and data != own.get(field):  # another set has its own settings
+            own = self.task.presets[self.task.embedded[str(data)]].get("data", {})
+        settings = dict(own) | changed
+        if data is not None:
+            settings[field] = absolute(self.task, str(data))
+        source = settings.get(field, "")
+        if source not in self.task.embedded and not Path(source).exists():
+            raise ValueError(
+                f"the data of {str(self.folder)!r} was {source!r}, which is not there any more; "
+                "say where it is now with --data (in Python: data=...)"
+                if data is None
+                else f"there is no data {str(data)!r}; --data takes: {self.task.data_help}"
+            )
+        config = from_json(self.task.data_config, settings, where=str(self.folder / CONFIG))
+        return self.task.dataset(config, self.config["model"])
+
+    def __repr__(self) -> str:
+        """Folder, kind and size."""
+        n = sum(p.numel() for p in self.model.parameters())
+        return f"Run({str(self.folder)!r}, kind={self.kind!r}, {n:,} parameters on {self.device})"
+
+
+def open_run(folder: str | Path, device: str | torch.device | None = None) -> Run:
+    """Open a run folder that ``sightline train`` wrote.
+
+    Args:
+        folder: The folder.
+        device: Where the model should be. Default: a GPU where there is one.
+
+    Raises:
+        ValueError: If it is no run folder, or a file in it is missing or damaged.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise ValueError(f"a run is a folder that `sightline train` wrote, {str(folder)!r} {what}")
+    config = read_config(folder)
+    kind = str(config["kind"])
+    if kind not in kinds():
+        raise ValueError(
+            f"a run is of kind {', '.join(map(repr, kinds()))}, {str(folder / CONFIG)!r} is of kind "
+            f"{kind!r}; "
+            "a task of your own must be registered first"
+        )
+    task = task_of(kind)
+    place = device if isinstance(device, torch.device) else choose_device(device)
+    return Run(
+        folder=folder, task=task, config=config, device=place, predictor=task.open(folder, config, place)
+    )
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run of ours, and no one else's model."""
+    try:
+        return read_config(folder)["kind"] in kinds()
+    except (OSError, ValueError):
+        return False
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The device of this name; by default a GPU where there is one.
+
+    Raises:
+        ValueError: If torch does not know it, or it is not there.
+    """
+    if name is None or name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        if name.lower().startswith("gpu"):
+            meant = f"cuda{name[3:]}"
+            raise ValueError(f"there is no device {name!r} here; did you mean {meant!r}?") from None
+        reason = str(problem).partition("\n")[0]
+        raise ValueError(f"there is no device {name!r} here: {reason}; try --device cpu") from None
+    return device
+
+
+def _options(task: Task, kind: type[Any], given: Mapping[str, Any]) -> Any:
+    """The options of a task from keywords."""
+    known = [field.name for field in dataclasses.fields(kind)]
+    for name in given:
+        if name not in known:
+            raise ValueError(
+                f"unknown option {name!r} for a run of kind {task.kind!r}, "
+                + (did_you_mean(name, known) if known else "which takes none")
+            )
+    return kind(**given)
+
+
+def _data_settings(task: Task, options: Any) -> dict[str, Any]:
+    """Options of an evaluation that are settings of the data, where they were given."""
+    fields = {field.name for field in dataclasses.fields(task.data_config)}
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    return {name: value for name, value in values.items() if name in fields and value is not None}
+
+
+def _check_at_least_one(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")

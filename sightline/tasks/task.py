@@ -1,0 +1,235 @@
+"""A task: all that runs and commands need to know of one kind of thing to learn.
+
+``register(Task(kind="sort", ...))`` makes ``sightline train sort``, ``sort``, ``evaluate``, ``look`` and
+``open_run`` know it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from sightline.evaluate.scores import Scores
+from sightline.look.seen import Seen
+from sightline.tasks.attention import Attention
+from sightline.tasks.prediction import Example, Prediction
+from sightline.train.config import TrainConfig
+from sightline.train.loop import Stage
+from sightline.train.objective import Objective
+
+__all__ = ["TRAINING", "NoOptions", "Part", "Predictor", "Prepared", "Preset", "Settings", "Task"]
+
+Preset = Mapping[str, Mapping[str, Any]]  # part -> field -> value
+
+
+class Settings(dict[str, Any]):
+    """The settings of a training: for each part its config.
+
+    Attributes:
+        explicit: For each part, the fields that a preset, a saved run or the user set; the rest are defaults.
+    """
+
+    def __init__(self, parts: Mapping[str, Any], explicit: Mapping[str, frozenset[str]]) -> None:
+        super().__init__(parts)
+        self.explicit = explicit
+
+    def chosen(self, part: str, field: str) -> Any:
+        """The value of a field where somebody chose it; None where it is only the default."""
+        return getattr(self[part], field) if field in self.explicit.get(part, ()) else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """Settings of a task that become flags of ``sightline train``.
+
+    Attributes:
+        name: What presets call them.
+        config: Their dataclass.
+        title: The heading over them in the help.
+        inside: The part, and the field of it, that these settings are set in: ("data", "augment").
+        no_flags: Fields that are no flags: found out from the data, or with an option of their own.
+        prefix: Stands before the names of the flags.
+        switch: Of an optional part, the flag that asks for it; None: the part is always there.
+        switch_help: The help of that flag.
+        stage: Of settings of a further stage, the stage's name in config.json.
+    """
+
+    name: str
+    config: type[Any]
+    title: str
+    inside: tuple[str, ...] = ()
+    no_flags: frozenset[str] = frozenset()
+    prefix: str = ""
+    switch: str | None = None
+    switch_help: str = ""
+    stage: str | None = None
+
+
+TRAINING = Part(name="train", config=TrainConfig, title="Training")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoOptions:
+    """A command of this task takes no further options."""
+
+
+class Predictor(Protocol):
+    """A trained model with what belongs to it: what a run predicts and evaluates with."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model, in eval, on its device."""
+        ...
+
+    def read(self, inputs: Sequence[Any]) -> list[Example]:
+        """Inputs as a user gives them, ready for the model; ValueError, in a sentence, for a bad one."""
+        ...
+
+    def predict(self, examples: Sequence[Example], options: Any, *, attention: bool) -> list[Prediction]:
+        """Predict a batch, in order."""
+        ...
+
+    def watch(self, examples: Sequence[Example]) -> Seen:
+        """Every attention of the model on these inputs."""
+        ...
+
+    def layers(self, example: Example, prediction: Prediction) -> Mapping[str, Attention]:
+        """Every attention of the model while it made a prediction, by module name, with its tokens."""
+        ...
+
+    def examples(self, dataset: Any, split: str, limit: int | None) -> Iterator[Example]:
+        """The examples of a split, read when they are needed; those that can't be read are left out."""
+        ...
+
+    def needs_attention(self, dataset: Any) -> bool:
+        """Whether the scores of a data set ask what the model looked at."""
+        ...
+
+    def score(
+        self, dataset: Any, examples: Sequence[Example], predictions: Sequence[Prediction], options: Any
+    ) -> Scores:
+        """Scores of all predictions together, and of each."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What a training needs.
+
+    Attributes:
+        model: To be trained.
+        objective: What it learns from which batches.
+        train: How.
+        stages: Further stages, each from the best weights of the one before.
+        notes: What a user should know before the training starts.
+        finish: Called with the run folder when the training has ended.
+        sample: An input to try the model on: a path or a text; empty where there is none at hand.
+    """
+
+    model: nn.Module
+    objective: Objective
+    train: TrainConfig
+    stages: Sequence[Stage] = ()
+    notes: Sequence[str] = ()
+    finish: Callable[[Path], None] | None = None
+    sample: str = ""
+
+
+def _plain_predictions(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    rows = [
+        {
+            "input": str(p.input),
+            "prediction": p.text,
+            "score": p.score,
+            "alternatives": [{"prediction": a.text, "score": a.score} for a in p.alternatives],
+        }
+        for p in predictions
+    ]
+    return {"predictions": rows}
+
+
+def _plain_look(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[str, Any]:
+    return {
+        "input": str(prediction.input),
+        "prediction": prediction.text,
+        "layers": {name: attention.weights[0].tolist() for name, attention in layers.items()},
+    }
+
+
+def _plain_lines(prediction: Prediction) -> list[str]:
+    return [prediction.text]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One kind of thing to learn.
+
+    Attributes:
+        kind: Its name: of the subcommand, and in a run's config.json.
+        summary: What it does, in a line.
+        train_help, predict_help: What the two commands of the task do, in a sentence.
+        inputs: What a model of this kind takes: "IMAGE", "TEXT"; stands in the help.
+        inputs_help: The same in a few words.
+        input_is_file: Whether an input is a file's path, or a text.
+        unit: What examples of this task are called, in the plural: "images", "pairs".
+        parts: Settings that are flags of ``sightline train``.
+        presets: Named settings; ``default`` is taken where none is named.
+        embedded: Embedded data sets, each with the preset made for it.
+        metrics: Names that ``--metric`` takes.
+        scores: Names of the scores of an evaluation, for the help.
+        data_help: What ``--data`` takes.
+        source_field: The field of the ``data`` settings that says where the data lies.
+        dataset: Opens the data that the ``data`` settings name, for a model with some settings.
+        prepare: Model and objective for some settings; ``begun`` is the folder of a run that goes on.
+        open: Loads the model of a run folder, whose config.json is given, with what belongs to it.
+        predict_options: Dataclass of the options of a prediction; also flags.
+        look_options: Options that a look predicts with, where none are given.
+        evaluate_options: Dataclass of the options of an evaluation; also flags.
+        architectures: Model configs by the name that ``--model`` takes; empty where there is one.
+        architecture_field: The field of the model's config that holds that name.
+        sizes: Named values of the model's settings, for ``--size``.
+        overrides: Settings that stand for another one, each as "part.field": asking for the first turns off
+            the second, where a preset has it; asking for both is refused.
+        ranking: The metric of single predictions by which a page shows the best and the worst; None: none.
+        lines: What is printed for a prediction.
+        predictions_json: What ``--json`` prints for predictions.
+        look_json: What ``look --json`` prints for one, with the attentions that were asked for.
+    """
+
+    kind: str
+    summary: str
+    train_help: str
+    predict_help: str
+    inputs: str
+    inputs_help: str
+    input_is_file: bool
+    parts: tuple[Part, ...]
+    prepare: Callable[[Settings, Path | None], Prepared]
+    open: Callable[[Path, Mapping[str, Any], torch.device], Predictor]
+    dataset: Callable[[Any, Mapping[str, Any]], Any]
+    presets: Mapping[str, Preset] = field(default_factory=dict)
+    embedded: Mapping[str, str] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ("loss",)
+    scores: tuple[str, ...] = ()
+    unit: str = "examples"
+    data_help: str = "A folder, a zip, or the name of an embedded set."
+    source_field: str = "source"
+    predict_options: type[Any] = NoOptions
+    look_options: Mapping[str, Any] = field(default_factory=dict)
+    evaluate_options: type[Any] = NoOptions
+    architectures: Mapping[str, type[Any]] = field(default_factory=dict)
+    architecture_field: str = "architecture"
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    ranking: str | None = None
+    lines: Callable[[Prediction], Sequence[str]] = _plain_lines
+    predictions_json: Callable[[Sequence[Prediction]], Any] = _plain_predictions
+    look_json: Callable[[Prediction, Mapping[str, Attention]], Any] = _plain_look
+
+    @property
+    def data_config(self) -> type[Any]:
+        """The dataclass of the ``data`` settings."""
+        return next(part.config for part in self.parts if part.name == "data")

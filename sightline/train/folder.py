@@ -1,0 +1,135 @@
+"""The folder of a run: opened once, touched again only by those who ask to go on."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sightline.models.run_folder import CONFIG, read_config, write_config
+from sightline.settings import as_json, current_names
+from sightline.train.config import MAY_CHANGE, TrainConfig
+from sightline.train.objective import Objective
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["check_free", "held", "open_run"]
+
+_WRITTEN = ("config", "metrics", "model", "tokenizer")
+
+
+def check_free(out: Path, *, resume: bool) -> None:
+    """Refuse a folder that holds anything, unless its run is to go on.
+
+    Raises:
+        ValueError: If it is a file, or holds something and ``resume`` was not asked for.
+    """
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"a run needs a folder, {str(out)!r} is a file; choose another --out")
+    if not resume and out.is_dir() and any(out.iterdir()):
+        raise ValueError(
+            f"the folder {str(out)!r} is not empty, and a run is only touched to go on with it; add "
+            "--resume, or choose another --out"
+        )
+
+
+@contextmanager
+def held(out: Path, *, resume: bool) -> Iterator[None]:
+    """Keep a run folder for this process, made if it is not there: two that write to one would ruin it.
+
+    The lock is the system's, on the folder itself: it leaves no file, and a killed process loses it.
+
+    Raises:
+        ValueError: If the folder is in use and not to go on, or another process holds it.
+    """
+    check_free(out, resume=resume)
+    out.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":  # it has no such locks
+        yield
+        return
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise ValueError(
+            f"one process at a time may train in {str(out)!r}, and another does; wait for it, or choose "
+            "another --out"
+        ) from None
+    except OSError:  # a disk without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(folder)
+
+
+def open_run(
+    out: Path,
+    model: Any,
+    objective: Objective,
+    config: TrainConfig,
+    stages: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write the config and what the objective saves into the folder, or check that it holds this very run.
+
+    The config is written last: a folder with one is complete.
+
+    Args:
+        out: The folder.
+        model: Its ``config`` becomes the config's ``model``.
+        objective: Says what else the folder holds.
+        config: Becomes the config's ``train``.
+        stages: Settings of further stages by name; a run may get one that it had not before.
+
+    Raises:
+        ValueError: If there is another run in it, or one with other settings; the first one that differs is
+            named with both values.
+    """
+    of_model = as_json(model.config) if hasattr(model, "config") else {}
+    of_training = as_json(config)
+    of_data = json.loads(json.dumps(objective.data()))
+    of_stages = {name: dict(settings) for name, settings in stages.items()}
+    if (out / CONFIG).exists():
+        there = read_config(out)
+        if there["kind"] != objective.kind:
+            raise ValueError(
+                f"{str(out)!r} holds a run of kind {there['kind']!r}, got one of kind {objective.kind!r}; "
+                "choose another --out"
+            )
+        model_before = there["model"]
+        if of_model:
+            model_before = current_names(type(model.config), model_before)
+        _check_same(out, model_before, of_model)
+        _check_same(out, there.get("train", {}), of_training, MAY_CHANGE)
+        _check_same(out, there.get("data", {}), of_data, objective.may_change)
+        before = there.get("train", {}).get("stages", {})
+        for name in before.keys() & of_stages.keys():
+            _check_same(out, before[name], of_stages[name])
+        of_stages = before | of_stages
+    if of_stages:
+        of_training["stages"] = of_stages
+    for path in out.glob(".*-*"):  # what a killed run was writing when it was killed
+        if path.name[1:].partition("-")[0].partition(".")[0] in _WRITTEN and path.is_file():
+            path.unlink()
+    objective.save(out)
+    write_config(out, kind=objective.kind, model=of_model, data=of_data, train=of_training)
+
+
+def _check_same(
+    out: Path, before: Mapping[str, Any], now: Mapping[str, Any], may_change: frozenset[str] = frozenset()
+) -> None:
+    for name, value in now.items():
+        # A setting that is not there came with a later version, whose default is what was done before.
+        if name not in before or name in may_change:
+            continue
+        if isinstance(value, Mapping) and isinstance(before[name], Mapping):
+            _check_same(out, before[name], value)
+        elif before[name] != value:
+            raise ValueError(
+                f"a run goes on with the settings it began with: {name} was {before[name]!r} in "
+                f"{str(out)!r}, got {value!r}; leave it out, or choose another --out"
+            )

@@ -1,0 +1,83 @@
+"""What the loop is handed: an objective says what is learned from which batches, and how well it went.
+
+The loop knows nothing of images, sentences or classes, and nothing of metrics: an objective brings them. So
+that a killed run can go on to the bit, everything random in a batch is a function of (seed, epoch, index),
+and before each step the loop seeds torch's generators from (seed, step): what a loss draws on the device
+from those is repeated too. Python's and NumPy's own generators are not touched.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Loss", "Objective"]
+
+
+class Loss(NamedTuple):
+    """A loss before it is averaged, so that several processes or accumulated parts average rightly.
+
+    Attributes:
+        total: The sum over terms; what is differentiated.
+        terms: How many it has: tokens, images; a scalar tensor on the loss's device.
+        also: Further sums over the same terms, to be averaged and shown beside the loss.
+    """
+
+    total: Tensor
+    terms: Tensor
+    also: Mapping[str, Tensor] = {}
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """One kind of thing to learn. Derive from it: what it needn't say has a default here."""
+
+    one_shape: ClassVar[bool] = False  # whether all batches are alike, but perhaps the last of an epoch
+    may_change: ClassVar[frozenset[str]] = frozenset()  # of its data's settings, when a run goes on
+
+    @property
+    def kind(self) -> str:
+        """``caption``, ``translate`` or ``classify``."""
+        ...
+
+    def plan(self, epoch: int) -> Sequence[Sequence[int]]:
+        """The batches of an epoch, each the indices of its examples; a function of (seed, epoch) alone.
+
+        With several processes, or in several parts, each batch is split: a batch here is what one step of the
+        optimizer sees.
+        """
+        ...
+
+    def load(self, indices: Sequence[int], epoch: int) -> Any:
+        """A batch on the CPU: decoded, augmented, collated. Called from threads, ahead of its use."""
+        ...
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss:
+        """The loss of a batch, which has been moved to the model's device."""
+        ...
+
+    def evaluate(self, model: nn.Module) -> Mapping[str, float]:
+        """Scores on the validation split, by name; the model is in eval, without autograd."""
+        ...
+
+    def prepare(self, device: torch.device) -> None:  # noqa: ARG002
+        """Called once before the first batch: an objective may keep small data on the device."""
+        return
+
+    def compile(self, model: nn.Module) -> None:
+        """Compile what the loss calls, in place; by default the model's ``forward``."""
+        model.compile()
+
+    def data(self) -> Mapping[str, Any]:
+        """The ``data`` of the run's config.json, plain values: all that later commands need to know."""
+        return {}
+
+    def digest(self) -> str:
+        """Names what is learned from and chosen by: a run only goes on with the same. Empty: not known."""
+        return ""
+
+    def save(self, folder: Path) -> None:  # noqa: ARG002
+        """Write what later commands need beside the config and the weights, such as tokenizer.json."""
+        return
