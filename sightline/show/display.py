@@ -1,6 +1,6 @@
 """A figure that shows itself: in a notebook as the last line of a cell, and in a window where there is one.
 
-Figures made here know nothing of pyplot's current figure and of its windows, so none stays open in a long run;
+Figures made here know nothing of pyplot and its windows, so none stays open in a long run;
 ``figure.show()`` joins them to a window of their own, and says what to do where no window can be opened.
 """
 
