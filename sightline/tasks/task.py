@@ -7,7 +7,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -76,6 +76,7 @@ class NoOptions:
     """A command of this task takes no further options."""
 
 
+@runtime_checkable
 class Predictor(Protocol):
     """A trained model with what belongs to it: what a run predicts and evaluates with."""
 
