@@ -49,7 +49,7 @@ class Part:
         name: What presets call them.
         config: Their dataclass.
         title: The heading over them in the help.
-        inside: The part, and the field of it, that these settings are set in: ("data", "augment"). Default: none.
+        inside: The part, and the field of it, that these settings are set in: ("data", "augment").
         no_flags: Fields that are no flags: found out from the data, or with an option of their own.
         prefix: Stands before the names of the flags.
         switch: Of an optional part, the flag that asks for it; None: the part is always there.
@@ -85,7 +85,7 @@ class Predictor(Protocol):
         ...
 
     def read(self, inputs: Sequence[Any]) -> list[Example]:
-        """Inputs as a user gives them, ready for the model; ValueError, in a sentence, for one that is not."""
+        """Inputs as a user gives them, ready for the model; ValueError, in a sentence, for a bad one."""
         ...
 
     def predict(self, examples: Sequence[Example], options: Any, *, attention: bool) -> list[Prediction]:
@@ -183,7 +183,7 @@ class Task:
         data_help: What ``--data`` takes.
         source_field: The field of the ``data`` settings that says where the data lies.
         dataset: Opens the data that the ``data`` settings name, for a model with some settings.
-        prepare: Model and objective for some settings; ``begun`` is the run folder of a training that goes on.
+        prepare: Model and objective for some settings; ``begun`` is the folder of a run that goes on.
         open: Loads the model of a run folder, whose config.json is given, with what belongs to it.
         predict_options: Dataclass of the options of a prediction; also flags.
         look_options: Options that a look predicts with, where none are given.

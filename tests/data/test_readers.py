@@ -135,3 +135,11 @@ def test_what_does_not_apply_is_refused_by_its_being_given(tmp_path):
         open_dataset(path, "clasify")
     with pytest.raises(TypeError, match="got dict"):
         check({})
+
+
+def test_images_are_known_without_the_package_that_knows_languages(tmp_path, monkeypatch):
+    def missing(name):
+        raise ImportError("the names of languages need babel")
+
+    monkeypatch.setattr("sightline.data.pair_files.is_language", missing)
+    assert kind_of(as_folder(SETS["caption coco"](), tmp_path)) == "caption"
