@@ -207,7 +207,7 @@ class CaptionPredictor:
                 [example.truth for example in examples],
                 self.model.grid,
             )
-            total |= {name: scenes[name] for name in _SCENE_SCORES}
+            total |= {name: scenes.total[name] for name in _SCENE_SCORES}
         return Scores(
             total=total,
             each={"cider": found.each["cider"]},

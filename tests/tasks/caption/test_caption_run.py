@@ -150,7 +150,7 @@ def test_scenes_are_scored_by_what_is_in_them(place):
         [p.attention.weights.flatten(0, 1).transpose(0, 1) for p in result.predictions],
         scenes,
         run.model.grid,
-    )
+    ).total
     assert result.scores["grounding_chance"] == pytest.approx(found["grounding_chance"])
     assert result.scores["grounding"] == pytest.approx(found["grounding"])
 
