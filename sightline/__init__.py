@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sightline import show as show
+    from sightline import train as train
     from sightline.public import *  # noqa: F403
     from sightline.tasks.run import open_run as open_run
-    from sightline.tasks.train import train as train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,15 +46,20 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'sightline' has no attribute {name!r}")
     if name == "open_run":
-        from sightline.tasks.run import open_run as found  # noqa: PLC0415
-    elif name == "show":
-        import sightline.show as found  # noqa: PLC0415
-    else:
-        from sightline import public  # noqa: PLC0415
+        from sightline.tasks.run import open_run  # noqa: PLC0415
 
-        found = getattr(public, name)
-    globals()[name] = found
-    return found
+        return open_run
+    if name == "show":
+        import sightline.show as drawing  # noqa: PLC0415
+
+        return drawing
+    if name == "train":
+        import sightline.train as training  # noqa: PLC0415
+
+        return training
+    from sightline import public  # noqa: PLC0415
+
+    return getattr(public, name)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from sightline.tasks.configure import Request
 from sightline.tasks.registry import kinds, summary
 from sightline.tasks.registry import task as task_of
 from sightline.tasks.task import Task
-from sightline.tasks.train import train_task
+from sightline.tasks.training import train_task
 from sightline.train.engine import is_main_process
 
 __all__ = ["group"]
@@ -42,7 +42,7 @@ def command(task: Task) -> Any:
     for part in task.parts:
         if part.switch is not None:
             fields.add_switch(part)
-        fields.add_part(part, start.get(part.name))
+        fields.add_part(part, start.get(part.name), without=task.no_flags(part))
     names = listing([name for name in task.presets if not _is_variant(task, name)])
     sets = "".join(f" {name}: {preset}." for name, preset in task.embedded.items())
 

@@ -1,5 +1,55 @@
-"""What Sightline learns: tasks, runs that open, and one way to train them."""
+"""What Sightline learns: tasks, runs that open, and one way to train them.
 
-from sightline.tasks.registry import kinds, register, task
+run = sl.tasks.train("classify", data="digits", out="runs/digits", epochs=3)
+sl.tasks.register(SORT)                # a task of your own: every command and open_run know it from now on
 
-__all__ = ["kinds", "register", "task"]
+All but the names of the tasks is imported when it is first asked for: commands are listed without PyTorch.
+"""
+
+# ruff: noqa: F405 - the names are those of public.py
+
+from typing import TYPE_CHECKING, Any
+
+from sightline.tasks.registry import kinds, register, summary, task
+
+if TYPE_CHECKING:
+    from sightline.tasks.public import *  # noqa: F403
+
+__all__ = [
+    "TRAINING",
+    "Alternative",
+    "Attention",
+    "DatasetObjective",
+    "Evaluation",
+    "Example",
+    "Grid",
+    "MemoryDataset",
+    "Part",
+    "Prediction",
+    "Predictor",
+    "Prepared",
+    "Preset",
+    "Run",
+    "SaveableModel",
+    "Scores",
+    "Settings",
+    "Task",
+    "kinds",
+    "open_run",
+    "register",
+    "summary",
+    "task",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'sightline.tasks' has no attribute {name!r}")
+    from sightline.tasks import public  # noqa: PLC0415
+
+    return getattr(public, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

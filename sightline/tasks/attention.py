@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sightline.look.seen import Seen
 from sightline.shapes import Float, Shaped, is_tensor
 
 __all__ = ["Attention", "Box", "Grid", "Tokens"]
@@ -80,6 +81,24 @@ class Attention:
             object.__setattr__(self, "summary", self.weights.mean((0, 1)))
             object.__setattr__(self, "summary_label", self.summary_label or _label_mean(*shape[:2]))
 
+    @classmethod
+    def of(
+        cls, seen: Seen, index: int, *, queries: Tokens, keys: Tokens, layers: Sequence[str] | None = None
+    ) -> "Attention":
+        """What one example of a batch looked at, from all layers of a watched model, or from some.
+
+        Args:
+            seen: What :func:`sightline.watch` recorded, q and k kept: every layer called once, with as many
+                queries and keys as are named here.
+            index: Which example of the batch.
+            queries, keys: Names of the tokens.
+            layers: Names of the modules. Default: all.
+        """
+        sights = [sight for name in layers or seen.names() for sight in seen.calls(name)]
+        maps = [sight.map((sight.t, sight.s))[index] for sight in sights]
+        weights = torch.stack(maps).float().cpu()  # (L, H, T, S)
+        return cls(weights=weights, queries=queries, keys=keys)
+
     @property
     def entropy(self) -> Float[Tensor, " T"]:
         """Entropy of each query's summary, in nats."""
@@ -108,7 +127,9 @@ class Attention:
             weights, label = weights[:, head : head + 1], [*label, f"head {head}"]
         if not label:
             return self
-        return Attention(weights=weights, queries=self.queries, keys=self.keys, summary_label=", ".join(label))
+        return Attention(
+            weights=weights, queries=self.queries, keys=self.keys, summary_label=", ".join(label)
+        )
 
 
 def tokens(words: Sequence[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from sightline.logs import logger
@@ -93,6 +94,7 @@ def train_task(
     check_metrics(task, settings)
     if begun is not None and request.preset is not None:
         _note_unread_preset(task, request, settings)
+    torch.manual_seed(settings["train"].seed)
     prepared = task.prepare(settings, begun)
     for note in prepared.notes:
         logger.info(note)
@@ -101,7 +103,7 @@ def train_task(
     fit(
         prepared.model,
         prepared.objective,
-        prepared.train,
+        prepared.train or settings["train"],
         out,
         resume=resume,
         then=prepared.stages,
@@ -147,21 +149,20 @@ def _by_part(task: Task, fields: dict[str, Any]) -> tuple[dict[str, dict[str, An
     """Settings given by the names of their flags, by part."""
     places: dict[str, tuple[Part, str]] = {}
     for part in task.parts:
-        for name in _flag_fields(part):
-            places[part.prefix + name] = (part, name)
+        for field in dataclasses.fields(part.config):
+            if field.name not in task.no_flags(part):
+                places[part.prefix + field.name] = (part, field.name)
     switches = {part.switch: part.name for part in task.parts if part.switch is not None}
     given: dict[str, dict[str, Any]] = {}
     for name, value in fields.items():
         if name in places:
-            part, field = places[name]
-            given.setdefault(part.name, {})[field] = value
+            part, setting = places[name]
+            given.setdefault(part.name, {})[setting] = value
         elif name not in switches:
-            raise ValueError(f"unknown setting {name!r} of {task.kind}, {did_you_mean(name, [*places, *switches])}")
+            raise ValueError(
+                f"unknown setting {name!r} of {task.kind}, {did_you_mean(name, [*places, *switches])}"
+            )
     return given, frozenset(switches[name] for name in fields if name in switches and fields[name])
-
-
-def _flag_fields(part: Part) -> list[str]:
-    return [field.name for field in dataclasses.fields(part.config) if field.name not in part.no_flags]
 
 
 def _note_unread_preset(task: Task, request: Request, settings: Settings) -> None:
