@@ -58,7 +58,8 @@ class Attention:
         ValueError: If the weights do not have one row per query and one column per key.
 
     Example:
-        >>> attention = Attention(weights=torch.full((2, 3, 1, 4), 0.25), queries=("dog",), keys=tuple("abcd"))
+        >>> weights = torch.full((2, 3, 1, 4), 0.25)
+        >>> attention = Attention(weights=weights, queries=("dog",), keys=tuple("abcd"))
         >>> attention.summary_label, attention.select(layer=1).weights.shape
         ('mean of 6 heads, 3 per layer', torch.Size([1, 3, 1, 4]))
     """
@@ -83,7 +84,13 @@ class Attention:
 
     @classmethod
     def of(
-        cls, seen: Seen, index: int, *, queries: Tokens, keys: Tokens, layers: Sequence[str] | None = None
+        cls,
+        seen: Seen,
+        index: int,
+        *,
+        queries: Sequence[str] | Grid,
+        keys: Sequence[str] | Grid,
+        layers: Sequence[str] | None = None,
     ) -> "Attention":
         """What one example of a batch looked at, from all layers of a watched model, or from some.
 
@@ -97,7 +104,8 @@ class Attention:
         sights = [sight for name in layers or seen.names() for sight in seen.calls(name)]
         maps = [sight.map((sight.t, sight.s))[index] for sight in sights]
         weights = torch.stack(maps).float().cpu()  # (L, H, T, S)
-        return cls(weights=weights, queries=queries, keys=keys)
+        sides = [side if isinstance(side, Grid) else tuple(side) for side in (queries, keys)]
+        return cls(weights=weights, queries=sides[0], keys=sides[1])
 
     @property
     def entropy(self) -> Float[Tensor, " T"]:

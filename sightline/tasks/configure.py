@@ -80,6 +80,7 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
         _choose_architecture(task, request, base, values)
     parts = [part for part in task.parts if part.name in present and not part.inside]
     return Settings(
+        task.kind,
         {part.name: _make(part, _config_type(task, part, values), values[part.name]) for part in parts},
         {part.name: frozenset(values[part.name]) for part in parts},
     )

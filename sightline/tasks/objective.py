@@ -18,7 +18,7 @@ __all__ = ["DatasetObjective"]
 class DatasetObjective(Objective):
     """Learns from the train split in batches of an order that each epoch has of its own, scored on val.
 
-    Derive from it: say ``kind`` and write ``loss``; what the loss counts (``Loss.also``) is a score too.
+    Derive from it and write ``loss``; what the loss counts (``Loss.also``) is a score too.
 
     Args:
         dataset: With a ``train`` and a ``val`` split.
@@ -28,6 +28,11 @@ class DatasetObjective(Objective):
     def __init__(self, dataset: Any, settings: Settings) -> None:
         self.dataset, self.settings, self.train = dataset, settings, settings["train"]
         self._examples, self._val = dataset.split("train"), dataset.split("val")
+
+    @property
+    def kind(self) -> str:
+        """The task's."""
+        return self.settings.kind
 
     def collate(self, examples: Sequence[Any]) -> Any:
         """A batch of some examples: tensors, stacked."""

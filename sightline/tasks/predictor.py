@@ -1,6 +1,6 @@
 """A trained model with what belongs to it: what a run predicts and evaluates with."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,9 @@ class Predictor:
 
     model: nn.Module
 
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
     def read(self, inputs: Sequence[Any]) -> list[Example]:
         """Inputs as a user gives them, ready for the model.
 
@@ -32,7 +35,7 @@ class Predictor:
         """
         raise NotImplementedError
 
-    def predict(self, examples: Sequence[Example], options: Any, *, attention: bool) -> list[Prediction]:
+    def predict(self, examples: Sequence[Example], options: Any, *, attention: bool) -> Iterable[Prediction]:
         """Predict a batch, in order."""
         raise NotImplementedError
 
@@ -41,10 +44,15 @@ class Predictor:
         raise NotImplementedError
 
     def score(
-        self, dataset: Any, examples: Sequence[Example], predictions: Sequence[Prediction], options: Any
+        self,
+        dataset: Any,  # noqa: ARG002
+        examples: Sequence[Example],
+        predictions: Sequence[Prediction],
+        options: Any,  # noqa: ARG002
     ) -> Scores:
-        """Scores of all predictions together, and of each."""
-        raise NotImplementedError
+        """Scores of all predictions together, and of each; by default: is it one of the references."""
+        right = [float(p.text in e.references) for p, e in zip(predictions, examples, strict=True)]
+        return Scores(total={"exact_match": sum(right) / len(right)}, each={"exact_match": right})
 
     def batch(self, examples: Sequence[Example]) -> Any:
         """What the model takes for some examples: their values, stacked, on its device."""

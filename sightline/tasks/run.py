@@ -83,7 +83,9 @@ class Run:
         self, inputs: Iterator[Any], options: Any, *, attention: bool, batch_size: int
     ) -> Iterator[Prediction]:
         while some := list(itertools.islice(inputs, batch_size)):
-            yield from self.predictor.predict(self.predictor.read(some), options, attention=attention)
+            with torch.no_grad():
+                found = list(self.predictor.predict(self.predictor.read(some), options, attention=attention))
+            yield from found
 
     def evaluate(
         self,
@@ -119,7 +121,8 @@ class Run:
         predictions: list[Prediction] = []
         source = self.predictor.examples(dataset, split, limit)
         while some := list(itertools.islice(source, batch_size)):
-            predictions += self.predictor.predict(some, chosen, attention=look)
+            with torch.no_grad():
+                predictions += self.predictor.predict(some, chosen, attention=look)
             examples += [dataclasses.replace(example, value=None) for example in some]  # pixels need room
             if progress is not None:
                 progress(len(predictions))

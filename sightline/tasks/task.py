@@ -28,12 +28,13 @@ class Settings(dict[str, Any]):
     """The settings of a training: for each part its config.
 
     Attributes:
+        kind: Of the task.
         explicit: For each part, the fields that a preset, a saved run or the user set; the rest are defaults.
     """
 
-    def __init__(self, parts: Mapping[str, Any], explicit: Mapping[str, frozenset[str]]) -> None:
+    def __init__(self, kind: str, parts: Mapping[str, Any], explicit: Mapping[str, frozenset[str]]) -> None:
         super().__init__(parts)
-        self.explicit = explicit
+        self.kind, self.explicit = kind, explicit
 
     def chosen(self, part: str, field: str) -> Any:
         """The value of a field where somebody chose it; None where it is only the default."""
@@ -48,7 +49,7 @@ class Part:
         name: What presets call them.
         config: Their dataclass.
         title: The heading over them in the help. Default: the name.
-        inside: The part, and the field of it, that these settings are set in: ("data", "augment"). Default: none.
+        inside: The part, and the field of it, that these settings are set in: ("data", "augment").
         no_flags: Fields that are no flags: found out from the data, or with an option of their own.
         prefix: Stands before the names of the flags.
         switch: Of an optional part, the flag that asks for it; None: the part is always there.
@@ -147,7 +148,7 @@ class Task:
         data_help: What ``--data`` takes.
         source_field: The field of the ``data`` settings that says where the data lies.
         dataset: Opens the data that the ``data`` settings name, for a model with some settings.
-        prepare: Model and objective for some settings; ``begun`` is the run folder of a training that goes on.
+        prepare: Model and objective for some settings; the folder is that of a training that goes on.
         open: Loads the model of a run folder, whose config.json is given, with what belongs to it.
         predict_options: Dataclass of the options of a prediction; also flags.
         evaluate_options: Dataclass of the options of an evaluation; also flags.
@@ -174,7 +175,7 @@ class Task:
     presets: Mapping[str, Preset] = field(default_factory=dict)
     embedded: Mapping[str, str] = field(default_factory=dict)
     metrics: tuple[str, ...] = ("loss",)
-    scores: tuple[str, ...] = ()
+    scores: tuple[str, ...] = ("exact_match",)
     unit: str = "examples"
     data_help: str = "A folder, a zip, or the name of an embedded set."
     source_field: str = "source"
