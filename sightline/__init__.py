@@ -16,10 +16,21 @@ mechanism does not need what the models do.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sightline import show as show
-    from sightline import train as train
-    from sightline.public import *  # noqa: F403
-    from sightline.tasks.run import open_run as open_run
+    from sightline import models, show, tasks, train
+    from sightline.public import (
+        Look,
+        Mask,
+        Sight,
+        attention,
+        look,
+        masks,
+        nn,
+        positions,
+        reference,
+        scores,
+        watch,
+    )
+    from sightline.tasks.run import open_run
 
 __version__ = "0.1.0"
 __all__ = [
@@ -45,22 +56,33 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'sightline' has no attribute {name!r}")
-    if name == "open_run":
-        from sightline.tasks.run import open_run  # noqa: PLC0415
-
-        return open_run
-    if name == "show":
-        import sightline.show as drawing  # noqa: PLC0415
-
-        return drawing
-    if name == "train":
-        import sightline.train as training  # noqa: PLC0415
-
-        return training
-    from sightline import public  # noqa: PLC0415
-
-    return getattr(public, name)
+    globals()[name] = found = _load(name)
+    return found
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _load(name: str) -> Any:
+    """Import what a public name stands for: the mechanism and the look at once, the rest one by one."""
+    if name == "models":
+        import sightline.models  # noqa: PLC0415
+
+        return sightline.models
+    if name == "show":
+        import sightline.show  # noqa: PLC0415
+
+        return sightline.show
+    if name == "train":
+        import sightline.train  # noqa: PLC0415
+
+        return sightline.train
+    if name in {"open_run", "tasks"}:
+        import sightline.tasks  # noqa: PLC0415
+
+        return sightline.tasks if name == "tasks" else sightline.tasks.open_run
+    import sightline.public  # noqa: PLC0415
+
+    globals()["attention"] = sightline.public.attention  # the function, where the package of that name stood
+    return getattr(sightline.public, name)

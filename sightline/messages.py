@@ -1,4 +1,4 @@
-"""The sentences that answer what a user gets wrong. Imports nothing heavy: the command line starts with it."""
+"""The sentences that answer what a user gets wrong. The command line starts with it: nothing heavy here."""
 
 import difflib
 from collections.abc import Iterable, Sequence

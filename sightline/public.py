@@ -1,12 +1,18 @@
 """The public names of ``sightline``; :mod:`sightline` hands them out when they are first asked for."""
 
-from sightline import models, nn, positions, tasks
+from typing import TYPE_CHECKING
+
+from sightline import nn, positions
 from sightline.attention import masks, reference, scores
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
-from sightline.look.look import look
 from sightline.look.sight import Look, Sight
 from sightline.look.watch import watch
+
+if TYPE_CHECKING:
+    from sightline.look.look import look
+else:
+    from sightline import look  # a package that can be called
 
 __all__ = [
     "Look",
@@ -15,11 +21,9 @@ __all__ = [
     "attention",
     "look",
     "masks",
-    "models",
     "nn",
     "positions",
     "reference",
     "scores",
-    "tasks",
     "watch",
 ]

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from sightline.messages import did_you_mean
 
-__all__ = ["Setting", "as_json", "check", "current_names", "from_json", "help_of", "setting", "setting_of"]
+__all__ = ["Setting", "as_json", "check", "current_names", "from_json", "help_of", "restored", "setting", "setting_of"]
 
 _T = TypeVar("_T")
 
@@ -38,6 +38,7 @@ class Setting:
         aliases: Names it had before; files that still use them are read.
         group: Under which heading the command line lists it; None: that of its config.
         advanced: Whether only the full help lists it.
+        former: Of a setting that came later: what was done before, and so by the runs that don't have it.
     """
 
     help: str = ""
@@ -49,6 +50,7 @@ class Setting:
     aliases: tuple[str, ...] = ()
     group: str | None = None
     advanced: bool = False
+    former: Any = None
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a value that is not one of the choices or not within the limits; None is left alone.
@@ -96,6 +98,7 @@ def setting(
     aliases: tuple[str, ...] = (),
     group: str | None = None,
     advanced: bool = False,
+    former: Any = None,
 ) -> _T:
     """A field with its default, the sentence that explains it, and its limits; see :class:`Setting`."""
     about = Setting(
@@ -108,6 +111,7 @@ def setting(
         aliases=aliases,
         group=group,
         advanced=advanced,
+        former=former,
     )
     field: Any = (
         dataclasses.field(default_factory=lambda: default, metadata={"setting": about})
@@ -184,6 +188,20 @@ def current_names(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """
     now = {alias: field.name for field in dataclasses.fields(kind) for alias in setting_of(field).aliases}
     return {now.get(name, name): value for name, value in values.items()}
+
+
+def restored(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that a run saved, as they would be saved now: names of today, and what was done before.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Config:
+        ...     deal: str = setting("hash", "How splits are dealt.", former="0.1")
+        >>> restored(Config, {})
+        {'deal': '0.1'}
+    """
+    before = {field.name: setting_of(field).former for field in dataclasses.fields(kind)}
+    return {name: value for name, value in before.items() if value is not None} | current_names(kind, values)
 
 
 def _plain(value: Any) -> Any:

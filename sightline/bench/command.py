@@ -14,7 +14,18 @@ from pathlib import Path
 
 import torch
 
-from sightline.bench import additive, attention, decode, look, table, train, watch
+from sightline.bench import (
+    additive,
+    attention,
+    decode,
+    decode_translate,
+    look,
+    table,
+    train,
+    train_classify,
+    train_translate,
+    watch,
+)
 from sightline.bench.case import Case
 from sightline.bench.machine import describe
 from sightline.bench.result import Outcome, Report
@@ -23,13 +34,13 @@ from sightline.shapes import did_you_mean
 
 Cases = Callable[..., list[Case]]
 
-BENCHES: Mapping[str, Cases] = {
-    "attention": attention.cases,
-    "look": look.cases,
-    "additive": additive.cases,
-    "decode": decode.cases,
-    "train": train.cases,
-    "watch": watch.cases,
+BENCHES: Mapping[str, tuple[Cases, ...]] = {
+    "attention": (attention.cases,),
+    "look": (look.cases,),
+    "additive": (additive.cases,),
+    "decode": (decode.cases, decode_translate.cases),
+    "train": (train.cases, train_translate.cases, train_classify.cases),
+    "watch": (watch.cases,),
 }
 STANDARD_OUTPUT = "-"
 
@@ -80,8 +91,8 @@ def run(
     devices = _devices(device)
     _check_budget(budget)
     _check_file(json_to)
-    list_cases = BENCHES[bench] if cases is None else cases
-    listed = [(d, case) for d in devices for case in list_cases(d, quick=quick)]
+    lists = BENCHES[bench] if cases is None else (cases,)
+    listed = [(d, case) for d in devices for list_cases in lists for case in list_cases(d, quick=quick)]
     chosen = _matching(only, _matching(None if model is None else f" {model} ", listed))
 
     outcomes = []

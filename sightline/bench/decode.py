@@ -6,8 +6,6 @@ patches and nothing more, so that it is the decoding that is timed. On a GPU all
 search is recorded once and replayed (``sightline.decode.replay``), as it would be for a test set.
 """
 
-import importlib
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,20 +25,9 @@ from sightline.shapes import Float, Int
 
 __all__ = ["cases"]
 
-# Other kinds of models have files of their own, which import this one.
-_OTHERS = ("sightline.bench.decode_translate",)
 _WIDTH, _STEPS = 5, 20
 HUGGING_FACE, NO_CACHE = "hugging face", "no cache"
 _BARS = {HUGGING_FACE: 2.0, NO_CACHE: 5.0}
-
-
-def cases(device: torch.device, *, quick: bool) -> list[Case]:
-    """List the cases of every kind of model; each peer has a bar of its own, so each has a case."""
-    found = caption_cases(device, quick=quick)
-    for name in _OTHERS:
-        if importlib.util.find_spec(name) is not None:
-            found += importlib.import_module(name).cases(device, quick=quick)
-    return found
 
 
 def precision(device: torch.device) -> torch.dtype:
@@ -59,7 +46,7 @@ def precision_note(dtype: torch.dtype, device: torch.device) -> str:
     return f"all in {str(dtype).removeprefix('torch.')}{replayed}"
 
 
-def caption_cases(
+def cases(
     device: torch.device, *, quick: bool, config: CaptionerConfig | None = None, steps: int = _STEPS
 ) -> list[Case]:
     """A captioner of the default settings: 14 x 14 patches, d_model 512, three layers, 10,000 words."""

@@ -5,8 +5,6 @@ backward pass, clipping, AdamW, moving mean of the weights. Only the classes of 
 """
 
 import dataclasses
-import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,18 +30,6 @@ from sightline.train.objective import Loss, Objective
 from sightline.train.stepping import Stepper
 
 __all__ = ["LossOnlyObjective", "StepCase", "bar", "cases", "contestant", "settings", "with_torch_layers"]
-
-# Other kinds of models have files of their own, which import this one.
-_OTHERS = ("sightline.bench.train_translate", "sightline.bench.train_classify")
-
-
-def cases(device: torch.device, *, quick: bool) -> list[Case]:
-    """List the cases of every kind of model."""
-    found = caption_cases(device, quick=quick)
-    for name in _OTHERS:
-        if importlib.util.find_spec(name) is not None:
-            found += importlib.import_module(name).cases(device, quick=quick)
-    return found
 
 
 def bar(device: torch.device) -> float:
@@ -86,10 +72,12 @@ def settings(device: torch.device) -> TrainConfig:
     return TrainConfig(device=device.type, precision=precision, ema=0.999, label_smoothing=0.1)
 
 
-def contestant(name: str, model: nn.Module, task: Task, batch: Any, device: torch.device) -> Contestant:
+def contestant(
+    name: str, model: nn.Module, objective: Objective, batch: Any, device: torch.device
+) -> Contestant:
     """One who takes a step of the loop at a time, always with the same batch."""
     config = settings(device)
-    stepper = Stepper(model.to(device).train(), task, config, accelerator_for(config), name="bench")
+    stepper = Stepper(model.to(device).train(), objective, config, accelerator_for(config), name="bench")
     n = len(batch)
 
     def step() -> list[Tensor]:
@@ -176,7 +164,7 @@ class _Batch:
         return self.images.size(0)
 
 
-class _CaptionTask(LossOnlyObjective):
+class _CaptionObjective(LossOnlyObjective):
     """The loss of captioning."""
 
     kind = "caption"
@@ -187,7 +175,7 @@ class _CaptionTask(LossOnlyObjective):
         return caption_loss(model, batch.images, batch.ids, smoothing=0.1)
 
 
-def caption_cases(device: torch.device, *, quick: bool) -> list[Case]:
+def cases(device: torch.device, *, quick: bool) -> list[Case]:
     """A captioner on the grids of a frozen encoder, and one on patches; five captions for each picture.
 
     On a GPU in two sizes: launching the kernels takes the time of a small step, running them that of a large.
@@ -235,8 +223,8 @@ def _compare_captioners(config: CaptionerConfig, n: int, device: torch.device) -
     theirs.decoder.layers.register_forward_pre_hook(_repeat_memory)
     return Comparison(
         contestants=(
-            contestant(OURS, ours, _CaptionTask(), batch, device),
-            contestant("torch.nn", theirs, _CaptionTask(), batch, device),
+            contestant(OURS, ours, _CaptionObjective(), batch, device),
+            contestant("torch.nn", theirs, _CaptionObjective(), batch, device),
         ),
         notes=("same weights, same loop; no float64 check: dropout is random",),
     )

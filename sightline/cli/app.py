@@ -44,7 +44,11 @@ def app() -> Any:
     typed.callback()(_options)
     group: Any = get_command(typed)
     commands = [
-        ("demo", "Train a captioner on drawn scenes, evaluate it and show where it looks, on one page.", _demo),
+        (
+            "demo",
+            "Train a captioner on drawn scenes, evaluate it and show where it looks, on one page.",
+            _demo,
+        ),
         ("train", "Train a model and leave a run folder.", _train),
         ("evaluate", "Score a trained model on a split of its data, or on other data.", _evaluate),
         *((kind, summary(kind), lambda kind=kind: _predict(kind)) for kind in kinds()),

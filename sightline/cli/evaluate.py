@@ -88,7 +88,9 @@ def command() -> Any:
         if out is not None:
             tell(write(opened, result, out))
 
-    metrics = "; ".join(f"{kind}: {', '.join(task_of(kind).scores)}" for kind in kinds() if task_of(kind).scores)
+    metrics = "; ".join(
+        f"{kind}: {', '.join(task_of(kind).scores)}" for kind in kinds() if task_of(kind).scores
+    )
     purpose = f"Score a trained model on a split of its data, or on other data. Scores of {metrics}."
     return made(fields.on(evaluate), name="evaluate", help=purpose)
 

@@ -32,7 +32,9 @@ _OPTIONS = "options"
 def command() -> Any:
     """``sightline look``."""
     fields = Fields()
-    owners = {kind: {field.name for field in dataclasses.fields(task_of(kind).predict_options)} for kind in kinds()}
+    owners = {
+        kind: {field.name for field in dataclasses.fields(task_of(kind).predict_options)} for kind in kinds()
+    }
     fields.add(_OPTIONS, _SearchOptions, "Options of some tasks")
 
     def look(
@@ -79,7 +81,8 @@ def command() -> Any:
             for name, value in (("head", head), ("device", device), *options.items()):
                 if value is not None:
                     raise ValueError(
-                        f"{flag(name)} is for runs that `sightline train` wrote, got {value} for {str(target)!r}"
+                        f"{flag(name)} is for runs that `sightline train` wrote, got {value} for "
+                        f"{str(target)!r}"
                     )
             look_model.look(target, sys.stdin.read() if text == "-" else text, layer, out, as_json=as_json)
             return
@@ -110,8 +113,10 @@ def look_run(
 ) -> None:
     """Show where a run looked: a table or JSON on standard output, and a file if one is named."""
     layers, chosen = _chosen(run, prediction, layer, head)
-    if out is not None and not prediction.attention.queries:
-        raise ValueError(f"nothing was predicted for {str(prediction.input)!r}, there is nothing to draw; train longer")
+    if out is not None and (prediction.attention is None or not prediction.attention.queries):
+        raise ValueError(
+            f"nothing was predicted for {str(prediction.input)!r}, there is nothing to draw; train longer"
+        )
     if as_json:
         typer.echo(json.dumps(run.task.look_json(prediction, layers), ensure_ascii=False))
     else:
@@ -121,16 +126,22 @@ def look_run(
     if out.suffix.lower() in PAGES:
         about = f"{run.folder.name}: a run of kind {run.kind}."
         shown = prediction if chosen is None else dataclasses.replace(prediction, attention=chosen)
-        save_text(pages.prediction_page(shown, title=prediction.text, about=about, layers=layers), out)
+        of_words = {name: one for name, one in layers.items() if not isinstance(one.keys, Grid)}
+        figures = {name: (_figure(prediction, one, layer=0), "All heads.") for name, one in of_words.items()}
+        save_text(pages.prediction_page(shown, title=prediction.text, about=about, figures=figures), out)
     elif chosen is None and len(layers) > 1:
         raise ValueError(
-            f"a figure shows one layer, --layer {layer!r} fits {len(layers)}: {', '.join(layers)}; name one of "
-            "them, or write a page with --out page.html"
+            f"a figure shows one layer, --layer {layer!r} fits {len(layers)}: {', '.join(layers)}; name one "
+            "of them, or write a page with --out page.html"
         )
     else:
         attention = chosen or next(iter(layers.values()))
-        save_figure(show.prediction(dataclasses.replace(prediction, attention=attention)), out)
+        save_figure(_figure(prediction, attention), out)
     tell([out])
+
+
+def _figure(prediction: Prediction, attention: Attention, layer: int | None = None) -> Any:
+    return show.prediction(dataclasses.replace(prediction, attention=attention), layer=layer)
 
 
 def _one(inputs: list[Any]) -> list[Any]:
@@ -181,7 +192,9 @@ def _print(prediction: Prediction, layers: Mapping[str, Attention]) -> None:
         console.print(table)
         about = [x for x in (name, "" if by_head else attention.summary_label) if x]
         if isinstance(attention.keys, Grid):
-            about.append(f"cells of {attention.keys.rows} x {attention.keys.columns} by row, column from the top left")
+            about.append(
+                f"cells of {attention.keys.rows} x {attention.keys.columns} by row, column from the top left"
+            )
         console.print(Text("; ".join([*about, "entropy in nats"])), soft_wrap=True)
 
 
@@ -191,9 +204,7 @@ def _rows(attention: Attention, *, by_head: bool) -> list[tuple[tuple[str, ...],
         return [
             ((str(i), str(h)), attention.weights[i, h, 0]) for i in range(n_layers) for h in range(n_heads)
         ]
-    queries = attention.queries
-    labels = [_key(queries, t) for t in range(len(queries))]
-    return [((label,), row) for label, row in zip(labels, attention.summary, strict=True)]
+    return [((query,), row) for query, row in zip(attention.queries, attention.summary, strict=True)]
 
 
 def _key(keys: tuple[str, ...] | Grid, at: int) -> str:

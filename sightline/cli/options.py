@@ -80,7 +80,9 @@ class Fields:
         """The flag that asks for an optional part; ``given`` has it under ``switches``."""
         assert part.switch is not None  # noqa: S101 - only an optional part has one
         self._places[part.switch] = (SWITCHES, part.name)
-        option = typer.Option(flag(part.switch), help=part.switch_help, rich_help_panel=part.title, metavar="")
+        option = typer.Option(
+            flag(part.switch), help=part.switch_help, rich_help_panel=part.title, metavar=""
+        )
         annotation = Annotated[bool | None, option]
         parameter = inspect.Parameter(
             part.switch, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

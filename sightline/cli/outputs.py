@@ -13,7 +13,17 @@ from sightline.data import files
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURES", "PAGES", "check_figure", "check_output", "check_place", "output_names", "save_figure", "save_text", "tell"]
+__all__ = [
+    "FIGURES",
+    "PAGES",
+    "check_figure",
+    "check_output",
+    "check_place",
+    "output_names",
+    "save_figure",
+    "save_text",
+    "tell",
+]
 
 FIGURES = (".jpg", ".pdf", ".png", ".svg", ".webp")
 PAGES = (".html", ".htm")
@@ -64,7 +74,9 @@ def check_output(out: Path, n: int = 1, *, folders: bool = True) -> None:
             f"got {str(out)!r}"
         )
     if suffix in FIGURES and n > 1:
-        raise ValueError(f"one figure shows one input, got {n} and --out {str(out)!r}; name a page or a folder")
+        raise ValueError(
+            f"one figure shows one input, got {n} and --out {str(out)!r}; name a page or a folder"
+        )
     check_place(out)
 
 

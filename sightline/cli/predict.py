@@ -33,9 +33,7 @@ def command(task: Task) -> Any:
         run: Annotated[
             Path, typer.Argument(help=f"A folder that `sightline train {task.kind}` wrote.", metavar="RUN")
         ],
-        inputs: Annotated[
-            list[str], typer.Argument(help=f"{task.inputs_help}", metavar=f"{task.inputs}...")
-        ],
+        inputs: Annotated[list[str], typer.Argument(help=f"{task.inputs_help}", metavar=f"{task.inputs}...")],
         given: Given,
         out: Annotated[
             Path | None,
@@ -54,7 +52,9 @@ def command(task: Task) -> Any:
         task.predict_options(**options)  # refuses bad values before anything is loaded
         for name, value in (("layer", layer), ("head", head)):
             if value is not None and out is None:
-                raise ValueError(f"{flag(name)} {value} is what a figure shows, and none is drawn; add --out figure.png")
+                raise ValueError(
+                    f"{flag(name)} {value} is what a figure shows, and none is drawn; add --out figure.png"
+                )
         read = read_inputs(task, inputs)
         if out is not None:
             check_output(out, len(read))
@@ -99,7 +99,7 @@ def write(run: Run, out: Path, inputs: Sequence[Any], found: Sequence[Prediction
     suffix = out.suffix.lower()
     if suffix in PAGES:
         title = f"{run.task.kind.capitalize()}: {run.folder.name}"
-        save_text(pages.predictions_page(found, title=title), out)
+        save_text(pages.results_page(title, scores={}, sections={"": found}), out)
         return [out]
     figures = [out] if suffix in FIGURES else [out / f"{name}.png" for name in output_names(inputs)]
     for path, prediction in zip(figures, found, strict=True):

@@ -1,5 +1,6 @@
 """``sightline train KIND``: from data to a run folder."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,8 +32,12 @@ def group() -> Any:
         context_settings=dict(CONTEXT),
     )
     for kind in kinds():
-        found.add_command(LazyCommand(kind, summary(kind), lambda kind=kind: command(task_of(kind))))
+        found.add_command(LazyCommand(kind, summary(kind), partial(_load, kind)))
     return found
+
+
+def _load(kind: str) -> Any:
+    return command(task_of(kind))
 
 
 def command(task: Task) -> Any:
@@ -76,8 +81,11 @@ def command(task: Task) -> Any:
         ] = None,
         start_from: Annotated[
             Path | None,
-            typer.Option("--from", help="Start from the weights of another run, as far as they fit.",
-                         rich_help_panel=_START),
+            typer.Option(
+                "--from",
+                help="Start from the weights of another run, as far as they fit.",
+                rich_help_panel=_START,
+            ),
         ] = None,
         resume: Annotated[
             bool,

@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any
 
 from sightline.data.batches import prefetch
-from sightline.data.captions import CLEANING, CaptionedImage, CaptionSet, Problem, clean
+from sightline.data.captions import CLEANING, CaptionedImage, CaptionSet, clean
+from sightline.data.dataset import Problem
 from sightline.data.images import BrokenImage, digest
 
 __all__ = ["Report", "SplitReport", "check"]
@@ -117,7 +118,7 @@ def check(
     known = _words([one.record for one in sound if one.record.split == "train"])
     return Report(
         captions.source,
-        captions.form,
+        captions.layout,
         captions.rule,
         {name: _split([x.record for x in sound if x.record.split == name], known) for name in _names(sound)},
         sum(count >= _OFTEN for count in known.values()),

@@ -170,7 +170,7 @@ def cache_folder() -> Path:
 
 def _digest(images: CaptionSet, record: CaptionedImage) -> str:
     try:
-        return images.digest(record)
+        return images.image_digest(record)
     except BrokenImage:
         return f"broken {record.name}"
 

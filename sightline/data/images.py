@@ -21,8 +21,14 @@ from sightline.shapes import Float, Shaped
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["MOST_PIXELS", "BrokenImage", "digest", "normalise", "read_image", "resize_crop"]
+__all__ = ["IMAGE_SUFFIXES", "MOST_PIXELS", "BrokenImage", "digest", "normalise", "read_image", "resize_crop"]
 
+IMAGE_SUFFIXES = frozenset(
+    (
+        *(".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jp2"),
+        *(".avif", ".heic", ".heif"),  # the last two can't be read, and are named
+    )
+)
 MOST_PIXELS = 1 << 26  # 64 million, a little more than the largest cameras give; 192 MB once decoded
 
 # Only what decodes inside the library: no Postscript, no fonts, no formats that are programs.

@@ -4,28 +4,16 @@ The package is callable: ``sl.look(q, k, v)`` is :func:`sightline.look.look.look
 module of that name.
 """
 
-import inspect
-import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from sightline.look.sight import Sight
+from sightline.callable_package import make_callable
 
 
-class _CallablePackage(ModuleType):
-    """A package that is called like its main function."""
+def _main() -> Callable[..., Any]:
+    from sightline.look.look import look  # noqa: PLC0415
 
-    def __call__(self, *args: Any, **kwargs: Any) -> "Sight":
-        from sightline.look.look import look  # noqa: PLC0415
-
-        return look(*args, **kwargs)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        from sightline.look.look import look  # noqa: PLC0415
-
-        return inspect.signature(look)
+    return look
 
 
-sys.modules[__name__].__class__ = _CallablePackage
+make_callable(__name__, _main)

@@ -39,7 +39,7 @@ def alignment(
         >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
         ('read', 'written')
     """
-    return _named(draw_weights(weights, _shown(target), _shown(source), title), "written", "read")
+    return _named(draw_weights(weights, readable(target), readable(source), title), "written", "read")
 
 
 def head_grid(
@@ -64,8 +64,8 @@ def head_grid(
     return head_panels(
         weights,
         names if len(names) > 1 else [""],
-        _shown(queries),
-        _shown(keys),
+        readable(queries),
+        readable(keys),
         title=title or "",
     )
 
@@ -100,7 +100,7 @@ def arcs(weights: Float[Tensor, "T T"], words: Sequence[str], *, title: str | No
             for s in range(n):
                 if matrix[t, s] >= _LEAST:
                     ax.add_patch(_arc(places[t], places[s], float(matrix[t, s]), reach))
-        for place, word in zip(places, _shown(words), strict=True):
+        for place, word in zip(places, readable(words), strict=True):
             box = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.9}
             ax.text(place, 0, word, ha="center", va="center", bbox=box, zorder=3)
         if title:
@@ -128,7 +128,7 @@ def _places(words: Sequence[str]) -> list[float]:
     return places
 
 
-def _shown(words: Sequence[str]) -> list[str]:
+def readable(words: Sequence[str]) -> list[str]:
     """Tokens as people read them: the mark of a word's beginning is a space, a lone one stays."""
     return [word.replace("▁", " ").strip() or "␣" for word in words]
 

@@ -45,7 +45,13 @@ def weights(
     brightest = max(float(matrix.max()) for matrix in matrices)
     with style():
         sheet = Sheet.of(
-            len(matrices), heads.size(1), heads.size(2), queries=queries, keys=keys, title=title, beside=SCALE
+            len(matrices),
+            *heads.shape[1:],
+            queries=queries,
+            keys=keys,
+            title=title,
+            above=0.35 if len(matrices) > 1 else 0.1,
+            beside=SCALE,
         )
         for head, (ax, matrix) in enumerate(zip(sheet.axes, matrices, strict=True)):
             image = sheet.draw(ax, matrix, brightest=brightest)

@@ -63,7 +63,7 @@ def sight_map(
     with style():
         room = rows or [f"{spans[0][1]:,}"]
         title = title or sight.name
-        sheet = Sheet.of(1, *matrix.shape, queries=room, keys=columns, title=title, beside=SCALE)
+        sheet = Sheet.of(1, *matrix.shape, queries=room, keys=columns, title=title, above=0.1, beside=SCALE)
         ax = sheet.axes[0]
         image = sheet.draw(ax, matrix, brightest=float(matrix.max()))
         if sight.s > _FEW:

@@ -83,6 +83,7 @@ class Sheet:
         queries: Sequence[str] | None = None,
         keys: Sequence[str] | None = None,
         title: str | None = None,
+        above: float = 0.35,
         beside: float = 0.15,
         below: float = 0.0,
     ) -> "Sheet":
@@ -95,6 +96,7 @@ class Sheet:
             queries: Names that will stand left of each.
             keys: Names that will stand, slanted, under each.
             title: Stands above them all, broken into lines that fit.
+            above: Inches kept free above each matrix, for its name.
             beside: Inches kept free on the right, for a scale of colours.
             below: Inches kept free at the bottom, for a legend.
         """
@@ -107,7 +109,7 @@ class Sheet:
         height, width = _sides(t, s, most=most)
         slanted = _LETTER * _longest(keys) * math.sqrt(0.5)  # as far down as left of its column
         left, under = max(0.45, _LETTER * _longest(queries) + 0.12, slanted), max(0.3, slanted + 0.2)
-        across, down = left + width + 0.15, 0.35 + height + under
+        across, down = left + width + 0.15, above + height + under
         full_width = max(0.35 + columns * across + beside, 3.2)
         lines = textwrap.wrap(title or "", int(10 * full_width))
         full_height = 0.15 + 0.25 * len(lines) + rows * down + 0.3 + below

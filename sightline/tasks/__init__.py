@@ -3,17 +3,36 @@
 run = sl.tasks.train("classify", data="digits", out="runs/digits", epochs=3)
 sl.tasks.register(SORT)                # a task of your own: every command and open_run know it from now on
 
-All but the names of the tasks is imported when it is first asked for: commands are listed without PyTorch.
+The names of the tasks are light; the other names import PyTorch when they are first asked for.
 """
-
-# ruff: noqa: F405 - the names are those of public.py
 
 from typing import TYPE_CHECKING, Any
 
 from sightline.tasks.registry import kinds, register, summary, task
 
 if TYPE_CHECKING:
-    from sightline.tasks.public import *  # noqa: F403
+    from sightline.tasks.public import (
+        TRAINING,
+        Alternative,
+        Attention,
+        DatasetObjective,
+        Evaluation,
+        Example,
+        Grid,
+        MemoryDataset,
+        Part,
+        Prediction,
+        Predictor,
+        Prepared,
+        Preset,
+        Run,
+        SaveableModel,
+        Scores,
+        Settings,
+        Task,
+        open_run,
+        train,
+    )
 
 __all__ = [
     "TRAINING",

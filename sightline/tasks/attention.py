@@ -1,9 +1,7 @@
 """What a prediction looked at: one record for every task.
 
-p.attention.weights              # (L, H, T, S): layers, heads, queries, keys
-p.attention.queries              # words, or a Grid over the image
-p.attention.keys                 # words, or a Grid over the image
-p.attention.select(layer=1, head=0).summary        # (T, S)
+``p.attention.weights`` is (L, H, T, S): layers, heads, queries, keys; ``queries`` are words, ``keys`` are
+words or a Grid over the image; ``p.attention.select(layer=1, head=0).summary`` is one map, (T, S).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +13,7 @@ from torch import Tensor
 from sightline.look.seen import Seen
 from sightline.shapes import Float, Shaped, is_tensor
 
-__all__ = ["Attention", "Box", "Grid", "Tokens"]
+__all__ = ["Attention", "Box", "Grid", "tokens"]
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels of the image
 
@@ -40,7 +38,7 @@ class Grid:
         return self.rows * self.columns
 
 
-Tokens = tuple[str, ...] | Grid  # one side of an attention
+_MEAN = torch.empty(0)  # stands for the mean of all layers and heads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +47,7 @@ class Attention:
 
     Attributes:
         weights: One row of weights per layer, head and query.
-        queries: What looks: words, or cells of an image.
+        queries: What looks: words; a class; names of patches.
         keys: What is looked at: words, or cells of an image.
         summary: The map to show first. Default: the mean of all layers and heads.
         summary_label: What the summary is, in a few words.
@@ -65,9 +63,9 @@ class Attention:
     """
 
     weights: Float[Tensor, "L H T S"]
-    queries: Tokens
-    keys: Tokens
-    summary: Float[Tensor, "T S"] = None  # type: ignore[assignment]  # set below
+    queries: tuple[str, ...]
+    keys: tuple[str, ...] | Grid
+    summary: Float[Tensor, "..."] = _MEAN
     summary_label: str = ""
 
     def __post_init__(self) -> None:
@@ -78,7 +76,7 @@ class Attention:
                 f"weights must be (L, H, T, S) with T = {len(self.queries)} queries and S = {len(self.keys)} "
                 f"keys, got shape {shape}"
             )
-        if self.summary is None:
+        if self.summary is _MEAN:
             object.__setattr__(self, "summary", self.weights.mean((0, 1)))
             object.__setattr__(self, "summary_label", self.summary_label or _label_mean(*shape[:2]))
 

@@ -96,7 +96,7 @@ class Evaluation:
                 "prediction": p.text,
                 "score": p.score,
                 "references": list(p.references),
-                **{name: value for name, value in p.metrics.items()},
+                **p.metrics,
             }
             for p in self.predictions
         ]

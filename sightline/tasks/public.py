@@ -1,4 +1,4 @@
-"""The public names of ``sightline.tasks``; the package hands them out when they are first asked for."""
+"""The public names of ``sightline.tasks`` that need PyTorch."""
 
 from sightline.evaluate.scores import Scores
 from sightline.models.run_folder import SaveableModel

@@ -1,9 +1,7 @@
 """A trained model in its folder, ready to predict, to be evaluated and to be looked into.
 
-run = open_run("runs/demo")
-for p in run.predict(["a.jpg", "b.jpg"], beam=5):
-print(p.text, p.score, p.attention.summary.shape)
-run.evaluate(split="test").scores
+``open_run("runs/demo").predict(["a.jpg"], beam=5)`` gives predictions, ``.evaluate(split="test")`` scores, and
+``.watch(["a.jpg"])`` every attention of the model.
 """
 
 import dataclasses
@@ -18,7 +16,7 @@ from torch import nn
 from sightline.look.seen import Seen
 from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, read_config
-from sightline.settings import from_json
+from sightline.settings import from_json, restored
 from sightline.tasks.attention import Attention
 from sightline.tasks.configure import absolute
 from sightline.tasks.prediction import Evaluation, Example, Prediction
@@ -164,7 +162,7 @@ class Run:
         Raises:
             ValueError: If it is not there.
         """
-        settings = dict(self.config.get("data", {})) | changed
+        settings = restored(self.task.data_config, self.config.get("data", {})) | changed
         field = self.task.source_field
         if data is not None:
             settings[field] = absolute(self.task, str(data))
@@ -208,7 +206,9 @@ def open_run(folder: str | Path, device: str | torch.device | None = None) -> Ru
         )
     task = task_of(kind)
     place = device if isinstance(device, torch.device) else choose_device(device)
-    return Run(folder=folder, task=task, config=config, device=place, predictor=task.open(folder, config, place))
+    return Run(
+        folder=folder, task=task, config=config, device=place, predictor=task.open(folder, config, place)
+    )
 
 
 def is_run(folder: Path) -> bool:

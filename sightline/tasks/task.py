@@ -1,7 +1,7 @@
 """A task: all that runs and commands need to know of one kind of thing to learn.
 
-SORT = Task(kind="sort", summary="Sort numbers.", parts=(...), dataset=..., prepare=..., open=...)
-register(SORT)                     # now `train sort`, `evaluate`, `predict`, `look` and open_run know it
+``register(Task(kind="sort", ...))`` makes ``sightline train sort``, ``sort``, ``evaluate``, ``look`` and
+``open_run`` know it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

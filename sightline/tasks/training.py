@@ -1,6 +1,6 @@
 """Train a task: from what was asked for to a run folder.
 
-run = train("caption", data="scenes", preset="tiny", out="runs/mine", epochs=2)
+``train("caption", data="scenes", preset="tiny", out="runs/mine", epochs=2)`` is ``sightline train caption``.
 """
 
 import dataclasses

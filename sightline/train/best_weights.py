@@ -49,7 +49,9 @@ class BestWeights:
     def mean(self, model: nn.Module, last: int, n: int) -> dict[str, Tensor]:
         """The mean of the weights after the ``n`` epochs that end with ``last``."""
         files = [self._epoch(i) for i in range(max(1, last - n + 1), last + 1)]
-        return mean_of([path for path in files if path.exists()], model)  # a run that goes on has dropped some
+        return mean_of(
+            [path for path in files if path.exists()], model
+        )  # a run that goes on has dropped some
 
     def drop_epochs(self) -> None:
         """Remove the weights of single epochs: their mean has been taken."""

@@ -64,9 +64,7 @@ class TrainConfig:
         "Mixed precision: no, bf16 or fp16; auto is bf16 on a GPU that has it, else no.",
         choices=PRECISIONS,
     )
-    device: str = setting(
-        "auto", "Where to train: cpu, cuda or cuda:1; auto takes a GPU if there is one."
-    )
+    device: str = setting("auto", "Where to train: cpu, cuda or cuda:1; auto takes a GPU if there is one.")
     compile: bool = setting(False, "Compile the model with torch.compile: slower to start, then faster.")
     metric: str = setting("loss", "The score on the validation split that chooses which weights are kept.")
     keep: str = setting("best", "Which weights are kept: best (by metric) or last.", choices=KEEP)

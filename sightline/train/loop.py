@@ -207,7 +207,9 @@ class _Trainer:
         out_of_patience = config.patience is not None and state.since >= config.patience
         if not state.done or state.epoch >= config.epochs or self._out_of_steps() or out_of_patience:
             return
-        later = [x.name for x in self.folder.parent.iterdir() if x.name != self.name] if self.name == MAIN else []
+        later = (
+            [x.name for x in self.folder.parent.iterdir() if x.name != self.name] if self.name == MAIN else []
+        )
         if later:
             raise ValueError(
                 f"the stage {later[0]!r} of {str(self.out)!r} began where {self.name!r} ended after "
@@ -300,7 +302,9 @@ class _Trainer:
     def _loaded(self, indices: Sequence[int], epoch: int) -> list[Part]:
         pin = self.accelerator.device.type == "cuda"
         parts = self.stepper.share(indices)
-        return [(to_device(self.objective.load(part, epoch), None, pin=pin), counts) for part, counts in parts]
+        return [
+            (to_device(self.objective.load(part, epoch), None, pin=pin), counts) for part, counts in parts
+        ]
 
     def _out_of_steps(self) -> bool:
         return self.config.steps is not None and self.state.step >= self.config.steps

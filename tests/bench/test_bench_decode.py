@@ -2,7 +2,7 @@ import torch
 
 from sightline.bench import decode, decode_translate
 from sightline.bench.command import BENCHES
-from sightline.bench.decode import caption_cases, cases, precision
+from sightline.bench.decode import cases, precision
 from sightline.bench.timing import HostStopwatch, Repeats
 from sightline.models.captioner import CaptionerConfig
 
@@ -12,7 +12,7 @@ TINY = CaptionerConfig(vocab_size=23, image_size=32, patch=16, d_model=16, n_hea
 
 
 def test_every_contestant_runs_and_both_loops_find_the_same():
-    listed = caption_cases(CPU, quick=True, config=TINY, steps=4)
+    listed = cases(CPU, quick=True, config=TINY, steps=4)
     assert [case.name.partition("beside ")[2] for case in listed] == ["hugging face", "no cache"]
     for case in listed:
         outcome = case.measure(HostStopwatch(), ONCE)
@@ -40,7 +40,7 @@ def test_on_a_gpu_all_run_in_bfloat16_and_say_so(monkeypatch):
     assert precision(torch.device("cuda")) == torch.bfloat16
     for module in (decode, decode_translate):
         monkeypatch.setattr(module, "precision", lambda _: torch.bfloat16)
-    listed = caption_cases(CPU, quick=True, config=TINY, steps=4) + decode_translate.cases(CPU, quick=True)
+    listed = cases(CPU, quick=True, config=TINY, steps=4) + decode_translate.cases(CPU, quick=True)
     for case in listed:
         setup = case.timed.setup()
         assert "all in bfloat16" in setup.notes[0]

@@ -66,7 +66,7 @@ def test_grids_are_those_of_the_views(tmp_path):
     for i, record in enumerate(records):
         for view in range(3):
             picture = data.open(record)
-            seen = view_of(picture, view, 8, digest=data.digest(record))
+            seen = view_of(picture, view, 8, digest=data.image_digest(record))
             expected = Network()(normalise(seen[None]))[0]
             grid = found.grid(i, view)
             assert grid.dtype == torch.float16

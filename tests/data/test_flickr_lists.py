@@ -47,13 +47,13 @@ def test_a_list_that_names_nothing_is_said(tmp_path):
 def test_a_missing_split_is_named_with_a_remedy(tmp_path):
     rows = b"image,caption\na.png,a dog\nb.png,a cat\n"
     drawn = read_captions(as_folder(table() | {"captions.csv": rows}, tmp_path / "drawn"))
-    with pytest.raises(ValueError, match=r"'val' of .*, which has 'train' \(2\); .*at least three images"):
+    with pytest.raises(ValueError, match=r"'val' in .*, which has 'train' \(2\); .*at least three images"):
         drawn.split("val")
     rows = b"image,caption,split\na.png,a dog,train\nb.png,a cat,train\nc.png,a cow,train\n"
     stated = read_captions(as_folder(table() | {"captions.csv": rows}, tmp_path / "stated"))
     with pytest.raises(ValueError, match=r"'train' \(3\); give some images the split 'val', or none a split"):
         stated.split("val")
-    with pytest.raises(ValueError, match=r"no image in the split 'odd' .* choose one of these"):
+    with pytest.raises(ValueError, match=r"no split 'odd' in .* choose one of these"):
         stated.split("odd")
     with pytest.raises(ValueError, match="ask for some with --n-val"):
         scenes_set(3, 0, 2).split("val")

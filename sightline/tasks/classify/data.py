@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sightline.data.augment import Augment
 from sightline.data.class_set import ClassSet
 from sightline.data.classes import read_classes
+from sightline.data.dataset import DEALS, Deal
 from sightline.data.digits import digits
 from sightline.logs import logger
 from sightline.settings import check, setting
@@ -22,7 +23,9 @@ class ClassifyData:
     """Which images, and how they are split."""
 
     source: str = setting(DIGITS, "A folder or zip with one subfolder per class, an .npz, or 'digits'.")
-    folds: int = setting(5, "Of the digits: equal parts, one of which is the test.", at_least=2, advanced=True)
+    folds: int = setting(
+        5, "Of the digits: equal parts, one of which is the test.", at_least=2, advanced=True
+    )
     fold: int = setting(0, "Of the digits: which of the folds is the test.", at_least=0, advanced=True)
     val: float = setting(
         0.1,
@@ -37,6 +40,13 @@ class ClassifyData:
         below=1,
     )
     split_seed: int = setting(0, "Fixes who is held out; the same for every training.", advanced=True)
+    deal: str = setting(
+        "hash",
+        "How images are dealt to the splits, where the data states none.",
+        choices=DEALS,
+        former="0.1",
+        advanced=True,
+    )
     views: int = setting(
         1,
         "Views of an image whose logits are averaged: 2 also looks at it mirrored.",
@@ -72,12 +82,19 @@ def open_classes(data: ClassifyData, model: Mapping[str, Any]) -> ClassSet:
         images = digits(fold=data.fold, folds=data.folds, seed=data.split_seed, val=data.val)
     else:
         images = read_classes(
-            data.source, image_size=size, channels=channels, seed=data.split_seed, val=data.val, test=data.test
+            data.source,
+            image_size=size,
+            channels=channels,
+            seed=data.split_seed,
+            val=data.val,
+            test=data.test,
+            deal=cast("Deal", data.deal),
         )
-    for sentence in images.broken[:_NAMED]:
+    broken = [problem.sentence for problem in images.problems]
+    for sentence in broken[:_NAMED]:
         logger.warning("left out: %s", sentence)
-    if len(images.broken) > _NAMED:
-        logger.warning("left out: %d more files that can't be read", len(images.broken) - _NAMED)
+    if len(broken) > _NAMED:
+        logger.warning("left out: %d more files that can't be read", len(broken) - _NAMED)
     for split, other in images.stand_ins.items():
         logger.info("%r has no images of its own, those of %r stand for it", split, other)
     return images

@@ -27,7 +27,14 @@ from sightline.tasks.files import check_image_paths
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
 
-__all__ = ["Classifier", "ClassifyOptions", "look_json", "open_classifier", "prediction_lines", "predictions_json"]
+__all__ = [
+    "Classifier",
+    "ClassifyOptions",
+    "look_json",
+    "open_classifier",
+    "prediction_lines",
+    "predictions_json",
+]
 
 _INK = f"rollout mass on patches of at least {INKED:g} of full ink; chance is their share of the area"
 
@@ -58,9 +65,7 @@ class Classifier(Predictor):
             for path in inputs
         ]
 
-    def predict(
-        self, examples: Sequence[Example], options: Any, *, attention: bool
-    ) -> list[Prediction]:
+    def predict(self, examples: Sequence[Example], options: Any, *, attention: bool) -> list[Prediction]:
         """Classify a batch of images."""
         images = torch.stack([example.value for example in examples])
         logits = self.model.predict(images, views=self.data.views).cpu()
@@ -112,10 +117,16 @@ class Classifier(Predictor):
         images, labels = _with_classes_of(dataset, self.data, split)
         for i in range(len(labels))[:limit]:
             name = self.data.names[labels[i]]
-            yield Example(input=f"{split} {i}", value=images[i], references=(name,), truth=(int(labels[i]), images[i]))
+            yield Example(
+                input=f"{split} {i}", value=images[i], references=(name,), truth=(int(labels[i]), images[i])
+            )
 
     def score(
-        self, dataset: ClassSet, examples: Sequence[Example], predictions: Sequence[Prediction], options: Any  # noqa: ARG002
+        self,
+        dataset: ClassSet,
+        examples: Sequence[Example],
+        predictions: Sequence[Prediction],
+        options: Any,  # noqa: ARG002
     ) -> Scores:
         """Accuracy, top-5 and calibration; on the digits, also whether the rollout lies on the stroke."""
         labels = torch.tensor([example.truth[0] for example in examples])
@@ -178,7 +189,11 @@ def look_json(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[s
     attention = prediction.attention
     assert attention is not None and isinstance(attention.keys, Grid)  # noqa: S101, PT018 - a look asks for it
     grid = (attention.keys.rows, attention.keys.columns)
-    full = [a.weights[0] for a in layers.values() if len(a.keys) > len(attention.keys) - 1 and a.weights.size(2) > 1]
+    full = [
+        a.weights[0]
+        for a in layers.values()
+        if len(a.keys) > len(attention.keys) - 1 and a.weights.size(2) > 1
+    ]
     among = [w[:, -len(attention.keys) :, -len(attention.keys) :] for w in full]
     received = [w[..., -len(attention.keys) :].sum((0, 1)) for w in full]
     pixels = attention.keys.image.size(1) / grid[0]

@@ -70,7 +70,9 @@ def train_translator(
         translator = RecurrentTranslator(from_json(RecurrentConfig, as_json(model) | sizes))
     else:
         translator = Translator(from_json(TranslatorConfig, as_json(model) | sizes))
-    task = TranslateObjective(pairs, tokens, train, data, max_length=translator.config.max_length, score=score)
+    task = TranslateObjective(
+        pairs, tokens, train, data, max_length=translator.config.max_length, score=score
+    )
     if shown and os.environ.get("RANK", "0") == "0":
         _tell(pairs, task, tokens)
     fit(translator, task, train, out, resume=resume, shown=shown)

@@ -4,15 +4,17 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sightline.cli.watched import Watched
 from sightline.look.heads import is_cross
+from sightline.look.seen import Seen
+from sightline.look.sight import Sight
 from sightline.look.watch import watch
 
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
@@ -21,12 +23,48 @@ _NAMELESS = ("model", "models", "snapshots", "checkpoint", "main", "latest", "..
 _UNLIMITED = 1 << 40  # what a tokenizer without a longest text says is more than this
 
 
-def is_folder(path: Path) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class WatchedModel:
+    """A model that was watched while it read one input.
+
+    Attributes:
+        title: Which model it is and where it lies, for a line of text.
+        name: What to call it in a heading.
+        text: What it read.
+        seen: What it attended to, q and k kept.
+        keys: For each layer that was seen, a name for each of its keys.
+        queries: The same for its queries.
+        is_part: Whether only some layers were chosen.
+    """
+
+    title: str
+    name: str
+    text: str
+    seen: Seen
+    keys: Mapping[str, Sequence[str]]
+    queries: Mapping[str, Sequence[str]]
+    is_part: bool = False
+
+    def keys_of(self, layer: str) -> Sequence[str]:
+        """The names of a layer's keys; it may be one of several calls of a module, as a table names it."""
+        return self.keys[layer.partition(" call ")[0]]
+
+    def queries_of(self, layer: str) -> Sequence[str]:
+        """The names of its queries."""
+        return self.queries[layer.partition(" call ")[0]]
+
+    def sides_of(self, layer: str, sight: Sight) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+        """The names of its queries and keys for a picture; None for a side on which they don't stand."""
+        queries, keys = self.queries_of(layer), self.keys_of(layer)
+        return queries if len(queries) == sight.t else None, keys if len(keys) == sight.s else None
+
+
+def is_model_folder(path: Path) -> bool:
     """Whether a folder holds a Hugging Face model."""
     return (path / "config.json").is_file()
 
 
-def read(folder: Path, text: str, chosen: Callable[[str], bool]) -> Watched:
+def watch_folder(folder: Path, text: str, chosen: Callable[[str], bool]) -> WatchedModel:
     """Load the model and its tokenizer, and watch it read the text once.
 
     An encoder-decoder reads the text on both sides, the decoder one token late, as in training.
@@ -64,7 +102,7 @@ def read(folder: Path, text: str, chosen: Callable[[str], bool]) -> Watched:
     decoded = tokens.get("decoder_input_ids", tokens["input_ids"])
     queries = {name: decoded if name.startswith("decoder") else tokens["input_ids"] for name in seen}
     title = f"{type(model).__name__} in {folder}"
-    return Watched(title=title, name=name_of(folder), text=text, seen=seen, keys=keys, queries=queries)
+    return WatchedModel(title=title, name=name_of(folder), text=text, seen=seen, keys=keys, queries=queries)
 
 
 def name_of(folder: Path) -> str:

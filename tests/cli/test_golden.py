@@ -1,0 +1,39 @@
+"""The command line against its golden files: flags, help texts, and the keys of every ``--json``.
+
+A change that is meant is written by ``python tests/golden/make.py``, and its difference is read before it is
+committed. ``flags.json`` and ``json.json`` are promises to those who call Sightline from scripts: a name goes
+only with a line in the change log. ``help.json`` is there so that no text changes unseen.
+"""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+_spec = importlib.util.spec_from_file_location("golden_make", GOLDEN / "make.py")
+make = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(make)
+
+
+@pytest.mark.parametrize("name", ["flags", "help", "json"])
+def test_the_command_line_is_as_written_down(name):
+    golden = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    now = json.loads(make.written(make.MAKERS[name]()))
+    assert now.keys() == golden.keys()
+    for entry, expected in golden.items():
+        assert now[entry] == expected, entry
+
+
+def test_a_shape_keeps_keys_and_types_and_no_values():
+    found = make.shape(
+        {"a": [1, 2], "b": None, "guesses": {"cat": 0.5, "dog": 0.25}, "c": [1, "x"], "d": True}
+    )
+    assert found == {
+        "a": ["int"],
+        "b": "null",
+        "guesses": {"*": "float"},
+        "c": [{"any of": ["int", "str"]}],
+        "d": "bool",
+    }
