@@ -99,15 +99,21 @@ def glances(
 
 
 def scene_scores(
-    scenes: Sequence[Scene],
     words: Sequence[Sequence[str]],
     weights: Sequence[Float[Tensor, "_ H P"]],
+    scenes: Sequence[Scene],
     grid: tuple[int, int],
 ) -> dict[str, float]:
     """Scores of captions of scenes, one each, by name; see the head of this file.
 
+    Args:
+        words: The words of each caption.
+        weights: What each of its words looked at: the cells of the grid, row by row.
+        scenes: What is in each image.
+        grid: Rows and columns.
+
     Raises:
-        ValueError: If there is not one caption, and where it looked, for each scene.
+        ValueError: If there is not one caption with its weights for each scene.
     """
     if not len(scenes) == len(words) == len(weights):
         raise ValueError(

@@ -57,6 +57,7 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
     for layer in (base, sized, request.fields):
         for name, fields in layer.items():
             values[name].update(current_names(_part(task, name).config, fields))
+    _drop_min_steps(request, values)
     if request.data is not None:
         values["data"][task.source_field] = absolute(task, request.data)
     if task.source_field not in values["data"]:
@@ -122,6 +123,13 @@ def saved_preset(task: Task, folder: Path) -> Preset:
 def absolute(task: Task, data: str) -> str:
     """Where data lies, whatever folder a later command is called from; an embedded set is its name."""
     return data if data in task.embedded else str(Path(data).expanduser().resolve())
+
+
+def _drop_min_steps(request: Request, values: dict[str, dict[str, Any]]) -> None:
+    """Who asks for a number of epochs or steps gets that number: the least of a preset does not count then."""
+    asked = request.fields.get("train", {})
+    if asked.keys() & {"epochs", "steps"} and "min_steps" not in asked:
+        values["train"].pop("min_steps", None)
 
 
 def _part(task: Task, name: str) -> Part:

@@ -1,19 +1,21 @@
 """What a captioner is trained on: the settings, the set they name, and the tokenizer learned from it."""
 
-import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sightline.data.augment import Augment
 from sightline.data.captions import CaptionSet, read_captions
+from sightline.data.scenes import scenes_set
 from sightline.data.tokens import SPECIALS, Tokenizer
+from sightline.logs import logger
 from sightline.settings import check, setting
 
-__all__ = ["SCENES", "CaptionData", "learned_tokens", "open_captions"]
+__all__ = ["SCENES", "CaptionData", "learn_tokens", "open_captions"]
 
 SCENES = "scenes"
-_NAMED = 3  # missing images that are told by name
+_NAMED = 3  # missing images that are named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,24 +63,30 @@ class CaptionData:
             raise ValueError("pictures with captions can't be mixed: mixup and cutmix must be 0")
 
 
-def open_captions(data: CaptionData) -> CaptionSet:
-    """The set that the settings name; images that it lacks are told on standard error."""
-    if data.source == SCENES:
-        from sightline.data.scenes import scenes_set  # noqa: PLC0415
+def open_captions(data: CaptionData, model: Mapping[str, Any] | None = None) -> CaptionSet:  # noqa: ARG001
+    """The set that the settings name; how many images it lacks is logged.
 
+    Args:
+        data: Which images.
+        model: Settings of the model; images are read as they are and cropped later, so none matters.
+    """
+    if data.source == SCENES:
         return scenes_set(data.n_train, data.n_val, data.n_test, data.data_seed)
     captions = read_captions(Path(data.source), seed=data.data_seed)
     missing = [repr(problem.name) for problem in captions.problems if problem.kind == "missing"]
     if missing:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        sys.stderr.write(
-            f"images that are named and not in {data.source!r}, or there more than once, are left out "
-            f"({len(missing)}): {', '.join(missing[:_NAMED])}{more}\n"
+        logger.warning(
+            "images that are named and not in %r, or there more than once, are left out (%d): %s%s",
+            data.source,
+            len(missing),
+            ", ".join(missing[:_NAMED]),
+            more,
         )
     return captions
 
 
-def learned_tokens(captions: CaptionSet, data: CaptionData) -> Tokenizer:
+def learn_tokens(captions: CaptionSet, data: CaptionData) -> Tokenizer:
     """A tokenizer learned from the train split, as the settings say."""
     kind: Literal["word", "bpe"] = "bpe" if data.tokens == "bpe" else "word"
     return Tokenizer.train(

@@ -8,6 +8,7 @@ from sightline.data.tokens import BOS, PAD, UNK
 from sightline.models.caption_encoders import GridEncoder
 from sightline.models.captioner import Captioner
 from sightline.shapes import Float, Int
+from sightline.train.losses import symmetric_kl
 from sightline.train.objective import Loss
 
 __all__ = ["caption_loss", "grids_of"]
@@ -57,9 +58,8 @@ def caption_loss(
     terms = (written != PAD).sum()
     if consistency:
         one, other = logits.log_softmax(-1).chunk(2)
-        # KL(p, q) + KL(q, p) is the sum of (p - q)(log p - log q)
-        apart = ((one.exp() - other.exp()) * (one - other)).sum(-1)
-        total = total + consistency * (apart * (written.flatten()[: len(one)] != PAD)).sum()
+        divergence = symmetric_kl(one, other)
+        total = total + consistency * (divergence * (written.flatten()[: len(one)] != PAD)).sum()
     if received is not None and model.regularised and model.training:
         total = total + terms * model.regulariser(received)
     return Loss(total, terms)

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from sightline.data.captions import CaptionedImage, CaptionSet, clean
 from sightline.data.counter_rng import random_uniform
 from sightline.data.tokens import BOS, EOS, PAD, UNSAID, Tokenizer
 from sightline.decode.search import beam, greedy
+from sightline.logs import logger
 from sightline.models.caption_encoders import NETWORKS
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
@@ -104,20 +104,22 @@ class CaptionObjective(Objective):
         self._n = len(captions.split("train"))
         captions.split("val")  # says so now if there is none, before a folder is made
 
-    # What the loop asks
+    # What the loop calls
 
     def prepare(self, device: torch.device) -> None:
         """Bring pictures and captions to the device, if they fit."""
         self.device = device
         if self.model.finetune and device.type == "cpu" and not self._splits:
-            sys.stderr.write(
-                f"{self.model.encoder} learns along, which takes hours on a CPU; with --no-finetune, as in "
-                "the preset photos-cpu, it sees each picture once\n"
+            logger.warning(
+                "%s learns along, which takes hours on a CPU; with --no-finetune, as in the preset "
+                "photos-cpu, it sees each picture once",
+                self.model.encoder,
             )
         if self._keeps_grids() and self.settings.augment != Augment() and not self._splits:
-            sys.stderr.write(
-                f"the grids of {self.model.encoder} are kept, so pictures are not augmented: crop, flip, "
-                "colour and the like have no effect; --views keeps crops of each, --no-cached sees it anew\n"
+            logger.warning(
+                "the grids of %s are kept, so pictures are not augmented: crop, flip, colour and the like "
+                "have no effect; --views keeps crops of each, --no-cached sees it anew",
+                self.model.encoder,
             )
         for name, most in (("train", None), ("val", self.settings.val_most)):
             if name not in self._splits:
@@ -178,7 +180,7 @@ class CaptionObjective(Objective):
         total = terms = 0.0
         texts: list[str] = []
         references: list[list[str]] = []
-        for images, ids, records in self._pieces(split):
+        for images, ids, records in self.batches(split):
             seen = grids_of(model, images)
             longest = int((ids != PAD).sum(-1).max())
             loss = caption_loss(model, seen, ids[:, :, :longest])
@@ -219,7 +221,7 @@ class CaptionObjective(Objective):
         return self._splits["train"]
 
     def following(self, train: TrainConfig) -> "CaptionObjective":
-        """The same task for another stage, with the same images in memory."""
+        """The same objective for another stage, with the same images in memory."""
         other = copy.copy(self)
         other.train = train
         return other
@@ -250,7 +252,7 @@ class CaptionObjective(Objective):
         else:
             images, records = read_all(self.captions, records, size, threads=self.train.threads)
             pictures = Pixels(images, augment, seed)
-        return Split(records, pictures, self._encoded(records))
+        return Split(records, pictures, self.encode(records))
 
     def _keeps_grids(self) -> bool:
         if self.model.encoder not in NETWORKS or self.model.finetune:
@@ -270,7 +272,7 @@ class CaptionObjective(Objective):
         )
         return found.texts(self.tokenizer)
 
-    def _encoded(self, records: Sequence[CaptionedImage]) -> Int[Tensor, "n C L"]:
+    def encode(self, records: Sequence[CaptionedImage]) -> Int[Tensor, "n C L"]:
         """Ids of all captions; one that is longer than the model's longest is cut, and has no end."""
         longest = self.model.max_length + 1  # one more than the decoder reads: the last is only written
         rows: list[list[int]] = []
@@ -280,7 +282,7 @@ class CaptionObjective(Objective):
             rows += [*coded, *[[]] * (most - len(coded))]
         return pad(rows, value=PAD).unflatten(0, (len(records), most))
 
-    def _pieces(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[CaptionedImage]]]:
+    def batches(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[CaptionedImage]]]:
         """The split in batches on the device, as it is, without the pictures that can't be read."""
         size, n = self.train.batch_size, 0
         for first in range(0, len(split.records), size):

@@ -1,6 +1,5 @@
 """The pictures of a split, wherever they are kept: on the device, on disk, or as a frozen encoder's grids."""
 
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ from sightline.data.captions import CaptionedImage, CaptionSet
 from sightline.data.counter_rng import random_integers
 from sightline.data.features import Features, cache_features
 from sightline.data.images import BrokenImage
+from sightline.logs import logger
 from sightline.models.caption_encoders import pretrained_grid, pretrained_network, signature_of
 from sightline.shapes import Float, Int, Shaped
 
@@ -84,7 +84,7 @@ class Streamed(Pixels):
                 images[row] = self._captions.open(self._records[i], size=self._size)
             except BrokenImage as problem:
                 if i not in self.broken:
-                    sys.stderr.write(f"{problem}; it is left out\n")
+                    logger.warning("%s; it is left out", problem)
                 self.broken.add(i)
         return images
 
@@ -147,13 +147,15 @@ def kept_grids(
     folder: str | None,
     resident_bytes: int,
 ) -> tuple[Grids, list[CaptionedImage]]:
-    """The grids of a frozen encoder, from disk or computed now; broken pictures are named and left out."""
+    """The grids of a frozen encoder, from disk or computed now; broken pictures are logged and left out."""
     net = pretrained_network(encoder, size).to(device)
-    shown = sys.stderr.isatty()
+    tenths = 0
 
-    def tell(done: int, total: int) -> None:
-        if shown:
-            sys.stderr.write(f"\rgrids of {encoder}: {done} of {total}" + ("\n" if done == total else ""))
+    def report(done: int, total: int) -> None:
+        nonlocal tenths
+        if 10 * done // total > tenths:
+            tenths = 10 * done // total
+            logger.info("grids of %s: %d of %d", encoder, done, total)
 
     features = cache_features(
         captions,
@@ -164,10 +166,10 @@ def kept_grids(
         views=views,
         folder=None if folder is None else Path(folder),
         device=device,
-        progress=tell,
+        progress=report,
     )
     for problem in features.broken.values():
-        sys.stderr.write(f"{problem}; it is left out\n")
+        logger.warning("%s; it is left out", problem)
     rows = [i for i in range(len(records)) if i not in features.broken]
     if not rows:
         raise none_read(captions, len(records))
@@ -179,7 +181,7 @@ def kept_grids(
 def read_all(
     captions: CaptionSet, records: Sequence[CaptionedImage], size: int, *, threads: int = 2
 ) -> tuple[Shaped[Tensor, "n 3 size size"], list[CaptionedImage]]:
-    """Read all pictures; those that are broken are named on standard error and left out.
+    """Read all pictures; those that are broken are logged and left out.
 
     Raises:
         ValueError: If not one could be read.
@@ -198,13 +200,13 @@ def none_read(captions: CaptionSet, n: int) -> ValueError:
 def read_sound(
     captions: CaptionSet, records: Sequence[CaptionedImage], size: int, *, threads: int = 2
 ) -> tuple[Shaped[Tensor, "n 3 size size"], list[CaptionedImage]]:
-    """The pictures that can be read, perhaps none; the others are named on standard error."""
+    """The pictures that can be read, perhaps none; the others are logged."""
 
     def opened(record: CaptionedImage) -> Tensor | None:
         try:
             return captions.open(record, size=size)
         except BrokenImage as problem:
-            sys.stderr.write(f"{problem}; it is left out\n")
+            logger.warning("%s; it is left out", problem)
             return None
 
     images = torch.empty(len(records), 3, size, size, dtype=torch.uint8)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycocoevalcap.cider.cider import Cider as Theirs
-from test_captioning import TRAIN, made
+from small_captioner import TRAIN, made
 
 from sightline.data.batches import pad
 from sightline.data.tokens import BOS, EOS, PAD, UNK
@@ -15,7 +15,7 @@ from sightline.tasks.caption.reward import Cider
 from sightline.tasks.caption.self_critical import (
     SelfCriticalConfig,
     SelfCriticalObjective,
-    _with_end,
+    append_end,
     self_critical_stage,
 )
 
@@ -79,7 +79,7 @@ def test_a_corpus_that_can_not_be_scored():
 def test_the_end_is_put_back_where_one_was_written():
     ids = torch.tensor([[[7, 8, PAD], [5, 6, 9], [PAD, PAD, PAD]]])
     found = Hypotheses(ids=ids, lengths=torch.tensor([[2, 3, 0]]), scores=torch.zeros(1, 3))
-    written, real = _with_end(found)
+    written, real = append_end(found)
     assert written[0].tolist() == [[7, 8, EOS], [5, 6, 9], [EOS, PAD, PAD]]
     assert real[0].tolist() == [[True, True, True], [True, True, True], [True, False, False]]
 
@@ -101,8 +101,8 @@ def test_the_loss_is_minus_advantage_times_log_probability(decoder, baseline):
     torch.manual_seed(3)
     loss = critical.loss(model, batch)
     torch.manual_seed(3)
-    seen = critical._task.seen(model, batch)
-    drawn, reward, advantage = critical._drawn(model, seen, batch.indices)
+    seen = critical.first.seen(model, batch)
+    drawn, reward, advantage = critical.draw(model, seen, batch.indices)
     # The search's own scores are the log-probabilities of what it drew, its end included.
     torch.testing.assert_close(loss.total, -(advantage * drawn.scores).sum().float(), rtol=1e-4, atol=1e-5)
     assert loss.terms.item() == 6
@@ -124,7 +124,7 @@ def test_activations_are_dropped_only_if_asked_and_never_while_drawing(drop):
     loss = critical.loss(model, batch)
     assert model.training
     torch.manual_seed(3)
-    drawn, _, advantage = critical._drawn(model.eval(), critical._task.seen(model, batch), batch.indices)
+    drawn, _, advantage = critical.draw(model.eval(), critical.first.seen(model, batch), batch.indices)
     plain = -(advantage * drawn.scores).sum().float()
     assert torch.isclose(loss.total, plain, rtol=1e-4, atol=1e-4).item() is not drop
 
@@ -149,9 +149,9 @@ def test_what_is_learned_is_what_was_drawn_from(wishes):
     model, critical = stage(baseline="others", **wishes)
     model.eval()
     batch = critical.load([7], 0)
-    seen = critical._task.seen(model, batch)
+    seen = critical.first.seen(model, batch)
     torch.manual_seed(3)
-    drawn, _, advantage = critical._drawn(model, seen, batch.indices)
+    drawn, _, advantage = critical.draw(model, seen, batch.indices)
     longest = drawn.ids.size(-1)
     captions = [[*ids, EOS][:longest] for ids in drawn.lists()[0]]
     temperature = 1.0 if "draw" in wishes else wishes["temperature"]  # a beam searches at 1
@@ -162,10 +162,10 @@ def test_what_is_learned_is_what_was_drawn_from(wishes):
 
 def test_a_beam_draws_what_the_search_finds():
     model, critical = stage(baseline="others", draw="beam")
-    seen = critical._task.seen(model, critical.load([5, 2], 0))
-    drawn, _, _ = critical._drawn(model, seen, torch.tensor([5, 2]))
+    seen = critical.first.seen(model, critical.load([5, 2], 0))
+    drawn, _, _ = critical.draw(model, seen, torch.tensor([5, 2]))
     found = beam(
-        model.eval(), model.start(seen), width=3, n_best=3, max_length=critical._task.model.max_length
+        model.eval(), model.start(seen), width=3, n_best=3, max_length=critical.first.model.max_length
     )
     assert drawn.lists() == found.lists()
 
@@ -174,9 +174,9 @@ def test_draws_are_as_wild_as_the_temperature():
     different = []
     for temperature in (1.0, 1e-3):
         model, critical = stage(temperature=temperature)
-        seen = critical._task.seen(model, critical.load([5], 0))
+        seen = critical.first.seen(model, critical.load([5], 0))
         torch.manual_seed(3)
-        found, _, _ = critical._drawn(model, seen, torch.tensor([5]))
+        found, _, _ = critical.draw(model, seen, torch.tensor([5]))
         different.append(len({tuple(ids) for ids in found.lists()[0]}))
     assert different == [3, 1]
 
@@ -190,12 +190,12 @@ def test_the_second_stage_neither_stops_early_nor_takes_means():
 
 def test_rewards_are_those_of_the_train_split():
     model, critical = stage()
-    split = critical._task.trained
+    split = critical.first.trained
     known = [
         [[i for i in row[1:].tolist() if i != PAD] for row in rows if row[0] != PAD] for rows in split.ids
     ]
-    drawn, reward, _ = critical._drawn(
-        model.eval(), critical._task.seen(model, critical.load([5], 0)), torch.tensor([5])
+    drawn, reward, _ = critical.draw(
+        model.eval(), critical.first.seen(model, critical.load([5], 0)), torch.tensor([5])
     )
     for k, ids in enumerate(drawn.lists()[0]):
         ended = [*ids, EOS] if len(ids) < drawn.ids.size(-1) else ids
@@ -206,9 +206,9 @@ def test_rewards_are_those_of_the_train_split():
 
 def test_writing_unknown_is_never_rewarded():
     _, critical = stage()
-    ids = critical._task.trained.ids.clone()
+    ids = critical.first.trained.ids.clone()
     ids[0][ids[0] > UNK] = UNK
-    critical._task._splits["train"] = dataclasses.replace(critical._task.trained, ids=ids)
+    critical.first._splits["train"] = dataclasses.replace(critical.first.trained, ids=ids)
     critical.prepare(torch.device("cpu"))
     unknown = Hypotheses(
         ids=torch.full((1, 1, 6), UNK), lengths=torch.tensor([[6]]), scores=torch.zeros(1, 1)

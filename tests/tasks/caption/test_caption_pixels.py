@@ -4,13 +4,12 @@ import dataclasses
 
 import pytest
 import torch
-from small_set import small_set
-from test_captioning import CPU, made, prepared
+from small_captioner import CPU, made, prepared, small_set
 
 from sightline.data.augment import Augment
 from sightline.data.tokens import BOS, PAD, UNK
-from sightline.tasks.caption.generate import say
 from sightline.tasks.caption.data import CaptionData, open_captions
+from sightline.tasks.caption.generate import generate_captions
 from sightline.tasks.caption.pixels import Pixels, kept_grids
 
 
@@ -44,7 +43,7 @@ def test_other_weights_are_other_grids(scaled, tmp_path):
 
 
 @pytest.mark.parametrize("augment", [Augment(), Augment(crop=0.3)])
-def test_augmentation_that_has_no_effect_is_told(monkeypatch, capsys, augment):
+def test_augmentation_that_has_no_effect_is_told(monkeypatch, caplog, augment):
     def kept(captions, records, **wishes):
         return Pixels(torch.zeros(len(records), 3, 16, 16, dtype=torch.uint8), Augment(), 0), list(records)
 
@@ -53,7 +52,7 @@ def test_augmentation_that_has_no_effect_is_told(monkeypatch, capsys, augment):
     task.model = dataclasses.replace(task.model, encoder="efficientnet_lite0", image_size=224)
     for _ in range(2):  # a second stage says it no more
         task.prepare(CPU)
-    said = capsys.readouterr().err
+    said = caplog.text
     assert said.count("have no effect; --views keeps crops") == (augment != Augment())
 
 
@@ -65,8 +64,8 @@ def test_validation_writes_what_evaluate_writes(val_beam):
     model.eval()
     images = task.trained.pictures.images[:5]
     written = task.write(model, task.trained.pictures.take(None, torch.arange(5), None))
-    said = [ranks[0].text for ranks in say(model, task.tokenizer, images, beam=val_beam)]
-    assert written == said
+    found = generate_captions(model, task.tokenizer, images, beam=val_beam)
+    assert written == [ranks[0].text for ranks in found]
     assert not any("<unk>" in text for text in written)
 
 
@@ -91,13 +90,12 @@ def test_a_streamed_validation_of_broken_images_alone(monkeypatch):
         task.evaluate(model.eval())
 
 
-def test_missing_images_are_counted_and_named(tmp_path, capsys):
+def test_missing_images_are_counted_and_named(tmp_path, caplog):
     rows = [f"{i}.png,a dog,train" for i in range(11)]
     (tmp_path / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
     for i in range(0, 11, 2):
         (tmp_path / f"{i}.png").write_bytes(b"never opened")
     captions = open_captions(CaptionData(source=str(tmp_path)))
     assert len(captions) == 6
-    said = capsys.readouterr().err
-    assert said.endswith("are left out (5): '1.png', '3.png', '5.png' and 2 more\n")
-    assert said.count("\n") == 1
+    (record,) = caplog.records
+    assert record.getMessage().endswith("are left out (5): '1.png', '3.png', '5.png' and 2 more")

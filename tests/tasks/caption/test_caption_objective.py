@@ -5,40 +5,16 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from small_set import small_set
+from small_captioner import CPU, TRAIN, made, prepared, small_set
 
 from sightline.data.augment import Augment
 from sightline.data.features import Features
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
-from sightline.models.captioner import Captioner, CaptionerConfig
-from sightline.tasks.caption.data import CaptionData, learned_tokens
+from sightline.models.captioner import Captioner
+from sightline.tasks.caption.data import CaptionData
 from sightline.tasks.caption.loss import caption_loss
-from sightline.tasks.caption.objective import CaptionObjective
-from sightline.train.config import TrainConfig
-from sightline.train.loop import fit
 from sightline.tasks.caption.pixels import Grids, Pixels, kept_grids
-
-CPU = torch.device("cpu")
-TRAIN = TrainConfig(device="cpu", epochs=2, batch_size=16, lr=5e-3, tensorboard=False, threads=0)
-
-
-def made(decoder="transformer", *, captions=None, train=TRAIN, score=None, data=None, **model):
-    captions = captions or small_set()
-    data = data or CaptionData(source="small")
-    tokenizer = learned_tokens(captions, data)
-    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "d_hidden": 16, "dropout": 0.0}
-    config = CaptionerConfig(
-        vocab_size=len(tokenizer), image_size=16, patch=8, max_length=9, decoder=decoder, **{**sizes, **model}
-    )
-    torch.manual_seed(0)
-    task = CaptionObjective(captions, tokenizer, config, train, data, score=score)
-    return Captioner(config), task
-
-
-def prepared(*args, **options):
-    model, task = made(*args, **options)
-    task.prepare(CPU)
-    return model, task
+from sightline.train.loop import fit
 
 
 def test_ids_are_those_of_the_captions():
@@ -57,7 +33,7 @@ def test_ids_are_those_of_the_captions():
 def test_a_caption_that_is_too_long_is_cut_and_has_no_end():
     _, task = made()
     task.model = dataclasses.replace(task.model, max_length=3)
-    ids = task._encoded(task.captions.split("train")[:5])
+    ids = task.encode(task.captions.split("train")[:5])
     assert ids.size(-1) == 4
     assert not (ids == EOS).any()
 
@@ -164,8 +140,8 @@ def test_augmented_in_training_and_not_in_evaluation():
     seen = [task.seen(model, batch) for batch in batches]
     assert any(not torch.equal(seen[0], other) for other in seen)
     assert torch.equal(seen[2], task.seen(model, task.load([5], 2)))
-    plain = [images for images, *_ in task._pieces(task.trained)]
-    again = [images for images, *_ in task._pieces(task.trained)]
+    plain = [images for images, *_ in task.batches(task.trained)]
+    again = [images for images, *_ in task.batches(task.trained)]
     assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))
 
 
@@ -191,11 +167,11 @@ def test_a_small_set_is_learned_and_scored(tmp_path, decoder, val_beam):
     assert json.loads((out / "config.json").read_text())["data"]["source"] == "small"
 
 
-def test_broken_images_are_named_and_left_out(capsys, tmp_path):
+def test_broken_images_are_named_and_left_out(caplog, tmp_path):
     captions = small_set(broken=(3, 7, 8))
     model, task = made(captions=captions)
     fit(model, task, TRAIN, tmp_path / "run", shown=False)
-    said = capsys.readouterr().err
+    said = caplog.text
     assert said.count("it is left out") == 3
     assert "'8' can't be read" in said
     assert len(task.trained.records) == len(captions.split("train")) - 2
@@ -211,7 +187,7 @@ def test_streamed_is_the_same_as_kept(monkeypatch):
     assert torch.equal(streamed.seen(model, batch), kept.seen(model, kept.load([2, 9], 1)))
 
 
-def test_a_broken_image_in_a_stream_is_named_once_and_teaches_nothing(monkeypatch, capsys):
+def test_a_broken_image_in_a_stream_is_named_once_and_teaches_nothing(monkeypatch, caplog):
     monkeypatch.setattr("sightline.tasks.caption.objective._KEPT", 0)
     model, task = prepared(captions=small_set(broken=(4,)))
     at = [record.name for record in task.trained.records].index("4")
@@ -222,7 +198,7 @@ def test_a_broken_image_in_a_stream_is_named_once_and_teaches_nothing(monkeypatc
         assert torch.equal(batch.ids, task.load([9, 2], epoch).ids)
     alone = task.loss(model, task.load([at], 0))
     assert (alone.total.item(), alone.terms.item()) == (0.0, 0)
-    assert capsys.readouterr().err == "the image '4' can't be read: it is text; it is left out\n"
+    assert [r.getMessage() for r in caplog.records] == ["the image '4' can't be read: it is text; it is left out"]
 
 
 def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
@@ -250,7 +226,7 @@ def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
 
 
 @pytest.mark.parametrize("resident", [True, False])
-def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, capsys, tmp_path, resident):
+def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, caplog, tmp_path, resident):
     monkeypatch.setattr("sightline.tasks.caption.pixels.pretrained_network", lambda name, size: torch.nn.Identity())
     monkeypatch.setattr(
         "sightline.tasks.caption.pixels.pretrained_grid", lambda net, images, size: images.flatten(2).mT
@@ -260,7 +236,7 @@ def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, capsys, tmp_pat
     room = 1 << 30 if resident else 0
     grids, records = kept_grids(captions, captions.records, **wishes, resident_bytes=room)
     assert [int(record.name) for record in records] == [i for i in range(23) if i not in (3, 8)]
-    assert capsys.readouterr().err.count("it is left out") == 2
+    assert caplog.text.count("it is left out") == 2
     chosen = [0, 5, 20]
     expected = torch.stack([captions.open(records[i]).flatten(1).mT / 127.5 - 1 for i in chosen])
     taken = grids.take(grids.load(chosen, 0), torch.tensor(chosen), None)
