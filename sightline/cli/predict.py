@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,17 +61,29 @@ def command(task: Task) -> Any:
             check_output(out, len(read))
         opened = open_run(run, device)
         check_kind(opened, task)
-        found = list(opened.predict(read, attention=out is not None, batch_size=batch_size, **options))
+        refused: dict[Any, Exception] = {}
+        found = list(
+            opened.predict(
+                read,
+                attention=out is not None,
+                batch_size=batch_size,
+                on_error=refused.__setitem__,
+                **options,
+            )
+        )
+        if len(refused) == len(read) == 1:
+            raise refused[read[0]]
         if out is not None and (layer is not None or head is not None):
             found = [_selected(p, layer, head) for p in found]
         if as_json:
             typer.echo(json.dumps(task.predictions_json(found), indent=1, ensure_ascii=False))
         else:
-            for prediction in found:
-                for line in task.lines(prediction):
-                    typer.echo(line)
-        if out is not None:
+            _print(task, read, found, refused)
+        if out is not None and found:
             tell(write(opened, out, read, found))
+        if refused:
+            _tell_refused(task, read, refused)
+            raise typer.Exit(1 if found else 2)
 
     return made(fields.on(predict), name=task.kind, help=task.predict_help)
 
@@ -101,10 +114,33 @@ def write(run: Run, out: Path, inputs: Sequence[Any], found: Sequence[Prediction
         title = f"{run.task.kind.capitalize()}: {run.folder.name}"
         save_text(pages.results_page(title, scores={}, sections={"": found}), out)
         return [out]
-    figures = [out] if suffix in FIGURES else [out / f"{name}.png" for name in output_names(inputs)]
+    predicted = {p.input for p in found}
+    names = [name for name, x in zip(output_names(inputs), inputs, strict=True) if x in predicted]
+    figures = [out] if suffix in FIGURES else [out / f"{name}.png" for name in names]
     for path, prediction in zip(figures, found, strict=True):
         save_figure(show.prediction(prediction), path)
     return figures
+
+
+def _print(
+    task: Task, inputs: Sequence[Any], found: Sequence[Prediction], refused: Mapping[Any, Exception]
+) -> None:
+    """The predictions in order; a text that was refused leaves an empty line, so that lines stay parallel."""
+    predictions = iter(found)
+    for given in inputs:
+        if given not in refused:
+            for line in task.lines(next(predictions)):
+                typer.echo(line)
+        elif not task.input_is_file:
+            typer.echo()
+
+
+def _tell_refused(task: Task, inputs: Sequence[Any], refused: Mapping[Any, Exception]) -> None:
+    """A line for each input that was refused."""
+    for number, given in enumerate(inputs, 1):
+        if given in refused:
+            where = f"{task.inputs.lower()} {number} of {len(inputs)}"
+            typer.echo(f"left out {where}: {' '.join(str(refused[given]).split())}", err=True)
 
 
 def _selected(prediction: Prediction, layer: int | None, head: int | None) -> Prediction:
@@ -114,4 +150,4 @@ def _selected(prediction: Prediction, layer: int | None, head: int | None) -> Pr
 
 def _standard_input() -> list[str]:
     text = sys.stdin.read().rstrip()
-    return text.split("\n") if text else []
+    return re.split(r"\r?\n", text) if text else []

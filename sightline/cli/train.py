@@ -47,7 +47,8 @@ def command(task: Task) -> Any:
     for part in task.parts:
         if part.switch is not None:
             fields.add_switch(part)
-        fields.add_part(part, start.get(part.name), without=task.no_flags(part))
+        variant = task.presets.get(f"default-{part.name}", {})  # a model of its own has its own defaults
+        fields.add_part(part, variant.get("model") or start.get(part.name), without=task.no_flags(part))
     names = listing([name for name in task.presets if not _is_variant(task, name)])
     sets = "".join(f" {name}: {preset}." for name, preset in task.embedded.items())
 

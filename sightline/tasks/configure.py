@@ -57,7 +57,7 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
     for layer in (base, sized, request.fields):
         for name, fields in layer.items():
             values[name].update(current_names(_part(task, name).config, fields))
-    _drop_min_steps(request, values)
+    _turn_off_overridden(task, request, values)
     if request.data is not None:
         values["data"][task.source_field] = absolute(task, request.data)
     if task.source_field not in values["data"]:
@@ -125,11 +125,26 @@ def absolute(task: Task, data: str) -> str:
     return data if data in task.embedded else str(Path(data).expanduser().resolve())
 
 
-def _drop_min_steps(request: Request, values: dict[str, dict[str, Any]]) -> None:
-    """Who asks for a number of epochs or steps gets that number: the least of a preset does not count then."""
-    asked = request.fields.get("train", {})
-    if asked.keys() & {"epochs", "steps"} and "min_steps" not in asked:
-        values["train"].pop("min_steps", None)
+def _turn_off_overridden(task: Task, request: Request, values: dict[str, dict[str, Any]]) -> None:
+    """Obey what was asked for where a preset has another setting that would overrule it.
+
+    Raises:
+        ValueError: If both were asked for.
+    """
+    asked = {f"{part}.{name}": value for part, fields in request.fields.items() for name, value in fields.items()}
+    for first, second in task.overrides.items():
+        if first not in asked:
+            continue
+        part, name = second.split(".")
+        if asked.get(second) is not None:
+            own = first.partition(".")[2]
+            raise ValueError(
+                f"{flag(own)} and {flag(name)} say the same thing in two ways, got {asked[first]} and "
+                f"{asked[second]}; give one of them"
+            )
+        values[part][name] = None
+    if asked.keys() & {"train.epochs", "train.steps"} and "train.min_steps" not in asked:
+        values["train"]["min_steps"] = None
 
 
 def _part(task: Task, name: str) -> Part:

@@ -27,6 +27,7 @@ from sightline.tasks.task import Predictor, Task
 __all__ = ["Run", "choose_device", "is_run", "open_run"]
 
 _BATCH = 64
+_OnError = Callable[[Any, Exception], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,7 +59,13 @@ class Run:
         return self.predictor.model
 
     def predict(
-        self, inputs: Iterable[Any], *, attention: bool = True, batch_size: int = _BATCH, **options: Any
+        self,
+        inputs: Iterable[Any],
+        *,
+        attention: bool = True,
+        batch_size: int = _BATCH,
+        on_error: _OnError | None = None,
+        **options: Any,
     ) -> Iterator[Prediction]:
         """Predict some inputs: images by their paths, or sentences. Lazily, in batches, in order.
 
@@ -66,24 +73,44 @@ class Run:
             inputs: What the model takes.
             attention: Whether predictions tell what the model looked at.
             batch_size: Inputs that go through the model together.
+            on_error: Called with an input that is refused and the error that says why; the others are predicted.
+                Default: the error is raised.
             options: Of the task: ``beam=5``, ``n_best=3``, ``top=5``.
 
         Raises:
-            ValueError: If an input can't be read, or an option is unknown.
+            ValueError: If an option is unknown, or, without ``on_error``, an input is refused.
         """
         if isinstance(inputs, str | Path):
             raise ValueError(f"predict takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]")
         chosen = _options(self.task, self.task.predict_options, options)
         _check_at_least_one("batch_size", batch_size)
-        return self._predicted(iter(inputs), chosen, attention=attention, batch_size=batch_size)
+        return self._predictions(iter(inputs), chosen, attention, batch_size, on_error)
 
-    def _predicted(
-        self, inputs: Iterator[Any], options: Any, *, attention: bool, batch_size: int
+    def _predictions(
+        self, inputs: Iterator[Any], options: Any, attention: bool, batch_size: int, on_error: _OnError | None
     ) -> Iterator[Prediction]:
         while some := list(itertools.islice(inputs, batch_size)):
+            yield from self._predict_batch(some, options, attention, on_error)
+
+    def _predict_batch(
+        self, inputs: list[Any], options: Any, attention: bool, on_error: _OnError | None
+    ) -> list[Prediction]:
+        """Predict a batch; with ``on_error``, one with a bad input is halved until that input is alone."""
+        try:
             with torch.no_grad():
-                found = list(self.predictor.predict(self.predictor.read(some), options, attention=attention))
-            yield from found
+                return list(self.predictor.predict(self.predictor.read(inputs), options, attention=attention))
+        except (ValueError, OSError) as problem:
+            if on_error is None:
+                raise
+            if len(inputs) == 1:
+                on_error(inputs[0], problem)
+                return []
+        half = len(inputs) // 2
+        return [
+            prediction
+            for part in (inputs[:half], inputs[half:])
+            for prediction in self._predict_batch(part, options, attention, on_error)
+        ]
 
     def evaluate(
         self,
@@ -162,8 +189,11 @@ class Run:
         Raises:
             ValueError: If it is not there.
         """
-        settings = restored(self.task.data_config, self.config.get("data", {})) | changed
         field = self.task.source_field
+        own: Mapping[str, Any] = restored(self.task.data_config, self.config.get("data", {}))
+        if data in self.task.embedded and data != own.get(field):  # another set has its own settings
+            own = self.task.presets[self.task.embedded[str(data)]].get("data", {})
+        settings = dict(own) | changed
         if data is not None:
             settings[field] = absolute(self.task, str(data))
         source = settings.get(field, "")

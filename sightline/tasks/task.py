@@ -155,6 +155,8 @@ class Task:
         architectures: Model configs by the name that ``--model`` takes; empty where there is one.
         architecture_field: The field of the model's config that holds that name.
         sizes: Named values of the model's settings, for ``--size``.
+        overrides: Settings that stand for another one, as "part.field": asking for the first turns the second,
+            where a preset has it, off.
         ranking: The metric of single predictions by which a page shows the best and the worst; None: none.
         lines: What is printed for a prediction.
         predictions_json: What ``--json`` prints for predictions.
@@ -184,6 +186,7 @@ class Task:
     architectures: Mapping[str, type[Any]] = field(default_factory=dict)
     architecture_field: str = "architecture"
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
     ranking: str | None = None
     lines: Callable[[Prediction], Sequence[str]] = _plain_lines
     predictions_json: Callable[[Sequence[Prediction]], Any] = _plain_predictions

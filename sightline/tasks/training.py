@@ -96,7 +96,7 @@ def train_task(
         _note_unread_preset(task, request, settings)
     torch.manual_seed(settings["train"].seed)
     prepared = task.prepare(settings, begun)
-    for note in prepared.notes:
+    for note in prepared.notes if is_main_process() else ():
         logger.info(note)
     if start_from is not None:
         take_weights(prepared.model, Path(start_from))

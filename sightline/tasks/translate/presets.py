@@ -35,6 +35,7 @@ PRESETS: dict[str, Preset] = {
         "data": {"joint": True, "bpe_dropout": 0.1, "max_tokens": 4096},
         "train": {
             "epochs": 40,
+            "min_steps": 1000,
             "lr": 1e-3,
             "warmup": 0.1,
             "schedule": "inverse_sqrt",
@@ -48,6 +49,7 @@ PRESETS: dict[str, Preset] = {
         "data": {"joint": True, "bpe_dropout": 0.1, "max_tokens": 4096},
         "train": {
             "epochs": 40,
+            "min_steps": 1000,
             "lr": 1e-3,
             "warmup": 0.1,
             "label_smoothing": 0.1,
