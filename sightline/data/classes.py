@@ -6,7 +6,7 @@ how the data may lie.
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,7 @@ def read_classes(
     val: float = 0.1,
     test: float = 0.1,
     deal: Deal = "hash",
+    strict: bool = True,
 ) -> ClassSet:
     """Read a set of images with classes; its layout is found out by looking.
 
@@ -47,6 +48,8 @@ def read_classes(
         val, test: Shares of each class that are held out, where the data does not say which; where none are,
             the one stands for the other, and the train split for both.
         deal: How they are held out: by a hash of seed and name, or as version 0.1 did.
+        strict: Refuse classes of which there are too few images, and a single class. Else they are among the
+            ``problems`` of the set, to be looked at.
 
     Raises:
         ValueError: If there are no classes, too few images of one, or arrays that don't fit.
@@ -66,10 +69,7 @@ def read_classes(
         found = read_npz(source, image_size, channels)
     else:
         found = _decode(_find(source), image_size or 64, channels or 3)
-    if len(found.names) < 2:
-        n = len(found.names)
-        raise ValueError(f"there must be at least 2 classes to tell apart, {str(source)!r} has {n}")
-    return _deal(replace(found, source=str(source)), seed, val, test, deal)
+    return _deal(replace(found, source=str(source)), seed, val, test, deal, strict=strict)
 
 
 def _find(source: Path) -> ClassFiles:
@@ -155,7 +155,7 @@ def _read_all(files: Files, names: Sequence[str], size: int, channels: int) -> t
     return images, dict(sorted(broken.items()))
 
 
-def _deal(found: ClassSet, seed: int, val: float, test: float, deal: Deal) -> ClassSet:
+def _deal(found: ClassSet, seed: int, val: float, test: float, deal: Deal, *, strict: bool) -> ClassSet:
     """Hold out what the data has not held out itself; where nothing is, another split stands for it."""
     parts = dict(found.parts)
     whole = ALL in parts
@@ -163,7 +163,9 @@ def _deal(found: ClassSet, seed: int, val: float, test: float, deal: Deal) -> Cl
         parts["train"] = parts.pop(ALL)
     shares = {"test": test if whole else 0.0, "val": val}
     held = {split: share for split, share in shares.items() if share and split not in parts}
-    _check_counts(parts["train"], found, list(held), whole=whole)
+    too_few = list(_too_few(parts["train"], found, list(held), whole=whole))
+    if strict and too_few:
+        raise ValueError(too_few[0].sentence)
     rule = STATED
     if held:
         train, split_of = parts["train"], _dealt(parts["train"], held, seed, deal)
@@ -173,13 +175,15 @@ def _deal(found: ClassSet, seed: int, val: float, test: float, deal: Deal) -> Cl
         listed = " and ".join(f"{share:g} of each class {split}" for split, share in reversed(held.items()))
         by = f"a hash of seed {seed} and the name" if deal == "hash" else f"seed {seed}"
         rule = f"{listed}, by {by}"
-    _check_left(parts["train"], found.names, held)
+    if strict:
+        _check_left(parts["train"], found.names, held)
     stand_ins = {}
     for split, others in (("val", ("test", "train")), ("test", ("val",))):
         if split not in parts:
             stand_ins[split] = next(x for x in others if x in parts)
             parts[split] = parts[stand_ins[split]]
-    return replace(found, parts=parts, stand_ins=stand_ins, rule=rule)
+    problems = (*found.problems, *too_few)
+    return replace(found, parts=parts, problems=problems, stand_ins=stand_ins, rule=rule)
 
 
 def _dealt(train: LabelledImages, held: Mapping[str, float], seed: int, deal: Deal) -> list[str]:
@@ -200,19 +204,26 @@ def _dealt(train: LabelledImages, held: Mapping[str, float], seed: int, deal: De
     return splits
 
 
-def _check_counts(train: LabelledImages, found: ClassSet, held: Sequence[str], *, whole: bool) -> None:
-    """Refuse a class of which there are too few to learn from and to hold out."""
+def _too_few(
+    train: LabelledImages, found: ClassSet, held: Sequence[str], *, whole: bool
+) -> Iterator[Problem]:
+    """A single class, and classes of which there are too few images to learn from and to hold out."""
+    if len(found.names) < 2:
+        n = len(found.names)
+        sentence = f"there must be at least 2 classes to tell apart, {found.source!r} has {n}"
+        yield Problem("too few", found.source, sentence)
     least, where = 1 + len(held), "" if whole else " in train"
     uses = {"val": "one to choose by", "test": "one to be tested on"}
     listed = ", ".join(["one to learn from", *(uses[split] for split in reversed(held))])
+    n = len(found.problems)
+    left_out = f"; {n} files were left out, the first: {found.problems[0].sentence}" if n else ""
     for name, count in zip(found.names, _counted(train, found.names), strict=True):
         if count < least:
-            n = len(found.problems)
-            left_out = f"; {n} files were left out, the first: {found.problems[0].sentence}" if n else ""
-            raise ValueError(
+            sentence = (
                 f"each class needs at least {least} image{'s' * (least > 1)}{where}, {listed}, {name!r} has "
                 f"{count}; add images, or take the class away{left_out}"
             )
+            yield Problem("too few", name, sentence)
 
 
 def _check_left(train: LabelledImages, names: Sequence[str], held: Mapping[str, float]) -> None:

@@ -24,7 +24,9 @@ __all__ = [
     "ImageRow",
     "ImageTable",
     "is_caption",
+    "is_image_column",
     "is_image_table",
+    "label_column",
     "read_image_table",
     "table_files",
 ]
@@ -90,6 +92,11 @@ class ImageTable:
 def is_caption(column: str) -> bool:
     """Whether a column holds captions, by its name."""
     return _CAPTION_COLUMN.fullmatch(column.lower()) is not None
+
+
+def is_image_column(column: str) -> bool:
+    """Whether a column names images, by its name."""
+    return column.lower() in IMAGE_COLUMNS
 
 
 def label_column(columns: Sequence[str]) -> str | None:

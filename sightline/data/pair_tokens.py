@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sightline.data.pairs import Pair
+from sightline.data.pair_set import Pair
 from sightline.data.tokens import EOS, SPECIALS, UNK, Tokenizer
 from sightline.shapes import did_you_mean
 

@@ -1,9 +1,9 @@
 """The public names of ``sightline.tasks`` that need PyTorch."""
 
+from sightline.data.memory import MemoryDataset
 from sightline.evaluate.scores import Scores
 from sightline.models.run_folder import SaveableModel
 from sightline.tasks.attention import Attention, Grid
-from sightline.tasks.memory import MemoryDataset
 from sightline.tasks.objective import DatasetObjective
 from sightline.tasks.prediction import Alternative, Evaluation, Example, Prediction
 from sightline.tasks.predictor import Predictor

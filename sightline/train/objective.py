@@ -6,16 +6,14 @@ before each step the loop seeds torch's generators from (seed, step): what a los
 those is repeated too. Python's and NumPy's own generators are nobody's business here.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Loss", "Objective", "digest_of"]
+__all__ = ["Loss", "Objective"]
 
 
 class Loss(NamedTuple):
@@ -83,16 +81,3 @@ class Objective(Protocol):
     def save(self, folder: Path) -> None:  # noqa: ARG002
         """Write what later commands need beside the config and the weights, such as tokenizer.json."""
         return
-
-
-def digest_of(examples: Iterable[Sequence[Any]]) -> str:
-    """A short name for examples, each some plain values; other examples, or in another order, have another.
-
-    Example:
-        >>> digest_of([("a.jpg", "a dog"), ("b.jpg", "a cat")])
-        '9c8aece2cb7e'
-    """
-    found = hashlib.blake2b(digest_size=6)
-    for example in examples:
-        found.update(json.dumps(list(example)).encode())
-    return found.hexdigest()

@@ -1,65 +1,17 @@
 """Images with classes in zips, tables and parquet, and how they are dealt."""
 
-import io
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from caption_sets import as_folder, as_zip
+from class_sets import LAYOUTS, PICTURES, pixels_of
 from picture_files import png
 
 from sightline.data.class_set import ClassSet, LabelledImages
 from sightline.data.classes import read_classes
 from sightline.data.dataset import Dataset
-from sightline.data.images import read_image
-
-CLASSES = {"dog": 10, "cat": 7}
-SEEDS = {f"{name}/{i:02d}.png": 100 * c + i for c, (name, n) in enumerate(CLASSES.items()) for i in range(n)}
-PICTURES = {name: png(seed) for name, seed in SEEDS.items()}
-
-
-def pixels_of(name):
-    return read_image(io.BytesIO(PICTURES[name]), size=8)
-
-
-def parquet_bytes(table):
-    file = io.BytesIO()
-    pq.write_table(table, file)
-    return file.getvalue()
-
-
-def labels_table():
-    rows = "".join(f"{name.replace('/', '_')},{name.partition('/')[0]}\n" for name in PICTURES)
-    files = {f"images/{name.replace('/', '_')}": content for name, content in PICTURES.items()}
-    return {"labels.csv": f"file,label\n{rows}".encode(), **files}
-
-
-def metadata():
-    rows = [{"file_name": name, "label": name.partition("/")[0], "text": "no"} for name in PICTURES]
-    return {"metadata.jsonl": "\n".join(map(json.dumps, rows)).encode(), **PICTURES}
-
-
-def parquet():
-    features = {"label": {"names": ["dog", "cat"], "_type": "ClassLabel"}}
-    table = pa.table(
-        {
-            "image": [{"bytes": content, "path": name} for name, content in PICTURES.items()],
-            "label": [int(name.startswith("cat")) for name in PICTURES],
-        }
-    ).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-    return {"data/all.parquet": parquet_bytes(table)}
-
-
-LAYOUTS = {
-    "folders": lambda: dict(PICTURES),
-    "wrapped": lambda: {f"top/animals/{name}": content for name, content in PICTURES.items()},
-    "labels": labels_table,
-    "metadata": metadata,
-    "parquet": parquet,
-}
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -23,7 +23,9 @@ WORDS = ["eins", "zwei", "drei", "vier"]
 @pytest.fixture
 def pairs():
     texts = [Pair(f"{a} {b}", f"{b} {a}") for a in WORDS for b in WORDS]
-    return PairSet(name="toy", source="a", target="b", splits={"train": texts, "val": texts[:5]})
+    return PairSet(
+        source="toy", source_language="a", target_language="b", parts={"train": texts, "val": texts[:5]}
+    )
 
 
 def task_of(pairs, train=None, **data):
@@ -51,11 +53,11 @@ def uneven(task):
 def test_batches_are_pairs_between_their_marks(pairs):
     task = task_of(pairs)
     source, target = task.load([3, 1], epoch=0)
-    for row, pair in zip(source.tolist(), (pairs.splits["train"][i] for i in (3, 1)), strict=True):
+    for row, pair in zip(source.tolist(), (pairs.parts["train"][i] for i in (3, 1)), strict=True):
         assert row[row.index(EOS) :].count(EOS) == 1
         assert task.tokens.source.decode(row) == pair.source
     assert target[:, 0].eq(BOS).all()
-    assert task.tokens.target.decode(target[0].tolist()) == pairs.splits["train"][3].target
+    assert task.tokens.target.decode(target[0].tolist()) == pairs.parts["train"][3].target
 
 
 def test_batches_by_tokens_hold_no_more_and_every_pair_once(pairs):
@@ -271,7 +273,10 @@ def test_a_validation_source_beyond_the_limit_is_refused_before_the_training(pai
     length = len(tokens.read("eins zwei"))
     long = Pair("eins zwei eins zwei", "x")
     more = PairSet(
-        name="toy", source="a", target="b", splits={**pairs.splits, "val": [pairs.splits["val"][0], long]}
+        source="toy",
+        source_language="a",
+        target_language="b",
+        parts={**pairs.parts, "val": [pairs.parts["val"][0], long]},
     )
     with pytest.raises(
         ValueError, match=rf"at most max_length={length + 1} tokens, pair 2 of val has {2 * length - 1}"

@@ -36,7 +36,7 @@ CAPTION = Task(
             title="Model",
             no_flags=frozenset({"vocab_size", "decoder"}),
         ),
-        Part(name="data", config=CaptionData, title="Data", no_flags=frozenset({"source", "augment"})),
+        Part(name="data", config=CaptionData, title="Data", no_flags=frozenset({"augment"})),
         Part(
             name="augment",
             config=Augment,

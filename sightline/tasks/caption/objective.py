@@ -25,7 +25,7 @@ from sightline.tasks.caption.data import CaptionData
 from sightline.tasks.caption.loss import caption_loss, grids_of
 from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, kept_grids, none_read, read_all
 from sightline.train.config import TrainConfig
-from sightline.train.objective import Loss, Objective, digest_of
+from sightline.train.objective import Loss, Objective
 
 __all__ = ["CaptionBatch", "CaptionObjective", "Score", "Split"]
 
@@ -200,8 +200,7 @@ class CaptionObjective(Objective):
 
     def digest(self) -> str:
         """Names the pictures and their captions, by what the annotations call them."""
-        records = [*self.captions.split("train"), *self.captions.split("val")]
-        return digest_of((record.split, record.name, *record.captions) for record in records)
+        return self.captions.digest()
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer."""

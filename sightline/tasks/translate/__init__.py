@@ -39,7 +39,7 @@ TRANSLATE = Task(
             inside=("model",),
             no_flags=_FOUND | _BOTH,
         ),
-        Part(name="data", config=TranslateData, title="Data", no_flags=frozenset({"place", "deal"})),
+        Part(name="data", config=TranslateData, title="Data", no_flags=frozenset({"deal"})),
         TRAINING,
     ),
     presets=PRESETS,
