@@ -86,7 +86,7 @@ class Attention:
         seen: Seen,
         index: int,
         *,
-        queries: Sequence[str] | Grid,
+        queries: Sequence[str],
         keys: Sequence[str] | Grid,
         layers: Sequence[str] | None = None,
     ) -> "Attention":
@@ -102,8 +102,8 @@ class Attention:
         sights = [sight for name in layers or seen.names() for sight in seen.calls(name)]
         maps = [sight.map((sight.t, sight.s))[index] for sight in sights]
         weights = torch.stack(maps).float().cpu()  # (L, H, T, S)
-        sides = [side if isinstance(side, Grid) else tuple(side) for side in (queries, keys)]
-        return cls(weights=weights, queries=sides[0], keys=sides[1])
+        keys = keys if isinstance(keys, Grid) else tuple(keys)
+        return cls(weights=weights, queries=tuple(queries), keys=keys)
 
     @property
     def entropy(self) -> Float[Tensor, " T"]:
