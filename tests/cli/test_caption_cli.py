@@ -8,20 +8,20 @@ import warnings
 import matplotlib.image
 import pytest
 import torch
-from caption_runs import LINES, make_data, make_run, run
 from PIL import Image
-
 from sightline.cli.caption_run import open_run
 from sightline.cli.evaluate_caption import Answers, _boxes
 from sightline.cli.runs import chosen_device
+
 from sightline.data.captions import read_captions
 from sightline.data.images import read_image
 from sightline.data.scenes import Scenes
 from sightline.data.tokens import BOS, PAD, UNK, Tokenizer
 from sightline.decode.search import Hypotheses, beam, greedy
 from sightline.evaluate.captions import score
-from sightline.tasks.caption.generate import Said, _whole, say
 from sightline.models.captioner import Captioner
+from sightline.tasks.caption.generate import Said, _whole, say
+from tests.cli.caption_runs import LINES, make_data, make_run, run
 
 pytest.importorskip("pycocoevalcap")
 SCORES = ["bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider"]

@@ -4,13 +4,13 @@ import json
 
 import pytest
 import torch
-from caption_runs import make_data, make_run, run
 
 from sightline.data.images import read_image
 from sightline.data.tokens import Tokenizer
 from sightline.decode.search import sample
-from sightline.tasks.caption.generate import Chance, say
 from sightline.models.captioner import Captioner
+from sightline.tasks.caption.generate import Chance, say
+from tests.cli.caption_runs import make_data, make_run, run
 
 
 @pytest.fixture(scope="module")

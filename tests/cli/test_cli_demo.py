@@ -4,10 +4,10 @@ import re
 import pytest
 import torch
 from matplotlib.figure import Figure
+from sightline.cli.page import page
 
 from sightline.attention.reference import scaled_dot_product_attention
 from sightline.cli import main, mechanism
-from sightline.cli.page import page
 
 NAMES = ["positions", "attention", "masks", "scores"]
 

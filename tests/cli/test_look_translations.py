@@ -6,9 +6,9 @@ import re
 import pytest
 import torch
 from matplotlib.text import Text
-from translate_runs import make_runs, run
 
 from sightline.cli import look_translate
+from tests.cli.translate_runs import make_runs, run
 
 TEXT = "3 mai 1979"
 CROSS = "decoder.layers.{}.multihead_attn"

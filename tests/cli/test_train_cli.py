@@ -6,12 +6,12 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from sightline.cli.fields import Group, settled, with_fields
 
 from sightline.cli import main
-from sightline.cli.fields import Group, settled, with_fields
 from sightline.cli.train import CAPTION
-from sightline.train.config import TrainConfig
 from sightline.tasks.task import presets
+from sightline.train.config import TrainConfig
 
 TINY = [
     "--image-size",

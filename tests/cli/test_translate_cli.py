@@ -5,12 +5,12 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from translate_runs import SMALL, TRANSFORMER, make_runs, run
 
 from sightline.data.tokens import EOS
-from sightline.tasks.translate.generate import translate
 from sightline.models.run_folder import read_config
 from sightline.show.alignment import alignment, arcs, head_grid
+from sightline.tasks.translate.generate import translate
+from tests.cli.translate_runs import SMALL, TRANSFORMER, make_runs, run
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 import json
 
 import pytest
-from translate_runs import run
 
 from sightline.evaluate.translation import alignment_accuracy
+from tests.cli.translate_runs import run
 
 SMALL = ["--epochs", "1", "--no-tensorboard", "--device", "cpu", "--d-model", "8", "--d-attn", "6"]
 

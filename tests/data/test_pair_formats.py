@@ -1,10 +1,10 @@
 """Sentence pairs as people have them: CSV, Tatoeba's lines, Hugging Face's JSON and parquet."""
 
 import pytest
-from caption_sets import as_folder, as_zip
-from pair_formats import FORMATS, PAIRS, csv_table, parquet, tatoeba
 
 from sightline.data.pairs import Pair, read_pairs
+from tests.data.caption_sets import as_folder, as_zip
+from tests.data.pair_formats import FORMATS, PAIRS, csv_table, parquet, tatoeba
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -5,9 +5,9 @@ from sightline.data.pair_tokens import PairTokens
 from sightline.data.pairs import Pair
 from sightline.data.tokens import EOS
 from sightline.decode.search import beam, greedy
-from sightline.tasks.translate.generate import translate
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
 from sightline.models.translator import Translator, TranslatorConfig
+from sightline.tasks.translate.generate import translate
 
 TEXTS = ["ab", "abc abc abc", "c", "ba ab cab"]  # in no order of their lengths
 

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from sightline.data.dates import DatePair
-from sightline.tasks.translate.generate import Translation
 from sightline.evaluate.translation import (
     alignment_accuracy,
     chance_of_alignment,
@@ -10,6 +9,7 @@ from sightline.evaluate.translation import (
     score,
     signatures,
 )
+from sightline.tasks.translate.generate import Translation
 
 SOURCE, ISO = "le 3 mai 1979", "1979-05-03"
 DATE = DatePair(

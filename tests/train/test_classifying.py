@@ -12,9 +12,9 @@ from sightline.data.class_set import ClassSet, LabelledImages
 from sightline.evaluate.classes import score
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.tasks.classify.objective import ClassData, ClassifyObjective, read_source
+from sightline.tasks.task import preset, presets
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from sightline.tasks.task import preset, presets
 
 TRAIN = TrainConfig(epochs=2, batch_size=7, lr=3e-3, tensorboard=False, threads=0, metric="accuracy")
 

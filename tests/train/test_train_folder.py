@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy import Toy, ToyTask
 
 from sightline.train.checkpoint import read_tensors
 from sightline.train.config import TrainConfig
-from sightline.train.loop import Stage, fit
 from sightline.train.folder import held
+from sightline.train.loop import Stage, fit
+from tests.train.toy import Toy, ToyTask
 
 
 class Scored(ToyTask):

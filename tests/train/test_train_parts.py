@@ -10,17 +10,17 @@ import time
 import pytest
 import torch
 from torch import nn
-from toy import Toy
 
 from sightline.models.captioner import CaptionerConfig
+from sightline.tasks.task import preset, presets
 from sightline.train.average import Ema, mean_of
 from sightline.train.checkpoint import weights_of, write_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.curve import Curve
 from sightline.train.engine import to_device
 from sightline.train.optimizer import adamw, named_state, restore
-from sightline.tasks.task import preset, presets
 from sightline.train.schedule import rate
+from tests.train.toy import Toy
 
 
 def rates(total, **settings):

@@ -6,9 +6,9 @@ from safetensors.torch import load_file
 
 from sightline.models.rnn import RecurrentConfig
 from sightline.models.run_folder import read_config
-from sightline.train.config import TrainConfig
 from sightline.tasks.translate.data import TranslateData
 from sightline.tasks.translate.prepare import train_translator
+from sightline.train.config import TrainConfig
 
 LINES = {"train": 13, "val": 3}
 

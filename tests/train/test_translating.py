@@ -11,11 +11,11 @@ from sightline.data.tokens import BOS, EOS, PAD, UNK
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
 from sightline.models.run_folder import read_config
 from sightline.models.translator import Translator, TranslatorConfig
-from sightline.train.config import TrainConfig
 from sightline.tasks.task import preset, presets
 from sightline.tasks.translate.data import TranslateData, learned_pair_tokens, open_pairs
-from sightline.tasks.translate.prepare import ALPHAS, train_translator, tuned_length
 from sightline.tasks.translate.objective import PairBatch, TranslateObjective, loss_of
+from sightline.tasks.translate.prepare import ALPHAS, train_translator, tuned_length
+from sightline.train.config import TrainConfig
 
 WORDS = ["eins", "zwei", "drei", "vier"]
 
