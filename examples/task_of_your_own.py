@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import sightline as sl
@@ -42,7 +41,7 @@ class Sorter(tasks.SaveableModel):
         self.number = nn.Embedding(config.largest + 1, config.d_model)
         self.position = sl.positions.LearnedPositions(config.length, config.d_model)
         layer = sl.nn.TransformerEncoderLayer(config.d_model, config.n_heads, 256, batch_first=True)
-        self.encoder = sl.nn.TransformerEncoder(layer, config.n_layers)
+        self.encoder = sl.nn.TransformerEncoder(layer, config.n_layers, enable_nested_tensor=False)
         self.output = nn.Linear(config.d_model, config.largest + 1)
 
     def forward(self, rows: Tensor) -> Tensor:  # (B, T) -> (B, T, V)
@@ -66,7 +65,7 @@ def draw_numbers(data: SortData, model: Mapping[str, Any]) -> MemoryDataset:
 class SortObjective(tasks.DatasetObjective):
     def loss(self, model: nn.Module, batch: Tensor) -> Loss:
         logits, right = model(batch).transpose(1, 2), batch.sort().values  # (B, V, T), (B, T)
-        total = F.cross_entropy(logits, right, reduction="sum")
+        total = nn.functional.cross_entropy(logits, right, reduction="sum")
         return Loss(total, torch.tensor(right.numel()), {"accuracy": (logits.argmax(1) == right).sum()})
 
 
@@ -109,6 +108,7 @@ SORT = tasks.Task(
     parts=(Part(name="model", config=SorterConfig), Part(name="data", config=SortData), tasks.TRAINING),
     presets={"default": {"data": {"source": "numbers"}, "train": {"epochs": 12, "lr": 2e-3}}},
     embedded={"numbers": "default"},
+    reads_files=False,
     metrics=("loss", "accuracy"),
     dataset=draw_numbers,
     prepare=prepare,

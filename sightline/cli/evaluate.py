@@ -18,8 +18,7 @@ from sightline.messages import flag, listing
 from sightline.show import curves, pages
 from sightline.show.curves import read_metrics
 from sightline.tasks.prediction import Evaluation
-from sightline.tasks.registry import kinds
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, open_run
 
 __all__ = ["command"]

@@ -11,8 +11,7 @@ from sightline.cli.next_steps import tell_next
 from sightline.cli.options import SWITCHES, Fields, Given
 from sightline.messages import listing
 from sightline.tasks.configure import Request
-from sightline.tasks.registry import kinds, summary
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, summary, task_of
 from sightline.tasks.task import Task
 from sightline.tasks.training import train_task
 from sightline.train.engine import is_main_process

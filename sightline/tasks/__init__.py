@@ -8,7 +8,7 @@ The names of the tasks are light; the other names import PyTorch when they are f
 
 from typing import TYPE_CHECKING, Any
 
-from sightline.tasks.registry import kinds, register, summary, task
+from sightline.tasks.registry import kinds, register, summary, task_of
 
 if TYPE_CHECKING:
     from sightline.tasks.public import (
@@ -57,7 +57,7 @@ __all__ = [
     "open_run",
     "register",
     "summary",
-    "task",
+    "task_of",
     "train",
 ]
 

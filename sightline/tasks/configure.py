@@ -14,7 +14,7 @@ from sightline.models.run_folder import read_config
 from sightline.settings import current_names, from_json, restored
 from sightline.tasks.task import Part, Preset, Settings, Task
 
-__all__ = ["Request", "configure", "preset_of", "saved_preset"]
+__all__ = ["Request", "absolute", "check_data", "check_still_there", "configure", "preset_of", "saved_preset"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,10 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
             values[name].update(current_names(_part(task, name).config, fields))
     _turn_off_overridden(task, request, values)
     if request.data is not None:
+        check_data(task, request.data)
         values["data"][task.source_field] = absolute(task, request.data)
+    elif begun is not None:
+        check_still_there(task, str(values["data"].get(task.source_field, "")), begun)
     if task.source_field not in values["data"]:
         sets = [repr(name) for name in task.embedded]
         raise ValueError(
@@ -118,6 +121,30 @@ def saved_preset(task: Task, folder: Path) -> Preset:
     data = restored(task.data_config, saved.get("data", {}))
     parts = {"model": dict(saved.get("model", {})), "data": data, "train": train}
     return parts | {part.name: stages[part.stage] for part in task.parts if part.stage in stages}
+
+
+def check_data(task: Task, data: str) -> None:
+    """Refuse data that is not there, or that the task does not read.
+
+    Raises:
+        ValueError: With what the task takes.
+    """
+    if data not in task.embedded and not (task.reads_files and Path(data).expanduser().exists()):
+        takes = task.data_help if task.reads_files else listing([repr(name) for name in task.embedded], "or")
+        raise ValueError(f"there is no data {data!r}; give {takes[0].lower()}{takes[1:].removesuffix('.')}")
+
+
+def check_still_there(task: Task, source: str, folder: Path) -> None:
+    """Refuse a run whose data has moved.
+
+    Raises:
+        ValueError: With the way to say where it is now.
+    """
+    if source not in task.embedded and not Path(source).exists():
+        raise ValueError(
+            f"the data of {str(folder)!r} was {source!r}, which is not there any more; say where it is now with "
+            "--data (in Python: data=...)"
+        )
 
 
 def absolute(task: Task, data: str) -> str:

@@ -18,10 +18,9 @@ from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, read_config
 from sightline.settings import from_json, restored
 from sightline.tasks.attention import Attention
-from sightline.tasks.configure import absolute
+from sightline.tasks.configure import absolute, check_data, check_still_there
 from sightline.tasks.prediction import Evaluation, Example, Prediction
-from sightline.tasks.registry import kinds
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.task import Predictor, Task
 
 __all__ = ["Run", "choose_device", "is_run", "open_run"]
@@ -195,15 +194,9 @@ class Run:
             own = self.task.presets[self.task.embedded[str(data)]].get("data", {})
         settings = dict(own) | changed
         if data is not None:
+            check_data(self.task, str(data))
             settings[field] = absolute(self.task, str(data))
-        source = settings.get(field, "")
-        if source not in self.task.embedded and not Path(source).exists():
-            raise ValueError(
-                f"the data of {str(self.folder)!r} was {source!r}, which is not there any more; "
-                "say where it is now with --data (in Python: data=...)"
-                if data is None
-                else f"there is no data {str(data)!r}; give {self.task.data_help[0].lower()}{self.task.data_help[1:]}"
-            )
+        check_still_there(self.task, str(settings.get(field, "")), self.folder)
         config = from_json(self.task.data_config, settings, where=str(self.folder / CONFIG))
         return self.task.dataset(config, self.config["model"])
 

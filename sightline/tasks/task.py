@@ -146,6 +146,7 @@ class Task:
         metrics: Names that ``--metric`` takes.
         scores: Names of the scores of an evaluation, for the help.
         data_help: What ``--data`` takes.
+        reads_files: Whether data may lie in files, besides the embedded sets.
         source_field: The field of the ``data`` settings that says where the data lies.
         dataset: Opens the data that the ``data`` settings name, for a model with some settings.
         prepare: Model and objective for some settings; the folder is that of a training that goes on.
@@ -180,6 +181,7 @@ class Task:
     scores: tuple[str, ...] = ("exact_match",)
     unit: str = "examples"
     data_help: str = "A folder, a zip, or the name of an embedded set."
+    reads_files: bool = True
     source_field: str = "source"
     predict_options: type[Any] = NoOptions
     evaluate_options: type[Any] = NoOptions

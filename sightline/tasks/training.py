@@ -14,7 +14,7 @@ from sightline.logs import logger
 from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, WEIGHTS, read_weights
 from sightline.tasks.configure import Request, configure, preset_of
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
 from sightline.tasks.task import Part, Settings, Task
 from sightline.train.engine import is_main_process
