@@ -22,7 +22,17 @@ from typing import Any, TypeVar
 
 from sightline.messages import did_you_mean
 
-__all__ = ["Setting", "as_json", "check", "current_names", "from_json", "help_of", "restored", "setting", "setting_of"]
+__all__ = [
+    "Setting",
+    "as_json",
+    "check",
+    "current_names",
+    "from_json",
+    "help_of",
+    "restored",
+    "setting",
+    "setting_of",
+]
 
 _T = TypeVar("_T")
 

@@ -25,6 +25,7 @@ ORDER = [
     ["train"],
     ["evaluate"],
     ["show"],
+    ["seeds"],  # the documents' names
     ["tasks"],
     ["bench"],
     ["cli"],

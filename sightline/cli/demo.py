@@ -22,7 +22,7 @@ from sightline.tasks.configure import Request
 from sightline.tasks.prediction import Evaluation, Prediction
 from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
-from sightline.tasks.train import train_task
+from sightline.tasks.training import train_task
 
 __all__ = ["command"]
 

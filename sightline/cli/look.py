@@ -94,7 +94,7 @@ def command() -> Any:
                     "leave it out"
                 )
         (given_input,) = _one(read_inputs(run.task, [text]))
-        prediction = next(run.predict([given_input], **options))
+        prediction = next(run.predict([given_input], **{**run.task.look_options, **options}))
         look_run(run, prediction, layer, head, out, as_json=as_json)
 
     return made(fields.on(look), name="look")

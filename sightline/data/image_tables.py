@@ -207,7 +207,7 @@ def _image_column(columns: Sequence[str], name: str) -> str:
             return small[known]
     raise ValueError(
         "a table of images has a column that names them, such as file_name, "
-        f"{name!r} has {', '.join(columns) or 'none'}"
+        f"{name!r} has {', '.join(columns) or 'none'}; name its columns in the first line"
     )
 
 

@@ -52,8 +52,10 @@ def tables(
 
 def parquet_columns(file: ParquetFile) -> _Columns:
     """The texts of a parquet file: its columns of texts, or both sides under ``translation``."""
-    rows = file.rows(file.columns)
-    return _gathered(file.name, [(i, _sides(row, keep_texts=True)) for i, row in enumerate(rows, 1)], "row")
+    rows = [row.get(_TRANSLATION, row) or {} for row in file.rows(file.columns)]
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, str))
+    texts = [(i, {name: row.get(name) for name in names}) for i, row in enumerate(rows, 1)]
+    return _gathered(file.name, texts if names else [], "row")
 
 
 def is_language(name: str) -> bool:
@@ -152,11 +154,9 @@ def _parsed(name: str, number: int, line: str) -> Any:
         return line  # brackets in brackets, and no object of texts
 
 
-def _sides(row: Any, *, keep_texts: bool = False) -> Any:
+def _sides(row: Any) -> Any:
     """The two sides of a row, and perhaps more: under ``translation``, or the row itself."""
-    if isinstance(row, dict) and isinstance(row.get(_TRANSLATION), dict):
-        return row[_TRANSLATION]
-    return {key: value for key, value in row.items() if isinstance(value, str)} if keep_texts else row
+    return row[_TRANSLATION] if isinstance(row, dict) and isinstance(row.get(_TRANSLATION), dict) else row
 
 
 def _gathered(name: str, rows: list[tuple[int, Any]], unit: str) -> _Columns:
@@ -170,20 +170,20 @@ def _gathered(name: str, rows: list[tuple[int, Any]], unit: str) -> _Columns:
                 f"{sorted(columns)} before"
             )
         for key, value in row.items():
-            columns.setdefault(key, []).append(" ".join(value.split()))
+            columns.setdefault(key, []).append(" ".join((value or "").split()))
     if not columns:
         raise ValueError(f'{name} is empty; it must hold a pair a {unit}, {{"en": "...", "de": "..."}}')
     return columns
 
 
 def _check_texts(name: str, number: int, row: Any, unit: str) -> None:
-    if not isinstance(row, dict) or not row or not all(isinstance(value, str) for value in row.values()):
+    if not isinstance(row, dict) or not row or not all(isinstance(x, str | None) for x in row.values()):
         shown = row if isinstance(row, str) else json.dumps(row, default=str)
         raise ValueError(
             f'each {unit} of {name} must be an object of texts such as {{"en": "...", "de": "..."}}, got '
             f"{shown[:60]!r} on {unit} {number}"
         )
-    for letter in "".join((*row, *row.values())):
+    for letter in "".join((*row, *filter(None, row.values()))):
         if "\ud800" <= letter <= "\udfff":
             raise ValueError(
                 f"a text must be of whole characters, {unit} {number} of {name} has \\u{ord(letter):04x}, "

@@ -29,7 +29,7 @@ def score(outputs: Sequence[str], references: Sequence[str]) -> Scores:
     Example:
         >>> scores = score(["a dog runs in the park", "a cat"], ["a dog runs in the park", "a dog"])
         >>> scores.total["exact_match"], [round(x) for x in scores.each["chrf"]]
-        (0.5, [100, 28])
+        (0.5, [100, 6])
     """
     total = corpus_scores(outputs, references)
     bleu, chrf = _metrics()

@@ -11,7 +11,7 @@ from sightline.look.seen import Seen
 from sightline.look.sight import Sight
 from sightline.shapes import Float
 from sightline.show.alignment import arcs, readable
-from sightline.show.sights import heads, one_head
+from sightline.show.sights import heads, select_head
 
 __all__ = ["LayerTokens", "layer_heads", "layer_tokens", "seen_figures"]
 
@@ -31,7 +31,7 @@ def seen_figures(
     for name, sight in by_layer(seen).items():
         queries, keys = layer_tokens(tokens, name, sight)
         if queries and queries == keys and len(queries) <= _MOST_ARCS:
-            weights = one_head(sight, None).rows(list(range(sight.t)))  # (T, T)
+            weights = select_head(sight, None).rows(list(range(sight.t)))  # (T, T)
             if not _is_causal(weights):
                 yield arcs(weights, queries), f"{name}: which words look at which, averaged over the heads."
         yield layer_heads(name, sight, tokens), f"{name}: the weights of each head, with its entropy."

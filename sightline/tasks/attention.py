@@ -37,6 +37,10 @@ class Grid:
         """How many cells."""
         return self.rows * self.columns
 
+    def names(self) -> tuple[str, ...]:
+        """A name for each cell: its row and its column."""
+        return tuple(f"{row},{column}" for row in range(self.rows) for column in range(self.columns))
+
 
 _MEAN = torch.empty(0)  # stands for the mean of all layers and heads
 

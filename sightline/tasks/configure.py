@@ -158,7 +158,9 @@ def _turn_off_overridden(task: Task, request: Request, values: dict[str, dict[st
     Raises:
         ValueError: If both were asked for.
     """
-    asked = {f"{part}.{name}": value for part, fields in request.fields.items() for name, value in fields.items()}
+    asked = {
+        f"{part}.{name}": value for part, fields in request.fields.items() for name, value in fields.items()
+    }
     for first, second in task.overrides.items():
         if first not in asked:
             continue

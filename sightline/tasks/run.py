@@ -72,8 +72,8 @@ class Run:
             inputs: What the model takes.
             attention: Whether predictions tell what the model looked at.
             batch_size: Inputs that go through the model together.
-            on_error: Called with an input that is refused and the error that says why; the others are predicted.
-                Default: the error is raised.
+            on_error: Called with an input that is refused and the error that says why; the others are
+                predicted. Default: the error is raised.
             options: Of the task: ``beam=5``, ``n_best=3``, ``top=5``.
 
         Raises:

@@ -152,12 +152,13 @@ class Task:
         prepare: Model and objective for some settings; the folder is that of a training that goes on.
         open: Loads the model of a run folder, whose config.json is given, with what belongs to it.
         predict_options: Dataclass of the options of a prediction; also flags.
+        look_options: Options that a look predicts with, where none are given.
         evaluate_options: Dataclass of the options of an evaluation; also flags.
         architectures: Model configs by the name that ``--model`` takes; empty where there is one.
         architecture_field: The field of the model's config that holds that name.
         sizes: Named values of the model's settings, for ``--size``.
-        overrides: Settings that stand for another one, as "part.field": asking for the first turns the second,
-            where a preset has it, off.
+        overrides: Settings that stand for another one, each as "part.field": asking for the first turns off
+            the second, where a preset has it; asking for both is refused.
         ranking: The metric of single predictions by which a page shows the best and the worst; None: none.
         lines: What is printed for a prediction.
         predictions_json: What ``--json`` prints for predictions.
@@ -184,6 +185,7 @@ class Task:
     reads_files: bool = True
     source_field: str = "source"
     predict_options: type[Any] = NoOptions
+    look_options: Mapping[str, Any] = field(default_factory=dict)
     evaluate_options: type[Any] = NoOptions
     architectures: Mapping[str, type[Any]] = field(default_factory=dict)
     architecture_field: str = "architecture"

@@ -160,6 +160,7 @@ def test_float32_is_as_exact_as_torchs():
     assert 0 < worst["ours"] <= 1.5 * worst["theirs"]
 
 
+@pytest.mark.filterwarnings("ignore:.*hides every key of a row:UserWarning")
 @pytest.mark.parametrize("way", [{"need_weights": False}, {}, {"average_attn_weights": False}], ids=str)
 def test_a_query_with_nothing_to_look_at_gets_zeros_and_gives_no_gradient(way):
     _, ours = twins(E, H, batch_first=True)

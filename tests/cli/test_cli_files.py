@@ -9,7 +9,7 @@ from sightline.cli import files
 def test_a_failure_leaves_the_old_file(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("old")
-    with pytest.raises(RuntimeError, match="midway"), files.atomic_write(path) as beside:  # noqa: PT012
+    with pytest.raises(RuntimeError, match="midway"), files.replacing(path) as beside:  # noqa: PT012
         beside.write_text("half of the n")
         raise RuntimeError("midway")
     assert path.read_text() == "old"
@@ -19,7 +19,7 @@ def test_a_failure_leaves_the_old_file(tmp_path):
 def test_success_takes_its_place(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("old")
-    with files.atomic_write(path) as beside:
+    with files.replacing(path) as beside:
         beside.write_text("new")
         assert path.read_text() == "old"
         assert beside.parent == path.parent

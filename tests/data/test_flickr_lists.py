@@ -4,7 +4,7 @@ import pytest
 
 from sightline.data.captions import CaptionSet, read_captions
 from sightline.data.scenes import scenes_set
-from tests.data.caption_sets import as_folder, flickr_tokens, table
+from tests.data.caption_sets import as_folder, coco, flickr_tokens, table
 from tests.data.picture_files import png
 
 LIST = "text/Flickr_8k.{}Images.txt"
@@ -63,3 +63,15 @@ def test_a_missing_split_is_named_with_a_remedy(tmp_path):
 
 def test_scenes_say_who_tells_how_many():
     assert "--n-train" in scenes_set(3, 2, 1).rule
+
+
+@pytest.mark.bad_input
+def test_coco_as_it_is_downloaded_has_no_test_split_and_proposes_val(tmp_path):
+    files = {name: content for name, content in coco().items() if "captions_test" not in name}
+    captions = read_captions(as_folder(files, tmp_path))
+    assert captions.splits() == {"train": 1, "val": 1}
+    with pytest.raises(
+        ValueError, match=r"no split 'test' in .*, which has 'train' \(1\), 'val' \(1\); take --split val,"
+    ):
+        captions.split("test")
+    assert captions.split("validation") == captions.split("val")

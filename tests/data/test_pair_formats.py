@@ -1,5 +1,9 @@
 """Sentence pairs as people have them: CSV, Tatoeba's lines, Hugging Face's JSON and parquet."""
 
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sightline.data.pairs import Pair, read_pairs
@@ -61,13 +65,13 @@ def test_a_text_without_tabs_is_a_parallel_text(tmp_path):
         ("x.json", b'{"en": "a"', "line 1 of 'x.json' is no JSON"),
         ("x.jsonl", b'{"translation": {"en": "a"}}', "has en alone"),
         ("x.jsonl", b'{"translation": 3}', "object of texts"),
-        ("x.jsonl", b'{"translation": {"en": "a", "de": null}}', "object of texts"),
+        ("x.jsonl", b'{"translation": {"en": "a", "de": null}}', "pair 1 of x.jsonl has no de beside 'a'"),
         ("x.parquet", b"PAR1", "'x.parquet' in '{folder}' can't be read as parquet"),
         ("x.parquet", parquet([]), "x.parquet is empty"),
         (
             "x.parquet",
             parquet([("a", "b"), (None, "c"), ("d", "e")]),
-            "got ['de'] on row 2 and ['de', 'en'] before",
+            "pair 2 of x.parquet has no en beside 'c'",
         ),
     ],
 )
@@ -83,3 +87,15 @@ def test_tables_that_are_none(tmp_path, name, content, words):
 def test_two_tables_without_a_split_are_not_guessed_at(tmp_path):
     with pytest.raises(ValueError, match="there are no sentence pairs"):
         read_pairs(as_folder({"a.csv": csv_table(PAIRS), "b.csv": csv_table(PAIRS)}, tmp_path))
+
+
+def test_a_side_that_is_missing_costs_its_own_pair_when_data_are_looked_at(tmp_path):
+    file = io.BytesIO()
+    rows = [{"en": "a", "de": "b"}, None, {"en": "c", "de": None}, {"en": "d", "de": "e"}]
+    pq.write_table(pa.table({"translation": rows, "id": [1, 2, 3, 4]}), file)
+    (tmp_path / "x.parquet").write_bytes(file.getvalue())
+    found = read_pairs(tmp_path / "x.parquet", strict=False)
+    assert [problem.sentence for problem in found.problems] == [
+        "x.parquet, pair 2: each side is empty",
+        "x.parquet, pair 3: the target is empty",
+    ]

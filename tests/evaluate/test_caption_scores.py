@@ -163,7 +163,9 @@ def played(tmp_path, monkeypatch):
 
 
 def test_meteor_is_asked_for_each_and_for_all(played):
-    found = score_captions(["a dog", "a cat", "a pig"], [["A dog.", "x"], ["y", "the cat"], ["z"]], meteor=True)
+    found = score_captions(
+        ["a dog", "a cat", "a pig"], [["A dog.", "x"], ["y", "the cat"], ["z"]], meteor=True
+    )
     assert list(found.total) == [*NAMES, "meteor"]
     assert found.each["meteor"] == pytest.approx([1, 1 / 3, 0])
     assert found.total["meteor"] == pytest.approx(4 / 9)

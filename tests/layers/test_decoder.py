@@ -182,6 +182,7 @@ def test_output_can_be_viewed_as_torchs_can(batch_first):
     assert ours(*inputs).stride() == theirs(*inputs).stride()
 
 
+@pytest.mark.filterwarnings("ignore:.*hides every key of a row:UserWarning")
 def test_a_memory_of_nothing_but_padding_is_finite_and_gets_no_gradient():
     ours = twins(LAYER, E, H, D_FF, 0.0, batch_first=True)[1]
     padding = padded(B, S)

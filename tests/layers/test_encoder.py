@@ -294,6 +294,7 @@ def test_compiles_into_one_graph(case, request):
     torch.testing.assert_close(compiled(x, **masks), ours(x, **masks), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*hides every key of a row:UserWarning")
 def test_a_sequence_of_nothing_but_padding_is_finite_and_so_are_its_gradients():
     ours = twins(LAYER, E, H, D_FF, 0.0, batch_first=True)[1]
     padding = torch.zeros(B, T, dtype=torch.bool)

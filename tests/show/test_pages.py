@@ -121,7 +121,7 @@ PAGES = {
         about=HOSTILE,
         scores={HOSTILE: 1.0},
         signatures={HOSTILE: HOSTILE},
-        curves=show.curves({"loss": [(1, 2), (2, 1)]}),
+        curves=show.curves({"loss": [(1.0, 2.0), (2.0, 1.0)]}),
         sections={HOSTILE: [hostile(caption()), hostile(translation())], "b": [hostile(classified())]},
         figures=FIGURES,
     ),
@@ -258,13 +258,13 @@ def test_an_image_is_kept_as_it_is_while_small_and_says_what_part_it_is(tmp_path
 
 def test_results_of_every_task():
     sections = {"Best": [caption(metrics={"cider": 1.25}), translation()], "Worst": [classified()]}
-    scores = {"bleu4": 0.5, "cider": 1.25, "bleu": 34.567, "my own": 1}
+    scores = {"bleu4": 0.5, "cider": 1.25, "bleu": 34.567, "my own": 1.0}
     page = pages.results_page(
         "Results",
         about="7 of them",
         scores=scores,
         signatures={"bleu4": "v1", "cider": "v1", "bleu": "v2"},
-        curves=show.curves({"loss": [(1, 2), (2, 1)]}),
+        curves=show.curves({"loss": [(1.0, 2.0), (2.0, 1.0)]}),
         sections=sections,
         figures={"Confusion": (confusion_matrix(torch.eye(2).long(), ["a", "b"]), "who is who")},
     )

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from sightline.train.config import TrainConfig
 from sightline.train.engine import accelerator_for
 from sightline.train.loop import fit
-from tests.train.toy import Toy, ToyTask
+from tests.train.toy import Toy, ToyObjective
 
 CONFIG = TrainConfig(
     device="cpu",
@@ -37,7 +37,7 @@ CONFIG = TrainConfig(
 
 def train(out, *, resume):
     torch.manual_seed(7)
-    fit(Toy(), ToyTask(), CONFIG, out, resume=resume, shown=False)
+    fit(Toy(), ToyObjective(), CONFIG, out, resume=resume, shown=False)
 
 
 def fingerprint(out):

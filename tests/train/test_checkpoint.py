@@ -10,7 +10,7 @@ import torch
 from sightline.train.checkpoint import Checkpoints, load_weights, read_tensors, weights_of, write_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from tests.train.toy import Toy, ToyTask
+from tests.train.toy import Toy, ToyObjective
 
 TENSORS = {"a": torch.arange(7.0), "b/c": torch.tensor(3), "half": torch.ones(2, 3, dtype=torch.bfloat16)}
 
@@ -104,7 +104,7 @@ def test_a_run_with_a_truncated_checkpoint_ends_the_same(tmp_path, capsys):
 
     def train(out, *, resume=False):
         torch.manual_seed(7)
-        fit(Toy(), ToyTask(), config, out, resume=resume, shown=False)
+        fit(Toy(), ToyObjective(), config, out, resume=resume, shown=False)
         return (out / "model.safetensors").read_bytes()
 
     whole = train(tmp_path / "whole")
@@ -112,7 +112,7 @@ def test_a_run_with_a_truncated_checkpoint_ends_the_same(tmp_path, capsys):
     class StopError(Exception):
         pass
 
-    class Stopping(ToyTask):
+    class Stopping(ToyObjective):
         def load(self, indices, epoch):
             if epoch == 2:
                 raise StopError
@@ -175,7 +175,7 @@ def test_a_full_disk_costs_nothing_but_a_sentence(tmp_path):
 def test_a_disk_that_fills_up_stops_a_run_that_can_go_on(tmp_path, monkeypatch):
     config = TrainConfig(device="cpu", epochs=3, lr=1e-2, tensorboard=False, threads=0, save_steps=2)
     torch.manual_seed(7)
-    fit(Toy(), ToyTask(), config, tmp_path / "whole", shown=False)
+    fit(Toy(), ToyObjective(), config, tmp_path / "whole", shown=False)
     real = Checkpoints.save
 
     def full_after_two(self, tensors, state):
@@ -193,9 +193,9 @@ def test_a_disk_that_fills_up_stops_a_run_that_can_go_on(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "save", full_after_two)
         with pytest.raises(OSError, match="no space left on device; checkpoint 000002 is whole"):
-            fit(Toy(), ToyTask(), config, tmp_path / "run", shown=False)
+            fit(Toy(), ToyObjective(), config, tmp_path / "run", shown=False)
     torch.manual_seed(7)
-    fit(Toy(), ToyTask(), config, tmp_path / "run", resume=True, shown=False)
+    fit(Toy(), ToyObjective(), config, tmp_path / "run", resume=True, shown=False)
     same = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert same[0] == same[1]
 

@@ -11,8 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.models.captioner import CaptionerConfig
-from sightline.tasks.task import preset, presets
 from sightline.train.average import Ema, mean_of
 from sightline.train.checkpoint import weights_of, write_tensors
 from sightline.train.config import TrainConfig
@@ -232,17 +230,3 @@ def test_a_full_disk_costs_the_curves_of_tensorboard_alone(tmp_path, monkeypatch
     said = capsys.readouterr().err
     assert said == "no more curves for TensorBoard: no space left on device; metrics.csv goes on\n"
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 10
-
-
-@pytest.mark.parametrize("decoder", ["transformer", "recurrent"])
-@pytest.mark.parametrize("name", sorted(presets("caption")))
-def test_a_caption_preset_suits_both_decoders(name, decoder):
-    wishes = dict(preset("caption", name).get("model", {})) | {"decoder": decoder}
-    assert CaptionerConfig(**wishes).decoder == decoder
-
-
-@pytest.mark.bad_input
-def test_an_unknown_preset():
-    assert preset("caption", None) is not None
-    with pytest.raises(ValueError, match="unknown preset 'enormous' for caption"):
-        preset("caption", "enormous")

@@ -92,7 +92,8 @@ def layer_attentions(
         (sight,) = seen.calls(name)
         weights = sight.rows(list(range(sight.t))).float().cpu()  # (1, H, T, S)
         is_encoder, is_cross = name.startswith("encoder"), name.endswith("multihead_attn")
-        queries, keys = (grid, grid) if is_encoder else (outputs, grid) if is_cross else (inputs, inputs)
+        queries = grid.names() if is_encoder else outputs if is_cross else inputs
+        keys = grid if is_encoder or is_cross else inputs
         found[name] = Attention(weights=weights, queries=queries, keys=keys)
     if isinstance(model.decoder, RecurrentDecoder):  # its weights are computed by hand, where no watch sees
         found["decoder.score"] = Attention(weights=_stepwise(model, image, read), queries=outputs, keys=grid)

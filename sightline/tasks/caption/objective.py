@@ -199,7 +199,7 @@ class CaptionObjective(Objective):
         return as_json(self.settings)
 
     def digest(self) -> str:
-        """Names the pictures and their captions, by what the annotations call them."""
+        """Names the images and their captions."""
         return self.captions.digest()
 
     def save(self, folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from sightline.data.captions import CaptionSet, clean
+from sightline.data.captions import CaptionSet
 from sightline.data.images import read_image
 from sightline.data.scenes import SceneImages
 from sightline.data.tokens import Tokenizer
@@ -166,7 +166,7 @@ class CaptionPredictor(Predictor):
         ids = (
             attention.ids
             if isinstance(attention, CaptionAttention)
-            else self.tokenizer.encode(clean(prediction.text))
+            else self.tokenizer.encode(prediction.text)
         )
         return layer_attentions(self.model, self.tokenizer, example.value, ids)
 
@@ -176,8 +176,7 @@ class CaptionPredictor(Predictor):
 
     def examples(self, dataset: CaptionSet, split: str, limit: int | None) -> Iterator[Example]:
         """The images of a split with their captions; broken ones are logged and left out."""
-        records = list(dataset.records) if split == "all" else dataset.split(split)
-        records, drawn = records[:limit], dataset.images
+        records, drawn = dataset.split(split)[:limit], dataset.images
         for first in range(0, len(records), _READ):
             images, sound = read_sound(dataset, records[first : first + _READ], self.model.config.image_size)
             for image, record in zip(images, sound, strict=True):

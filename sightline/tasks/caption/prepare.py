@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from sightline.data.captions import CaptionSet, ImageFiles
+from sightline.data.captions import CaptionSet
+from sightline.data.image_files import ImageFiles
 from sightline.data.sources import Folder
 from sightline.data.tokens import Tokenizer
 from sightline.evaluate.captions import score
@@ -50,7 +51,9 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
         stages=[] if second is None else [self_critical_stage(objective, second)],
         notes=[]
         if scorer is not None
-        else ["pycocoevalcap is not installed, so evaluations tell the loss alone; pip install 'sightline[train]'"],
+        else [
+            "pycocoevalcap is not installed, so evaluations tell the loss alone; pip install 'sightline[train]'"
+        ],
         sample=_sample(captions),
     )
 

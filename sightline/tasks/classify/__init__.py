@@ -46,6 +46,7 @@ CLASSIFY = Task(
     prepare=prepare_classifier,
     open=open_classifier,
     predict_options=ClassifyOptions,
+    look_options={"top": 5},
     sizes={name: size._asdict() for name, size in SIZES.items()},
     lines=prediction_lines,
     predictions_json=predictions_json,

@@ -105,8 +105,7 @@ class Classifier(Predictor):
         """Every layer's weights over all tokens; the class token is called ``class``."""
         looked = patch_attention(self.model, example.value[None])
         rows, columns = looked.grid
-        patches = tuple(f"{row},{column}" for row in range(rows) for column in range(columns))
-        tokens = ("class",) * looked.n_extra + patches
+        tokens = ("class",) * looked.n_extra + Grid(rows=rows, columns=columns, image=example.value).names()
         return {
             name: Attention(weights=weights.cpu(), queries=tokens, keys=tokens)
             for name, weights in looked.layers.items()

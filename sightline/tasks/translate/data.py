@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from sightline.data.dataset import DEALS
+from sightline.data.dataset import DEALS, Deal
 from sightline.data.dates import DATES, dates_set, is_dates
 from sightline.data.pair_set import PairSet
 from sightline.data.pair_tokens import KINDS, PairTokens
@@ -77,7 +77,7 @@ def open_pairs(data: TranslateData, model: Mapping[str, Any] | None = None) -> P
     if is_dates(data.place):
         sizes = (data.n_train, data.n_val, data.n_test)
         return dates_set(seed=data.data_seed, sizes=sizes, source=data.source, target=data.target)
-    return read_pairs(Path(data.place), source=data.source, target=data.target, deal=data.deal)
+    return read_pairs(Path(data.place), source=data.source, target=data.target, deal=cast("Deal", data.deal))
 
 
 def train_tokenizers(pairs: PairSet, data: TranslateData) -> PairTokens:

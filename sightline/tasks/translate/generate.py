@@ -30,10 +30,10 @@ class Translation:
         source: What was translated.
         text: The best translation.
         score: Its log-probability, normalised by length as the search does.
-        hypotheses: All translations that the search ended with and their scores, best first.
+        hypotheses: The best translations and their scores, best first.
         source_tokens: The tokens of the source, its end included.
         target_tokens: The tokens of the translation.
-        weights: Row t are the weights with which token t was chosen, by layer and head; None unless asked for.
+        weights: With which token t was chosen, by layer and head; None unless asked for.
     """
 
     source: str
@@ -58,6 +58,7 @@ def generate_translations(
     texts: Sequence[str],
     *,
     width: int = 5,
+    n_best: int = 1,
     alpha: float = 1.0,
     attention: bool = False,
     batch_size: int = 128,
@@ -69,6 +70,7 @@ def generate_translations(
         tokens: Its tokenizers.
         texts: At least one letter each.
         width: Of the beam; 1 is greedy.
+        n_best: Translations of each text, at most ``width``.
         alpha: Strength of the length normalisation; higher ones favour long translations.
         attention: Whether to hand out weights.
         batch_size: Sentences at a time.
@@ -79,7 +81,7 @@ def generate_translations(
     was_training = model.training
     model.eval()
     try:
-        return _by_length(model, tokens, texts, width, alpha, attention, batch_size)
+        return _by_length(model, tokens, texts, (width, n_best, alpha), attention, batch_size)
     finally:
         model.train(was_training)
 
@@ -88,11 +90,11 @@ def _by_length(
     model: AnyTranslator,
     tokens: PairTokens,
     texts: Sequence[str],
-    width: int,
-    alpha: float,
+    search: tuple[int, int, float],
     attention: bool,
     batch_size: int,
 ) -> list[Translation]:
+    width, n_best, alpha = search
     rows = [tokens.read(text) for text in texts]
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     translations: dict[int, Translation] = {}
@@ -105,7 +107,7 @@ def _by_length(
         decoded = (
             greedy(searched, state, max_length=limits)
             if width == 1
-            else beam(searched, state, width=width, alpha=alpha, max_length=limits)
+            else beam(searched, state, width=width, n_best=n_best, alpha=alpha, max_length=limits)
         ).cpu()
         for j, i in enumerate(chosen):
             translations[i] = _translation(model, tokens, texts[i], rows[i], decoded, j)

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.data.batches import batches_by_length, pad, shuffled_batches
-from sightline.data.pair_tokens import PairTokens
 from sightline.data.pair_set import Pair, PairSet
+from sightline.data.pair_tokens import PairTokens
 from sightline.data.segmented_corpus import SegmentedCorpus
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.settings import as_json
@@ -92,8 +92,8 @@ class TranslateObjective(Objective):
             length = len(self.tokens.read(pair.source))
             if length > self.max_length:
                 raise ValueError(
-                    f"a source to be translated has at most max_length={self.max_length} tokens, pair {number} of "
-                    f"val has {length}: {pair.source[:40]!r}...; raise --max-length, or leave the pair out"
+                    f"a source to be translated has at most max_length={self.max_length} tokens, pair "
+                    f"{number} of val has {length}: {pair.source[:40]!r}...; raise --max-length, or leave the pair out"
                 )
 
     def digest(self) -> str:

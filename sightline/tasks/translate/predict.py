@@ -20,7 +20,7 @@ from sightline.look.watch import watch
 from sightline.models.run_folder import CONFIG
 from sightline.models.translator import Translator, open_translator
 from sightline.settings import check, from_json, setting
-from sightline.tasks.attention import Attention
+from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
 from sightline.tasks.translate.data import TranslateData
@@ -88,10 +88,12 @@ class SentenceTranslator(Predictor):
         Raises:
             ValueError: If one has a letter that no token stands for; an evaluation reads it as unknown.
         """
-        if not getattr(options, "unknown", True):
+        evaluated = isinstance(options, TranslateEvaluateOptions)
+        if not evaluated and not options.unknown:
             for example in examples:
                 self._check_letters(example.input)
-        translations = self._translate(examples, options.beam, attention=attention)
+        n_best = 1 if evaluated else options.beam
+        translations = self._translate(examples, options.beam, n_best, attention=attention)
         return [
             Prediction(
                 input=example.input,
@@ -122,7 +124,8 @@ class SentenceTranslator(Predictor):
         """
         if prediction.attention is None:
             raise ValueError("the attention of a prediction must be known; predict with attention=True")
-        written, read = map(tuple, (prediction.attention.queries, prediction.attention.keys))
+        written, read = prediction.attention.queries, prediction.attention.keys
+        assert not isinstance(read, Grid)  # noqa: S101 - a translator reads words
         if not isinstance(self.model, Translator):
             return {"attention": prediction.attention}
         ended = len(written) < length_limit(self.model, len(example.value))
@@ -178,12 +181,15 @@ class SentenceTranslator(Predictor):
             del total["exact_match"]
         return replace(scores, total=total, about=about)
 
-    def _translate(self, examples: Sequence[Example], width: int, *, attention: bool) -> list[Translation]:
+    def _translate(
+        self, examples: Sequence[Example], width: int, n_best: int = 1, *, attention: bool
+    ) -> list[Translation]:
         return generate_translations(
             self.model,
             self.tokens,
             [example.input for example in examples],
             width=width,
+            n_best=n_best,
             alpha=self.data.length_penalty,
             attention=attention,
             batch_size=len(examples),
@@ -231,8 +237,8 @@ class SentenceTranslator(Predictor):
         letter = self.tokens.unknown(text)
         if letter is not None:
             raise ValueError(
-                f"the vocabulary has no token for the character {letter!r}, got it in {text[:60]!r}; leave it "
-                "out, or read it as unknown: `sightline translate --unknown`, in Python unknown=True"
+                f"the vocabulary has no token for the character {letter!r}, got it in {text[:60]!r}; leave "
+                "it out, or have it read as unknown: `translate --unknown` (in Python: unknown=True)"
             )
 
 

@@ -90,10 +90,8 @@ def _model(config: TranslatorConfig | RecurrentConfig, tokens: PairTokens) -> An
 def _notes(pairs: PairSet, objective: TranslateObjective, tokens: PairTokens) -> list[str]:
     """What is learned from what, and what the vocabularies leave out."""
     counts = [f"{len(pairs.split(name)):,}" for name in ("train", "val")]
-    notes = [
-        f"{pairs.source_language} to {pairs.target_language}: {counts[0]} pairs to learn from, "
-        f"{counts[1]} to choose by"
-    ]
+    languages = f"{pairs.source_language} to {pairs.target_language}"
+    notes = [f"{languages}: {counts[0]} pairs to learn from, {counts[1]} to choose by"]
     sides = (("source", tokens.source), ("target", tokens.target))
     for share, (side, tokenizer) in zip(objective.unknown(), sides, strict=True):
         if share:
@@ -104,9 +102,7 @@ def _notes(pairs: PairSet, objective: TranslateObjective, tokens: PairTokens) ->
     return notes
 
 
-def _length_tuner(
-    model: AnyTranslator, tokens: PairTokens, val: Sequence[Pair]
-) -> Callable[[Path], None]:
+def _length_tuner(model: AnyTranslator, tokens: PairTokens, val: Sequence[Pair]) -> Callable[[Path], None]:
     def tune(folder: Path) -> None:
         alpha = tune_length_penalty(model, tokens, val, corpus_scores)
         _change_data(folder, {"length_penalty": alpha})

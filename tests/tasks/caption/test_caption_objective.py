@@ -198,7 +198,9 @@ def test_a_broken_image_in_a_stream_is_named_once_and_teaches_nothing(monkeypatc
         assert torch.equal(batch.ids, task.load([9, 2], epoch).ids)
     alone = task.loss(model, task.load([at], 0))
     assert (alone.total.item(), alone.terms.item()) == (0.0, 0)
-    assert [r.getMessage() for r in caplog.records] == ["the image '4' can't be read: it is text; it is left out"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "the image '4' can't be read: it is text; it is left out"
+    ]
 
 
 def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
@@ -227,7 +229,9 @@ def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
 
 @pytest.mark.parametrize("resident", [True, False])
 def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, caplog, tmp_path, resident):
-    monkeypatch.setattr("sightline.tasks.caption.pixels.pretrained_network", lambda name, size: torch.nn.Identity())
+    monkeypatch.setattr(
+        "sightline.tasks.caption.pixels.pretrained_network", lambda name, size: torch.nn.Identity()
+    )
     monkeypatch.setattr(
         "sightline.tasks.caption.pixels.pretrained_grid", lambda net, images, size: images.flatten(2).mT
     )

@@ -1,12 +1,10 @@
-"""A caption run of random weights, with the data it might have been trained on: for the commands' tests."""
+"""A caption run of random weights, with the data it might have been trained on: for tests of runs."""
 
 import csv
 
-import pytest
 import torch
 from PIL import Image
 
-from sightline.cli import main
 from sightline.data.tokens import Tokenizer
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.models.run_folder import write_config
@@ -40,23 +38,15 @@ def make_data(folder, n=5):
     return folder
 
 
-def make_run(folder, data, **settings):
+def make_run(folder, data, *, lines=len(LINES), n_test=1000, **settings):
     """A run folder as the training leaves it."""
     torch.manual_seed(0)
-    tokenizer = Tokenizer.train(LINES, kind="word", vocab_size=50, lowercase=True)
+    tokenizer = Tokenizer.train(LINES[:lines], kind="word", vocab_size=50, lowercase=True)
     config = CaptionerConfig(vocab_size=len(tokenizer), **(SMALL | settings))
     folder.mkdir(parents=True)
     tokenizer.save(folder / "tokenizer.json")
     model = as_json(config)
-    write_config(folder, kind="caption", model=model, data=as_json(CaptionData(source=str(data))), train={})
+    settings_of_data = as_json(CaptionData(source=str(data), n_train=3, n_val=3, n_test=n_test))
+    write_config(folder, kind="caption", model=model, data=settings_of_data, train={})
     Captioner(config).save(folder)
     return folder
-
-
-def run(capsys, *args):
-    """The exit code of a command, and what it wrote."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main([str(arg) for arg in args])
-    out, err = capsys.readouterr()
-    return ended.value.code or 0, out, err

@@ -1,20 +1,16 @@
-import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from sightline.data.pair_set import Pair, PairSet
 from sightline.data.pair_tokens import PairTokens
-from sightline.data.pairs import Pair, PairSet
 from sightline.data.tokens import BOS, EOS, PAD, UNK
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
-from sightline.models.run_folder import read_config
-from sightline.models.translator import Translator, TranslatorConfig
-from sightline.tasks.task import preset, presets
-from sightline.tasks.translate.data import TranslateData, learned_pair_tokens, open_pairs
-from sightline.tasks.translate.objective import PairBatch, TranslateObjective, loss_of
-from sightline.tasks.translate.prepare import ALPHAS, train_translator, tuned_length
+from sightline.tasks.translate.data import TranslateData
+from sightline.tasks.translate.objective import PairBatch, TranslateObjective, translation_loss
 from sightline.train.config import TrainConfig
 
 WORDS = ["eins", "zwei", "drei", "vier"]
@@ -73,12 +69,12 @@ def test_pairs_at_the_limit_are_whole_and_longer_ones_are_cut(pairs):
     task = task_of(pairs)
     whole = task.load(range(16), 0)
     assert whole.target.size(1) == whole.source.size(1) + 1, "the longest of both sides are equally long here"
-    task._most = whole.source.size(1)
+    task.max_length = whole.source.size(1)
     assert torch.equal(task.load(range(16), 0).source, whole.source)
     assert torch.equal(task.load(range(16), 0).target, whole.target)
-    task._most -= 1
-    assert task.load(range(16), 0).source.size(1) == task._most
-    assert task.load(range(16), 0).target.size(1) == task._most + 1
+    task.max_length -= 1
+    assert task.load(range(16), 0).source.size(1) == task.max_length
+    assert task.load(range(16), 0).target.size(1) == task.max_length + 1
 
 
 def test_the_settings_reach_the_loss(pairs):
@@ -86,7 +82,7 @@ def test_the_settings_reach_the_loss(pairs):
     task = task_of(pairs, TrainConfig(batch_size=5, seed=3, label_smoothing=0.2), **made)
     model, batch = toy_model(task.tokens, dropout=0.3), task.load([0, 5, 7], 0)
     torch.manual_seed(1)
-    expected = loss_of(model, batch, smoothing=0.2, consistency=2.0, hidden=0.4)
+    expected = translation_loss(model, batch, smoothing=0.2, consistency=2.0, word_dropout=0.4)
     torch.manual_seed(1)
     torch.testing.assert_close(task.loss(model, batch).total, expected.total)
     other = task_of(pairs, TrainConfig(batch_size=5, seed=4), **made)
@@ -101,7 +97,7 @@ def test_an_evaluation_searches_as_the_settings_say(pairs, monkeypatch):
         asked.update(wishes)
         return [SimpleNamespace(text=text) for text in texts]
 
-    monkeypatch.setattr("sightline.tasks.translate.objective.translate", said)
+    monkeypatch.setattr("sightline.tasks.translate.objective.generate_translations", said)
     task = task_of(pairs, val_beam=3, length_penalty=0.7, val_most=4)
     task.score = lambda texts, references: {"right": float(len(texts) == len(references) == 4)}
     found = task.evaluate(toy_model(task.tokens))
@@ -119,7 +115,7 @@ def test_dropout_cuts_words_anew_each_epoch(pairs):
 def test_the_loss_is_torchs_cross_entropy_over_real_tokens(pairs):
     task = task_of(pairs)
     model, batch = toy_model(task.tokens), uneven(task)
-    found = loss_of(model, batch, smoothing=0.1)
+    found = translation_loss(model, batch, smoothing=0.1)
     logits, written = model(batch.source, batch.target[:, :-1]), batch.target[:, 1:]
     rows = [
         F.cross_entropy(logits[b, t][None], written[b, t][None], label_smoothing=0.1)
@@ -134,8 +130,8 @@ def test_the_loss_is_torchs_cross_entropy_over_real_tokens(pairs):
 def test_two_passes_that_agree_cost_what_one_does(pairs):
     task = task_of(pairs)
     model, batch = toy_model(task.tokens), uneven(task)
-    one = loss_of(model, batch, smoothing=0.1)
-    two = loss_of(model, batch, smoothing=0.1, consistency=2.5)
+    one = translation_loss(model, batch, smoothing=0.1)
+    two = translation_loss(model, batch, smoothing=0.1, consistency=2.5)
     torch.testing.assert_close(two.total, one.total)
     assert two.also["divergence"].item() == pytest.approx(0, abs=1e-5)
 
@@ -144,7 +140,7 @@ def test_two_passes_that_differ_cost_their_divergence(pairs):
     task = task_of(pairs)
     model, batch = toy_model(task.tokens, dropout=0.5), uneven(task)
     torch.manual_seed(9)
-    found = loss_of(model, batch, consistency=3.0)
+    found = translation_loss(model, batch, consistency=3.0)
     torch.manual_seed(9)
     twice = PairBatch(torch.cat([batch.source] * 2), torch.cat([batch.target] * 2))
     p, q = model(twice.source, twice.target[:, :-1]).log_softmax(-1).chunk(2)
@@ -166,89 +162,9 @@ def test_hidden_words_are_unknown_to_the_decoder_alone(pairs):
             read.append(target)
             return torch.zeros(*target.shape, 40, requires_grad=True)
 
-    loss_of(Spy(), batch, hidden=0.9)
+    translation_loss(Spy(), batch, word_dropout=0.9)
     assert (read[0] == UNK).float().mean() > 0.3
     assert read[0][:, 0].eq(BOS).all()
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        RecurrentConfig(d_model=24, d_attn=12, dropout=0.0, max_length=30),
-        TranslatorConfig(d_model=24, n_heads=2, n_layers=1, d_ff=32, dropout=0.0, max_length=30),
-    ],
-)
-def test_a_small_task_is_learned_and_the_run_is_whole(model, tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    lines = [f"{a} {b}" for a in WORDS for b in WORDS]
-    turned = [" ".join(reversed(line.split())) for line in lines]
-    for split in ("train", "val"):
-        (data / f"{split}.a").write_text("\n".join(lines) + "\n")
-        (data / f"{split}.b").write_text("\n".join(turned) + "\n")
-    settings = TranslateData(
-        place=str(data), source="a", target="b", vocabulary=40, joint=True, tune_length=True
-    )
-    train = TrainConfig(
-        epochs=40,
-        batch_size=4,
-        lr=1e-2,
-        metric="exact_match",
-        evaluate_every=30,
-        schedule="constant",
-        tensorboard=False,
-        device="cpu",
-    )
-
-    def score(texts, references):
-        right = sum(a == b for a, b in zip(texts, references, strict=True)) / len(texts)
-        return {"exact_match": right, "bleu": 100 * right}
-
-    out = train_translator(settings, model, train, tmp_path / "run", score=score, shown=False)
-    kind = RecurrentTranslator if isinstance(model, RecurrentConfig) else Translator
-    assert kind.load(out).config.shared
-    rows = (out / "metrics.csv").read_text().splitlines()
-    assert float(rows[-1].split(",")[rows[0].split(",").index("val_exact_match")]) > 0.8
-    config = read_config(out)
-    assert config["data"]["length_penalty"] == 0.2
-    assert json.loads((out / "tokenizer.json").read_text())
-
-
-def test_the_length_that_is_tuned_is_the_best_of_the_validation_split(pairs, monkeypatch):
-    asked = []
-
-    def said(model, tokens, texts, *, width, alpha):
-        asked.append((width, alpha))
-        return [SimpleNamespace(text=f"{alpha} {text}") for text in texts]
-
-    def score(texts, references):
-        assert len(texts) == len(references) == 5
-        return {"bleu": -abs(float(texts[0].split()[0]) - 1.2)}
-
-    monkeypatch.setattr("sightline.tasks.translate.prepare.translate", said)
-    assert tuned_length(None, task_of(pairs).tokens, pairs.split("val"), score) == 1.2
-    assert asked == [(5, alpha) for alpha in ALPHAS]
-
-
-def test_every_preset_makes_settings():
-    from sightline.settings import from_json
-
-    for name in presets("translate"):
-        found = preset("translate", name)
-        model = found.get("model", {})
-        kind = RecurrentConfig if model.get("architecture") == "recurrent" else TranslatorConfig
-        from_json(kind, model)
-        from_json(TranslateData, found.get("data", {}))
-        from_json(TrainConfig, found.get("train", {}))
-
-
-def test_the_embedded_set_opens_by_name():
-    data = TranslateData(n_train=31, n_val=3, n_test=5, tokens="char")
-    pairs = open_pairs(data)
-    assert len(pairs.split("test")) == 5
-    tokens = learned_pair_tokens(pairs, data)
-    assert not tokens.joint
-    assert tokens.target.decode(tokens.target.encode("1979-05-03")).startswith("1979")
 
 
 def test_a_target_of_the_greatest_length_counts_to_its_end(pairs):
@@ -262,7 +178,7 @@ def test_a_target_of_the_greatest_length_counts_to_its_end(pairs):
 
     longest = max(len(task.tokens.target.encode(pair.target)) for pair in pairs.split("val"))
     for most in (longest + 1, longest + 2):
-        task._most = most
+        task.max_length = most
         task.evaluate(Spy(1, 1))
     assert spent[0] == spent[1] == (5, longest + 1)
 
@@ -272,12 +188,7 @@ def test_a_validation_source_beyond_the_limit_is_refused_before_the_training(pai
     tokens = PairTokens.train(pairs.split("train"), vocab_size=40, joint=True)
     length = len(tokens.read("eins zwei"))
     long = Pair("eins zwei eins zwei", "x")
-    more = PairSet(
-        source="toy",
-        source_language="a",
-        target_language="b",
-        parts={**pairs.parts, "val": [pairs.parts["val"][0], long]},
-    )
+    more = replace(pairs, parts={**pairs.parts, "val": [pairs.parts["val"][0], long]})
     with pytest.raises(
         ValueError, match=rf"at most max_length={length + 1} tokens, pair 2 of val has {2 * length - 1}"
     ):

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from sightline.cli import demo as demo_command
 from sightline.cli import main
 from sightline.show.curves import read_metrics
+from sightline.tasks.caption.presets import PRESETS
 
 pytest.importorskip("pycocoevalcap")
 pytest.importorskip("accelerate")
@@ -50,7 +50,7 @@ def run(*args):
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo_command, "saved_or_preset", lambda *_, **__: TINY)
+        patch.setitem(PRESETS, "demo", TINY)
         assert run("demo", "--out", out, "--seed", 3) == 0
     return out
 
@@ -95,15 +95,13 @@ def test_captions_of_the_report_are_those_of_the_run(folder, capsys):
     capsys.readouterr()
     assert run("caption", folder, folder / "examples" / "0.png") == 0
     text = capsys.readouterr().out.split(": ", 1)[1].strip()
-    data = re.search(r'<script type="application/json" id="told0">(.*?)</script>', page(folder))
-    assert " ".join(json.loads(data.group(1))["words"]) == text
+    data = re.search(r'<script type="application/json" id="attention0">(.*?)</script>', page(folder))
+    assert " ".join(json.loads(data.group(1))["queries"]) == text
 
 
 def test_the_path_is_printed_last(folder, capsys):
     capsys.readouterr()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo_command, "saved_or_preset", lambda *_, **__: TINY)
-        assert run("demo", "--out", folder, "--seed", 3, "--resume") == 0
+    assert run("demo", "--out", folder, "--seed", 3, "--resume") == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(folder / "report.html")
 
 
@@ -114,9 +112,9 @@ def test_a_run_that_goes_on_states_no_time_and_says_what_it_keeps(folder, capsys
     assert "from nothing. It cuts" in page(folder)
 
 
-def test_the_gallery_of_a_trained_run_has_its_curve(folder, tmp_path):
-    assert run("evaluate", folder, "--out", tmp_path, "--most", 2) == 0
-    text = (tmp_path / "gallery.html").read_text(encoding="utf-8")
+def test_the_results_of_a_trained_run_have_its_curve(folder, tmp_path):
+    assert run("evaluate", folder, "--out", tmp_path, "--limit", 2) == 0
+    text = (tmp_path / "results.html").read_text(encoding="utf-8")
     assert text.count("<figure") == 3
     assert 'alt="The loss and the scores by training step"' in text
 
