@@ -20,10 +20,11 @@ from pathlib import Path
 import pytest
 
 from sightline.cli import main
+from sightline.tasks import kinds
 
 __all__ = ["Child", "Result", "run", "start"]
 
-_PRELOADED = ["sightline.cli.app", "sightline.cli.train", "sightline.tasks.classify", "sightline.tasks.caption"]
+_PRELOADED = ["accelerate", "pytest", "sightline.cli.train", *(f"sightline.tasks.{kind}" for kind in kinds())]
 _WAIT = 120  # seconds; only a command that hangs takes so long
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sightline.tasks.attention import Attention
 from sightline.tasks.prediction import Prediction
@@ -91,7 +91,7 @@ class Prepared:
         stages: Further stages, each from the best weights of the one before.
         notes: What a user should know before the training starts.
         finish: Called with the run folder when the training has ended.
-        sample: An input to try the model on: a path or a text; empty where there is none at hand.
+        sample: An input to try the model on: a path, a text, or an image, which is saved with the run.
     """
 
     model: nn.Module
@@ -100,7 +100,7 @@ class Prepared:
     stages: Sequence[Stage] = ()
     notes: Sequence[str] = ()
     finish: Callable[[Path], None] | None = None
-    sample: str = ""
+    sample: str | Tensor = ""
 
 
 def _plain_predictions(predictions: Sequence[Prediction]) -> dict[str, Any]:
@@ -144,7 +144,8 @@ class Task:
         presets: Named settings; ``default`` is taken where none is named.
         embedded: Embedded data sets, each with the preset made for it.
         metrics: Names that ``--metric`` takes.
-        scores: Names of the scores of an evaluation, for the help.
+        scores: Names of the scores of an evaluation.
+        extra_scores: Further ones, by when an evaluation has them: {"on scenes": ("grounding",)}.
         data_help: What ``--data`` takes.
         reads_files: Whether data may lie in files, besides the embedded sets.
         source_field: The field of the ``data`` settings that says where the data lies.
@@ -180,6 +181,7 @@ class Task:
     embedded: Mapping[str, str] = field(default_factory=dict)
     metrics: tuple[str, ...] = ("loss",)
     scores: tuple[str, ...] = ("exact_match",)
+    extra_scores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unit: str = "examples"
     data_help: str = "A folder, a zip, or the name of an embedded set."
     reads_files: bool = True

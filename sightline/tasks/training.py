@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sightline.logs import logger
 from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, WEIGHTS, read_weights
 from sightline.tasks.configure import Request, configure, preset_of
+from sightline.tasks.files import save_sample
 from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
 from sightline.tasks.task import Part, Settings, Task
@@ -111,6 +112,8 @@ def train_task(
     )
     if prepared.finish is not None and is_main_process():
         prepared.finish(out)
+    if isinstance(prepared.sample, Tensor):
+        return save_sample(prepared.sample, out) if is_main_process() else ""
     return prepared.sample
 
 

@@ -1,5 +1,7 @@
 """The tasks that keep the contract, each with the smallest training that shows it."""
 
+import itertools
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,15 +42,33 @@ class Case:
         """The words of a training on the embedded set."""
         return ["train", self.kind, *f"{self.embedded} {self.settings} {_COMMON}".split(), "--out", out, *more]
 
+    def fields(self):
+        """The same as keywords of ``sl.tasks.train``."""
+        words = f"{self.embedded} {self.settings} {_COMMON}".split()
+        found = {}
+        for word, following in itertools.zip_longest(words, words[1:], fillvalue="--"):
+            if word.startswith("--no-"):
+                found[word[5:].replace("-", "_")] = False
+            elif word.startswith("--"):
+                found[word[2:].replace("-", "_")] = _value(following)
+        return found
+
     def train_on(self, data, out, *more):
         """The words of a training on other data."""
         words = f"{self.settings} {_COMMON}".split()
         return ["train", self.kind, "--data", data, *words, "--out", out, *more]
 
 
+def _value(text):
+    try:
+        return None if text == "none" else json.loads(text)
+    except ValueError:
+        return text
+
+
 _SCENES = ("attribute_accuracy", "grounding", "grounding_chance")
 _DATES = ("exact_match", "alignment_accuracy")
-_SENTENCES = ("3 May 1999", "Monday, June 7, 2010")
+_SENTENCES = ("3 May 1999", "13.5.1999")
 _DRAWN = "--data dates --n-train 41 --n-val 13 --n-test 11"
 
 CASES = [

@@ -60,15 +60,14 @@ def test_a_training_prints_its_folder_alone_and_its_progress_to_standard_error(t
     assert all(len(line) <= 110 for line in result.err.splitlines() if line.startswith("epoch"))
 
 
-def test_the_end_prints_the_next_two_commands(case, trained):
+def test_the_end_prints_the_next_two_commands(trained):
     folder, result = trained
     *_, heading, evaluate, look = result.err.splitlines()
     assert heading == "next:"
     assert shlex.split(evaluate)[-2:] == ["evaluate", str(folder)]
     words = shlex.split(look)
     assert words[-3:-1] == ["look", str(folder)]
-    if not task_of(case.kind).input_is_file:  # an embedded set has no files
-        assert run(*words[-3:]).code == 0
+    assert run(*words[-3:]).code == 0
 
 
 @pytest.mark.parametrize("moment", ["a step", "the end of an epoch"])
@@ -129,12 +128,9 @@ def test_a_training_starts_from_another_runs_weights(case, trained, tmp_path):
 
 
 def test_a_training_in_python_is_that_of_the_command(case, trained, tmp_path):
-    folder, _ = trained
-    saved = read_config(folder)
-    request = {"steps": 1, "metric": "loss", "tensorboard": False, "threads": 0, "device": "cpu"}
-    found = sl.tasks.train(case.kind, data=_embedded(case), out=tmp_path / "run", shown=False, **request)
-    assert (found.kind, found.folder) == (saved["kind"], tmp_path / "run")
-    assert found.config["train"]["steps"] == 1
+    found = sl.tasks.train(case.kind, out=tmp_path / "run", shown=False, **case.fields())
+    assert (found.kind, found.folder) == (case.kind, tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(trained[0])
 
 
 # What is refused before any work is done
@@ -341,8 +337,6 @@ def test_data_is_found_from_another_folder_and_again_after_a_move(case, tmp_path
     split = ("--split", "all", "--json")
     before = run("evaluate", "../here/run", *split)
     assert before.code == 0, before.err
-    words = shlex.split(training.err.splitlines()[-1])
-    assert run("look", "../here/run", tmp_path / "here" / words[-1]).code == 0 if task_of(case.kind).input_is_file else True
     shutil.move(tmp_path / "here" / "data", tmp_path / "there" / "data")
     sentence = refused(run("evaluate", "../here/run", *split))
     assert "is not there any more; say where it is now with --data" in sentence
@@ -374,8 +368,3 @@ def test_help_all_shows_every_setting_under_its_heading(case, monkeypatch):
     common = run("train", case.kind, "--help").out
     headings = re.findall(r"^╭─ (\w+)", common, re.M)
     assert [h for h in headings if h in {"Data", "Model", "Training", "Output"}] == ["Data", "Model", "Training", "Output"]
-
-
-def _embedded(case):
-    words = case.embedded.split()
-    return words[words.index("--data") + 1]

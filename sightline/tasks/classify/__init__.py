@@ -39,6 +39,7 @@ CLASSIFY = Task(
     embedded={DIGITS: "digits"},
     metrics=("accuracy", "top5", "ece", "loss"),
     scores=("accuracy", "top5", "ece"),
+    extra_scores={"on digits": ("ink", "ink_chance", "ink_ratio")},
     unit="images",
     ranking="probability",
     data_help="A folder or zip with one subfolder per class, an .npz, or digits.",
