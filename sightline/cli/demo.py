@@ -20,9 +20,9 @@ from sightline.show.curves import read_metrics
 from sightline.tasks.attention import Grid
 from sightline.tasks.configure import Request
 from sightline.tasks.prediction import Evaluation, Prediction
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
-from sightline.tasks.train import train_task
+from sightline.tasks.training import train_task
 
 __all__ = ["command"]
 

@@ -32,6 +32,7 @@ from sightline.tasks.caption.pixels import read_images
 from sightline.tasks.caption.prepare import TOKENIZER
 from sightline.tasks.files import check_image_paths
 from sightline.tasks.prediction import Alternative, Example, Prediction
+from sightline.tasks.predictor import Predictor
 
 __all__ = [
     "CaptionEvaluateOptions",
@@ -119,7 +120,7 @@ class CaptionEvaluateOptions:
 
 
 @dataclass(frozen=True)
-class CaptionPredictor:
+class CaptionPredictor(Predictor):
     """A captioner with its tokenizer."""
 
     model: Captioner
