@@ -24,11 +24,12 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from sightline.attention.attend import attention
 from sightline.attention.multihead import MultiheadAttention
 from sightline.look.fused import FusedCall, FusedCallRecorder
+from sightline.look.groups import is_integer
 from sightline.look.look import captured_lse, make_score_inputs
 from sightline.look.nested import zero_padding
 from sightline.look.score_inputs import ScoreInputs, StoredRows, Tile
 from sightline.look.seen import Seen
-from sightline.look.sight import KeptInputs, Look, Sight, check_measure, is_integer, measure_sight
+from sightline.look.sight import KeptInputs, Look, Sight, check_measure, measure_sight
 from sightline.look.stream import tile_weights
 from sightline.look.torch_calls import read_attention_call, read_mha_call, read_sdpa_call
 
