@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sightline.attention.attend import attention
+from sightline.attention.masks import Mask
 from sightline.look.groups import Groups, KeyGroups, Keys, key_index, read_groups
 from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.tile_pass import over_tiles
@@ -21,7 +22,7 @@ from sightline.shapes import Bool, Float
 if TYPE_CHECKING:
     from sightline.look.sight import KeptInputs, Sight
 
-__all__ = ["columns", "mass"]
+__all__ = ["columns", "mass", "unfitted"]
 
 
 def mass(sight: "Sight", groups: Groups | KeyGroups) -> Float[Tensor, "... T G"]:
@@ -53,26 +54,36 @@ def _sum_members(
     parts = []
     for inputs, lse in kept:
         shown = members[..., : inputs.shape[3], :].to(inputs.dtype)  # earlier steps had fewer keys
-        parts.append(_fused(inputs, shown) if is_fused(inputs) else _tiled(inputs, lse, shown))
+        parts.append(_fused(inputs, shown) if _is_fused(inputs) else _tiled(inputs, lse, shown))
     return sight.restore_lead(torch.cat(parts, dim=2))
 
 
-def is_fused(inputs: ScoreInputs) -> bool:
-    """Whether attention to other values is this call with other values: no row was left out of it."""
-    return type(inputs) is ScoreInputs and inputs.shape[3] > 0
+def _is_fused(inputs: ScoreInputs) -> bool:
+    """Whether its weights are those of a fused call."""
+    return type(inputs) is ScoreInputs and inputs.modify is None and inputs.shape[3] > 0
 
 
 def _fused(inputs: ScoreInputs, members: Float[Tensor, "... S G"]) -> Float[Tensor, "B H T G"]:
     """Half precision rounds the inputs only: weights are summed in float32."""
     q, k = inputs.q, inputs.k
-    mask = replace(inputs.mask, lengths=tuple(x[..., 0, 0] for x in inputs.mask.lengths))  # (B, H) again
     values = members if members.dim() == 2 else members[:, None]
     values = values.expand(q.size(0), k.size(1), *members.shape[-2:])
     if members.size(-1) == 0:
         return q.new_zeros(*q.shape[:3], 0, dtype=inputs.dtype)
-    return attention(
-        q.to(inputs.dtype), k.to(inputs.dtype), values, mask, score=inputs.score, scale=inputs.scale
+    sums = attention(
+        q.to(inputs.dtype),
+        k.to(inputs.dtype),
+        values,
+        unfitted(inputs.mask),
+        score=inputs.score,
+        scale=inputs.scale,
     )
+    return sums if inputs.padding is None else sums.masked_fill(inputs.padding.unsqueeze(-1), 0.0)
+
+
+def unfitted(mask: Mask) -> Mask:
+    """A fitted mask as one that attention can fit again."""
+    return replace(mask, lengths=tuple(x[..., 0, 0] for x in mask.lengths))
 
 
 def _tiled(inputs: ScoreInputs, lse: Tensor, members: Float[Tensor, "... S G"]) -> Float[Tensor, "B H T G"]:

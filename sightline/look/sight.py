@@ -12,9 +12,9 @@ from torch import Tensor
 from sightline.look.groups import Groups, KeyGroups, Keys, is_integer
 from sightline.look.measure import measure
 from sightline.look.received_from import Reduce
-from sightline.look.score_inputs import ScoreInputs, as_index
+from sightline.look.score_inputs import ScoreInputs, StoredRows, as_index
 from sightline.look.stream import Cells, StatsRequest, pool
-from sightline.shapes import Float, Int
+from sightline.shapes import Bool, Float, Int
 
 __all__ = ["Look", "Sight"]
 
@@ -87,6 +87,11 @@ class Sight:
         name: Which module's attention it is, when a model was watched.
         averaged: Whether the heads have been averaged.
         n_batch: How many of the dimensions in ``lead`` are of the batch; what follows are heads.
+        source: How it was read: off a ``kernel``, off ``flex`` attention, or off the ``weights`` that the
+            model had computed itself.
+        padding: ``left out`` where queries that are padding were known: they count as queries that look at
+            nothing. ``unknown`` where keys are masked and it can't be told which queries are padding: if
+            some are, they are counted.
     """
 
     t: int
@@ -97,6 +102,8 @@ class Sight:
     name: str = ""
     averaged: bool = False
     n_batch: int = 1
+    source: str = "kernel"
+    padding: str = ""
 
     @property
     def output(self) -> Float[Tensor, "... T Dv"]:
@@ -288,6 +295,13 @@ class Sight:
         return self.to("cpu")
 
     @property
+    def is_looking(self) -> Bool[Tensor, "... T"]:
+        """Which queries look at anything: not those that may not, nor padding that was left out."""
+        if "lse" in self.statistics:
+            return self.lse > -torch.inf
+        return self.statistics["peak"] > 0  # heads averaged
+
+    @property
     def has_heads(self) -> bool:
         """Whether there is a dimension of heads that is not averaged yet."""
         return len(self.lead) > self.n_batch and not self.averaged
@@ -391,6 +405,8 @@ def measure_sight(
     output: Tensor | None = None,
     keep: bool = True,
     name: str = "",
+    source: str = "kernel",
+    padding: str = "",
 ) -> Sight:
     """Measure what was asked and wrap it up."""
     t, s = inputs.shape[2:]
@@ -410,8 +426,15 @@ def measure_sight(
         statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in statistics.items()}
     if output is not None:
         statistics["output"] = output
-    kept = (KeptInputs(inputs.with_versions(), stats.lse),) if keep else ()
-    return Sight(t, s, lead, statistics, kept, name, n_batch=count_batch_dims(lead))
+    kept = (_keep_inputs(inputs, stats.lse),) if keep else ()
+    n_batch = count_batch_dims(lead)
+    return Sight(t, s, lead, statistics, kept, name, n_batch=n_batch, source=source, padding=padding)
+
+
+def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:
+    if isinstance(inputs, StoredRows):
+        return KeptInputs(inputs.with_versions(), torch.zeros_like(lse))
+    return KeptInputs(inputs.with_versions(), lse)
 
 
 def count_batch_dims(lead: tuple[int, ...]) -> int:
