@@ -2,7 +2,7 @@
 
     AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)        A links found, S sure ones, P possible ones with S
 
-A line of a file is one sentence pair. A link is ``source-target``; a possible one has ``?`` or ``p`` for ``-``.
+A line of a file is one sentence pair. A link is ``source-target``; one with ``?`` or ``p`` is possible.
 """
 
 from collections.abc import Iterable, Sequence
