@@ -4,17 +4,21 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
 
+from sightline.look.backward_record import BackwardRecord
 from sightline.look.groups import Groups, KeyGroups, Keys, is_integer
 from sightline.look.measure import measure
 from sightline.look.received_from import Reduce
 from sightline.look.score_inputs import ScoreInputs, StoredRows, as_index
 from sightline.look.stream import Cells, StatsRequest, pool
 from sightline.shapes import Bool, Float, Int
+
+if TYPE_CHECKING:
+    from sightline.look.relevance import Relevance
 
 __all__ = ["Look", "Sight"]
 
@@ -92,6 +96,7 @@ class Sight:
         padding: ``left out`` where queries that are padding were known: they count as queries that look at
             nothing. ``unknown`` where keys are masked and it can't be told which queries are padding: if
             some are, they are counted.
+        backward: What the backward pass tells, where the model was watched with ``grad=True``.
     """
 
     t: int
@@ -104,6 +109,7 @@ class Sight:
     n_batch: int = 1
     source: str = "kernel"
     padding: str = ""
+    backward: BackwardRecord | None = None
 
     @property
     def output(self) -> Float[Tensor, "... T Dv"]:
@@ -243,6 +249,26 @@ class Sight:
 
         return offsets(self, n, first)
 
+    @property
+    def importance(self) -> Float[Tensor, "..."]:
+        """How much a loss depends on each head, |Σ output · gradient|, (..., H); after ``backward``.
+
+        It needs ``sl.watch(model, grad=True)``. Removing a head changes the loss by about as much.
+        """
+        from sightline.look.relevance import importance  # noqa: PLC0415
+
+        return importance(self)
+
+    @property
+    def relevance(self) -> "Relevance":
+        """Sums over keys and over queries of weight x gradient where it is positive; after ``backward``.
+
+        ``relevance.keys`` is (..., S), ``relevance.queries`` (..., T). It needs ``watch(model, grad=True)``.
+        """
+        from sightline.look.relevance import relevance  # noqa: PLC0415
+
+        return relevance(self)
+
     def mean_heads(self) -> "Sight":
         """The mean over the heads; what only single heads have, such as peak_at, is left out."""
         if self.averaged:
@@ -275,7 +301,9 @@ class Sight:
             KeptInputs(inputs.select(b, h), lse[as_index(b)][:, as_index(h)]) for inputs, lse in self.kept
         )
         lead = (*batch.shape, *heads.shape)
-        return replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim())
+        backward = None if self.backward is None else self.backward.select(b, h)
+        cut = replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim())
+        return replace(cut, backward=backward)
 
     def forget(self) -> "Sight":
         """The same without q and k: the statistics stay, later questions can't be answered."""
@@ -288,7 +316,9 @@ class Sight:
     def to(self, device: torch.device | str) -> "Sight":
         """The same on another device."""
         kept = tuple(KeptInputs(inputs.to(device), lse.to(device)) for inputs, lse in self.kept)
-        return replace(self, statistics={n: x.to(device) for n, x in self.statistics.items()}, kept=kept)
+        moved = {n: x.to(device) for n, x in self.statistics.items()}
+        backward = None if self.backward is None else self.backward.to(device)
+        return replace(self, statistics=moved, kept=kept, backward=backward)
 
     def cpu(self) -> "Sight":
         """The same in main memory."""
