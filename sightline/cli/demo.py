@@ -13,7 +13,7 @@ from sightline.cli.next_steps import program
 from sightline.cli.outputs import save_figure, save_text
 from sightline.data.files import atomic_write
 from sightline.evaluate.captions import score
-from sightline.evaluate.ranking import rank
+from sightline.evaluate.scores import rank
 from sightline.models.run_folder import CONFIG
 from sightline.show import pages
 from sightline.show.curves import read_metrics

@@ -123,8 +123,8 @@ def check_still_there(task: Task, source: str, folder: Path) -> None:
     """
     if source not in task.embedded and not Path(source).exists():
         raise ValueError(
-            f"the data of {str(folder)!r} was {source!r}, which is not there any more; say where it is now with "
-            "--data (in Python: data=...)"
+            f"the data of {str(folder)!r} was {source!r}, which is not there any more; say where it is now "
+            "with --data (in Python: data=...)"
         )
 
 
