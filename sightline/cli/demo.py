@@ -20,9 +20,9 @@ from sightline.show.curves import read_metrics
 from sightline.tasks.attention import Grid
 from sightline.tasks.configure import Request
 from sightline.tasks.prediction import Evaluation, Prediction
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
-from sightline.tasks.train import train_task
+from sightline.tasks.training import train_task
 
 __all__ = ["command"]
 
@@ -54,7 +54,7 @@ def command() -> Any:
             typer.Option("--mechanism", help="Draw the mechanism in four pictures instead.", metavar=""),
         ] = False,
     ) -> None:
-        """Train a captioner on drawn scenes, score it on unseen ones, and show where it looks, on one page."""
+        """Train a captioner on drawn scenes, score it on unseen ones, and show it on one page."""
         if mechanism:
             typer.echo(_write_mechanism(out or Path("runs/mechanism")))
             return
@@ -101,9 +101,10 @@ def _write_report(run: Run, seconds: float | None) -> Path:
 
 def _facts(run: Run, grid: Grid, seconds: float | None) -> str:
     n = sum(weight.numel() for weight in run.model.parameters())
+    n_train = run.dataset().splits()["train"]
     taken = "" if seconds is None else f", in {_duration(seconds)}"
     return (
-        f"From {run.dataset().splits()['train']:,} drawn scenes with five captions each, a model of {n / 1e6:.1f} million weights "
+        f"From {n_train:,} drawn scenes with five captions each, a model of {n / 1e6:.1f} million weights "
         f"learned to describe such pictures from nothing{taken}. It cuts a picture into "
         f"{grid.rows} x {grid.columns} patches and writes word after word, looking at the patches for each."
     )

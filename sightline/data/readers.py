@@ -138,7 +138,7 @@ def _kind_of_files(files: Files, names: Sequence[str], path: Path) -> str:
     lasts = [name.rpartition("/")[2] for name in names]
     others = [x for x in lasts if split_of_path(x) and not is_image(x) and "." in x]
     texts = [x for x in others if not x.lower().endswith((".json", ".csv", ".txt", ".npz", ".parquet"))]
-    if texts or parallel_names(path):
+    if texts or _are_parallel(path):
         return "translate"
     if any(map(is_caption_file, names)):
         return "caption"
@@ -149,6 +149,13 @@ def _kind_of_files(files: Files, names: Sequence[str], path: Path) -> str:
     if not pictures and any(name.lower().endswith(TABLES) for name in names):
         return "translate"
     return "classify" if any("/" in name for name in pictures) and not _has_json(names) else "caption"
+
+
+def _are_parallel(path: Path) -> bool:
+    try:
+        return bool(parallel_names(path))
+    except ImportError:  # without babel no ending is a language's
+        return False
 
 
 def _columns(files: Files, name: str) -> list[str]:

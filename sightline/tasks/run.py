@@ -1,7 +1,7 @@
 """A trained model in its folder, ready to predict, to be evaluated and to be looked into.
 
-``open_run("runs/demo").predict(["a.jpg"], beam=5)`` gives predictions, ``.evaluate(split="test")`` scores, and
-``.watch(["a.jpg"])`` every attention of the model.
+``open_run("runs/demo").predict(["a.jpg"], beam=5)`` gives predictions, ``.evaluate(split="test")`` scores,
+and ``.watch(["a.jpg"])`` every attention of the model.
 """
 
 import dataclasses
@@ -18,10 +18,9 @@ from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, read_config
 from sightline.settings import from_json, restored
 from sightline.tasks.attention import Attention
-from sightline.tasks.configure import absolute
+from sightline.tasks.configure import absolute, check_data, check_still_there
 from sightline.tasks.prediction import Evaluation, Example, Prediction
-from sightline.tasks.registry import kinds
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.task import Predictor, Task
 
 __all__ = ["Run", "choose_device", "is_run", "open_run"]
@@ -81,7 +80,9 @@ class Run:
             ValueError: If an option is unknown, or, without ``on_error``, an input is refused.
         """
         if isinstance(inputs, str | Path):
-            raise ValueError(f"predict takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]")
+            raise ValueError(  # noqa: TRY004 - a sentence for users
+                f"predict takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]"
+            )
         chosen = _options(self.task, self.task.predict_options, options)
         _check_at_least_one("batch_size", batch_size)
         return self._predictions(iter(inputs), chosen, attention, batch_size, on_error)
@@ -97,7 +98,8 @@ class Run:
     ) -> list[Prediction]:
         """Predict a batch; with ``on_error``, one with a bad input is halved until that input is alone."""
         try:
-            return self.predictor.predict(self.predictor.read(inputs), options, attention=attention)
+            with torch.no_grad():
+                return list(self.predictor.predict(self.predictor.read(inputs), options, attention=attention))
         except (ValueError, OSError) as problem:
             if on_error is None:
                 raise
@@ -145,7 +147,8 @@ class Run:
         predictions: list[Prediction] = []
         source = self.predictor.examples(dataset, split, limit)
         while some := list(itertools.islice(source, batch_size)):
-            predictions += self.predictor.predict(some, chosen, attention=look)
+            with torch.no_grad():
+                predictions += self.predictor.predict(some, chosen, attention=look)
             examples += [dataclasses.replace(example, value=None) for example in some]  # pixels need room
             if progress is not None:
                 progress(len(predictions))
@@ -163,7 +166,8 @@ class Run:
                 )
                 for i, (p, example) in enumerate(zip(predictions, examples, strict=True))
             ],
-            about=f"{len(predictions):,} {self.task.unit} of split {split!r} of {dataset.source}{scores.about}",
+            about=f"{len(predictions):,} {self.task.unit} of split {split!r} of {dataset.source}"
+            f"{scores.about}",
             tables=scores.tables,
             figures=scores.figures,
         )
@@ -193,15 +197,9 @@ class Run:
             own = self.task.presets[self.task.embedded[str(data)]].get("data", {})
         settings = dict(own) | changed
         if data is not None:
+            check_data(self.task, str(data))
             settings[field] = absolute(self.task, str(data))
-        source = settings.get(field, "")
-        if source not in self.task.embedded and not Path(source).exists():
-            raise ValueError(
-                f"the data of {str(self.folder)!r} was {source!r}, which is not there any more; "
-                "say where it is now with --data (in Python: data=...)"
-                if data is None
-                else f"there is no data {str(data)!r}; give {self.task.data_help[0].lower()}{self.task.data_help[1:]}"
-            )
+        check_still_there(self.task, str(settings.get(field, "")), self.folder)
         config = from_json(self.task.data_config, settings, where=str(self.folder / CONFIG))
         return self.task.dataset(config, self.config["model"])
 
@@ -229,7 +227,8 @@ def open_run(folder: str | Path, device: str | torch.device | None = None) -> Ru
     kind = str(config["kind"])
     if kind not in kinds():
         raise ValueError(
-            f"a run is of kind {', '.join(map(repr, kinds()))}, {str(folder / CONFIG)!r} is of kind {kind!r}; "
+            f"a run is of kind {', '.join(map(repr, kinds()))}, {str(folder / CONFIG)!r} is of kind "
+            f"{kind!r}; "
             "a task of your own must be registered first"
         )
     task = task_of(kind)

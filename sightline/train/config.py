@@ -85,5 +85,6 @@ class TrainConfig:
         check(self)
         if not _DEVICE.fullmatch(self.device):
             raise ValueError(
-                f"unknown device {self.device!r}, expected 'auto', 'cpu', 'cuda' or a numbered GPU such as 'cuda:1'"
+                f"unknown device {self.device!r}, expected 'auto', 'cpu', 'cuda' or a numbered GPU such as "
+                "'cuda:1'"
             )

@@ -17,8 +17,8 @@ __all__ = ["LossModule", "accelerator_for", "is_main_process", "to_device"]
 class LossModule(nn.Module):
     """A model and its objective as one module, from a batch to a loss.
 
-    What several processes share and what mixed precision covers is then the whole loss, and an objective may call
-    whichever methods of its model it likes.
+    What several processes share and what mixed precision covers is then the whole loss, and an objective
+    may call whichever methods of its model it likes.
     """
 
     def __init__(self, model: nn.Module, objective: Objective) -> None:

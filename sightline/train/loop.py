@@ -136,7 +136,7 @@ def stretched(config: TrainConfig, n_batches: int) -> TrainConfig:
     """The settings with as many epochs as ``min_steps`` asks for; what happens by epochs is stretched alike.
 
     Example:
-        >>> stretched(TrainConfig(epochs=10, min_steps=600), 3).epochs                 # 10 epochs make 30 steps
+        >>> stretched(TrainConfig(epochs=10, min_steps=600), 3).epochs            # 10 epochs make 30 steps
         200
     """
     if config.min_steps is None or config.steps is not None or config.epochs * n_batches >= config.min_steps:
@@ -255,8 +255,8 @@ class _Trainer:
         )
         if self.total < _FEW_STEPS:
             self.progress.say(
-                f"{self.total} steps are too few to learn much: raise --epochs {self.config.epochs}, or lower "
-                f"--batch-size {self.config.batch_size}, to make at least {_FEW_STEPS}"
+                f"{self.total} steps are too few to learn much: raise --epochs {self.config.epochs}, or "
+                f"lower --batch-size {self.config.batch_size}, to make at least {_FEW_STEPS}"
             )
 
     def _check_data(self, before: str, now: str) -> None:

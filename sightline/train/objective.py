@@ -1,9 +1,9 @@
 """What the loop is handed: an objective says what is learned from which batches, and how well it went.
 
-The loop knows nothing of images, sentences or classes, and nothing of metrics: an objective brings them. So that
-a killed run can go on to the bit, everything random in a batch is a function of (seed, epoch, index), and
-before each step the loop seeds torch's generators from (seed, step): what a loss draws on the device from
-those is repeated too. Python's and NumPy's own generators are nobody's business here.
+The loop knows nothing of images, sentences or classes, and nothing of metrics: an objective brings them. So
+that a killed run can go on to the bit, everything random in a batch is a function of (seed, epoch, index),
+and before each step the loop seeds torch's generators from (seed, step): what a loss draws on the device
+from those is repeated too. Python's and NumPy's own generators are not touched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ class Objective(Protocol):
         ...
 
     def prepare(self, device: torch.device) -> None:  # noqa: ARG002
-        """Called once before the first batch: an objective may keep small data on the device, and gather there."""
+        """Called once before the first batch: an objective may keep small data on the device."""
         return
 
     def compile(self, model: nn.Module) -> None:

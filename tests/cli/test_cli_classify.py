@@ -11,8 +11,8 @@ from sightline.cli import main
 from sightline.data.class_set import fit_image
 from sightline.data.classes import read_classes
 from sightline.data.images import read_image
-from sightline.tasks.classify.attention import glance
 from sightline.models.vit import VisionTransformer
+from sightline.tasks.classify.attention import glance
 
 SMALL = ["--d-model", 16, "--n-heads", 2, "--n-layers", 2, "--d-ff", 16, "--epochs", 1, "--batch-size", 16]
 QUICK = [*SMALL, "--threads", 0, "--no-tensorboard", "--device", "cpu"]

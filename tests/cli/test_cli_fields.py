@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 import typer
+from sightline.cli.fields import Group, settled, with_fields
 from typer.testing import CliRunner
 
-from sightline.cli.fields import Group, settled, with_fields
 from sightline.settings import setting
 
 

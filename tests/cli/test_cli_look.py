@@ -11,11 +11,11 @@ import sys
 import matplotlib.image
 import pytest
 import torch
+from sightline.cli.layer_names import matches
 
 import sightline as sl
 from sightline import show
 from sightline.cli import hugging_face, main
-from sightline.cli.layer_names import matches
 from sightline.look.heads import head_table
 
 transformers = pytest.importorskip("transformers")

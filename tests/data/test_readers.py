@@ -4,15 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from caption_sets import LAYOUTS, as_folder, as_zip
-from class_sets import LAYOUTS as CLASS_LAYOUTS
-from image_table_sets import LAYOUTS as TABLE_LAYOUTS
-from pair_formats import FORMATS, PAIRS
-from picture_files import png
 
 from sightline.data.check import MEANINGS, check
 from sightline.data.dataset import Dataset
 from sightline.data.readers import READERS, kind_of, open_dataset
+from tests.data.caption_sets import LAYOUTS, as_folder, as_zip
+from tests.data.class_sets import LAYOUTS as CLASS_LAYOUTS
+from tests.data.image_table_sets import LAYOUTS as TABLE_LAYOUTS
+from tests.data.pair_formats import FORMATS, PAIRS
+from tests.data.picture_files import png
 
 SETS = {f"caption {name}": make for name, make in (LAYOUTS | TABLE_LAYOUTS).items()}
 SETS |= {f"classify {name}": make for name, make in CLASS_LAYOUTS.items() if name != "metadata"}
@@ -135,3 +135,11 @@ def test_what_does_not_apply_is_refused_by_its_being_given(tmp_path):
         open_dataset(path, "clasify")
     with pytest.raises(TypeError, match="got dict"):
         check({})
+
+
+def test_images_are_known_without_the_package_that_knows_languages(tmp_path, monkeypatch):
+    def missing(name):
+        raise ImportError("the names of languages need babel")
+
+    monkeypatch.setattr("sightline.data.pair_files.is_language", missing)
+    assert kind_of(as_folder(SETS["caption coco"](), tmp_path)) == "caption"

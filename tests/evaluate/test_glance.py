@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from sightline.data.augment import as_floats
-from sightline.tasks.classify.attention import glance, ink
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.models.vit_parts import rotate_2d
+from sightline.tasks.classify.attention import glance, ink
 
 B, LAYERS, H, PATCH, ROWS, COLUMNS = 3, 2, 2, 2, 3, 3
 

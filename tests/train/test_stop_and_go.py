@@ -6,11 +6,11 @@ import signal
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy import Toy, ToyObjective
 
 from sightline.train.config import TrainConfig
 from sightline.train.interrupt import Interrupted
 from sightline.train.loop import Stage, fit, stretched
+from tests.train.toy import Toy, ToyObjective
 
 QUICK = TrainConfig(device="cpu", epochs=3, lr=1e-2, tensorboard=False, threads=0)  # 5 steps an epoch
 

@@ -10,7 +10,6 @@ import time
 import pytest
 import torch
 from torch import nn
-from toy import Toy
 
 from sightline.train.average import Ema, mean_of
 from sightline.train.checkpoint import weights_of, write_tensors
@@ -19,6 +18,7 @@ from sightline.train.curve import Curve
 from sightline.train.engine import to_device
 from sightline.train.optimizer import adamw, named_state, restore
 from sightline.train.schedule import rate
+from tests.train.toy import Toy
 
 
 def rates(total, **settings):

@@ -24,8 +24,8 @@ CAPTION = Task(
     kind="caption",
     summary="Describe images in words.",
     train_help="Train a captioner on images with captions, or on the embedded set, scenes.",
-    predict_help="Write a caption for each image, and draw what the model looked at for every word. Captions are "
-    "searched for; with --temperature, --top-k, --top-p or --seed they are sampled.",
+    predict_help="Write a caption for each image, and draw what the model looked at for every word. "
+    "Captions are searched for; with --temperature, --top-k, --top-p or --seed they are sampled.",
     inputs="IMAGE",
     inputs_help="Images.",
     input_is_file=True,
@@ -36,7 +36,7 @@ CAPTION = Task(
             title="Model",
             no_flags=frozenset({"vocab_size", "decoder"}),
         ),
-        Part(name="data", config=CaptionData, title="Data", no_flags=frozenset({"source", "augment"})),
+        Part(name="data", config=CaptionData, title="Data", no_flags=frozenset({"augment"})),
         Part(
             name="augment",
             config=Augment,
@@ -58,7 +58,11 @@ CAPTION = Task(
     presets=PRESETS,
     embedded={SCENES: "demo"},
     metrics=("loss", "perplexity", *_SCORES),
-    scores=(*_SCORES, "meteor (with --meteor)", "attribute_accuracy and grounding (scenes)"),
+    scores=_SCORES,
+    extra_scores={
+        "with --meteor": ("meteor",),
+        "on scenes": ("attribute_accuracy", "grounding", "grounding_chance"),
+    },
     unit="images",
     ranking="cider",
     data_help="A folder or zip of images with captions, or scenes.",

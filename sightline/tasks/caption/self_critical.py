@@ -43,24 +43,36 @@ class SelfCriticalConfig:
     """Settings of the self-critical stage; what it does not say is as in the first."""
 
     epochs: int = setting(10, "How often the training split is gone through in the self-critical stage.")
-    steps: int | None = setting(None, "Stop after this many of its steps; None: all epochs.")
+    steps: int | None = setting(None, "Stop after this many of its steps; None: all epochs.", advanced=True)
     lr: float = setting(1e-4, "Its largest learning rate.")
-    schedule: str = setting("cosine", "How the rate falls: constant, cosine, inverse_sqrt or linear.")
-    warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.")
-    batch_size: int | None = setting(None, "Images that one of its steps sees; None: as before.")
+    schedule: str = setting(
+        "cosine", "How the rate falls: constant, cosine, inverse_sqrt or linear.", advanced=True
+    )
+    warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.", advanced=True)
+    batch_size: int | None = setting(
+        None, "Images that one of its steps sees; None: as before.", advanced=True
+    )
     samples: int = setting(5, "Captions drawn of each image.")
     baseline: str = setting(
-        "others", "What a draw is compared with: others (its fellow draws), or greedy.", choices=BASELINES
+        "others",
+        "What a draw is compared with: others (its fellow draws), or greedy.",
+        choices=BASELINES,
+        advanced=True,
     )
     draw: str = setting(
-        "sample", "Where the captions come from: sample, or beam (a search so wide).", choices=DRAWS
+        "sample",
+        "Where the captions come from: sample, or beam (a search so wide).",
+        choices=DRAWS,
+        advanced=True,
     )
     temperature: float = setting(
-        0.5, "Divides the log-probabilities that samples come from, and learn by.", above=0
+        0.5, "Divides the log-probabilities that samples come from, and learn by.", above=0, advanced=True
     )
-    drop: bool = setting(False, "Whether activations are dropped while a drawn caption is learned.")
-    metric: str = setting("cider", "The score that chooses which weights are kept.")
-    evaluate_every: int = setting(1, "Epochs between its evaluations.")
+    drop: bool = setting(
+        False, "Whether activations are dropped while a drawn caption is learned.", advanced=True
+    )
+    metric: str = setting("cider", "The score that chooses which weights are kept.", advanced=True)
+    evaluate_every: int = setting(1, "Epochs between its evaluations.", advanced=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -109,14 +121,14 @@ class SelfCriticalObjective(Objective):
     kind = "caption"
 
     def __init__(self, first: CaptionObjective, config: SelfCriticalConfig, training: TrainConfig) -> None:
-        self.first = first.following(training)
+        self.first = first.for_stage(training)
         self._config = config
         self._cider: Cider | None = None
 
     def prepare(self, device: torch.device) -> None:
         """Count the n-grams of the train split's captions, each with its end."""
         self.first.prepare(device)
-        ids = self.first.trained.ids[:, :, 1:]  # without BOS
+        ids = self.first.train_split.ids[:, :, 1:]  # without BOS
         # An unknown word in a reference must never be matched by writing "unknown".
         self._cider = Cider(ids.masked_fill(ids == UNK, self._never())).to(device)
 
@@ -131,7 +143,7 @@ class SelfCriticalObjective(Objective):
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
         """Minus the advantage times the log-probability of each drawn caption; a term is a caption."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
-        images = self.first.seen(model, batch)
+        images = self.first.model_inputs(model, batch)
         drawn, reward, advantage = self.draw(model, images, batch.indices)
         written, real = append_end(drawn)  # (B, K, L)
         length = written.size(-1)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file
+from sightline.tasks.training import train
 
 from sightline.data.pair_set import Pair
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
@@ -13,7 +14,6 @@ from sightline.models.run_folder import read_config
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.settings import from_json
 from sightline.tasks.configure import Request, configure
-from sightline.tasks.train import train
 from sightline.tasks.translate import TRANSLATE
 from sightline.tasks.translate.data import TranslateData, open_pairs, train_tokenizers
 from sightline.tasks.translate.prepare import ALPHAS, prepare_translator, tune_length_penalty
