@@ -1,23 +1,15 @@
 """``sightline data check`` of sentence pairs."""
 
-import contextlib
-import io
 import json
 
 import pytest
 
-from sightline.cli import main
+from tests.command import run
 
 
 def check(*words):
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as ended,
-    ):
-        main(["data", "check", *map(str, words)])
-    return ended.value.code or 0, out.getvalue(), err.getvalue()
+    ended = run("data", "check", *words)
+    return ended.code, ended.out, ended.err
 
 
 def written(folder, *languages, **splits):
