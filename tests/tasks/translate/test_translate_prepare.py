@@ -195,8 +195,8 @@ def test_a_number_of_pairs_turns_a_presets_number_of_tokens_off():
 
 def test_few_pairs_are_gone_through_more_often_unless_epochs_are_asked_for():
     asked = {"train": {"epochs": 3}}
-    assert configure(TRANSLATE, Request(data="x", preset="default"))["train"].min_steps == 1000
-    settings = configure(TRANSLATE, Request(data="x", preset="default", fields=asked))
+    assert configure(TRANSLATE, Request(data="dates", preset="default"))["train"].min_steps == 1000
+    settings = configure(TRANSLATE, Request(data="dates", preset="default", fields=asked))
     assert (settings["train"].epochs, settings["train"].min_steps) == (3, None)
 
 
