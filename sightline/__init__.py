@@ -18,12 +18,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sightline import models, show, tasks
+    from sightline import models, show, tasks, train
     from sightline.public import (
         Look,
         Mask,
         Sight,
+        align,
         attention,
+        edit,
         look,
         masks,
         nn,
@@ -33,14 +35,15 @@ if TYPE_CHECKING:
         watch,
     )
     from sightline.tasks.run import open_run
-    from sightline.tasks.train import train
 
 __version__ = "0.1.0"
 __all__ = [
     "Look",
     "Mask",
     "Sight",
+    "align",
     "attention",
+    "edit",
     "look",
     "masks",
     "models",
@@ -77,10 +80,14 @@ def _load(name: str) -> Any:
         import sightline.show  # noqa: PLC0415
 
         return sightline.show
-    if name in {"open_run", "tasks", "train"}:
+    if name == "train":
+        import sightline.train  # noqa: PLC0415
+
+        return sightline.train
+    if name in {"open_run", "tasks"}:
         import sightline.tasks  # noqa: PLC0415
 
-        return sightline.tasks if name == "tasks" else getattr(sightline.tasks, name)
+        return sightline.tasks if name == "tasks" else sightline.tasks.open_run
     import sightline.public  # noqa: PLC0415
 
     return getattr(sightline.public, name)

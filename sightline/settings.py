@@ -174,7 +174,8 @@ def from_json(kind: type[_T], values: Mapping[str, Any], *, where: str = "config
     """Settings of a kind from plain values; names that fields had before are understood.
 
     Raises:
-        ValueError: If a name is not one of its fields; the sentence names the nearest one.
+        ValueError: If a name is not one of its fields, then the sentence names the nearest one, or a value is
+            outside the limits of its field.
     """
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(typing.cast("Any", kind))]
@@ -182,7 +183,9 @@ def from_json(kind: type[_T], values: Mapping[str, Any], *, where: str = "config
     for name in values:
         if name not in names:
             raise ValueError(f"unknown setting {name!r} in {where}, {did_you_mean(name, names)}")
-    return kind(**{name: _typed(hints[name], value, f"{where}, {name}") for name, value in values.items()})
+    made = kind(**{name: _typed(hints[name], value, f"{where}, {name}") for name, value in values.items()})
+    check(made)
+    return made
 
 
 def current_names(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

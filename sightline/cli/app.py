@@ -7,8 +7,7 @@ from typer.main import get_command
 
 import sightline
 from sightline.cli.commands import CONTEXT, Group, LazyCommand
-from sightline.tasks.registry import kinds, summary
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, summary, task_of
 
 __all__ = ["app"]
 

@@ -7,6 +7,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from sightline.cli import Stopped
+
 __all__ = ["CONTEXT", "Command", "Group", "LazyCommand", "help_all", "made"]
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -22,6 +24,13 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group of commands; the same for its own help option."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. Typer ends at a Ctrl-C by itself, where there is something to say first."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            raise Stopped(stopped) from stopped
 
     def get_help_option(self, ctx: Any) -> Any:
         """The help option, which takes no value and so shows none."""
@@ -53,10 +62,10 @@ def made(function: Callable[..., None], *, name: str, help: str = "", cls: type[
     return get_command(app)
 
 
-def _show_all(ctx: typer.Context, wanted: bool) -> bool:
+def _show_all(ctx: Any, wanted: bool) -> bool:
     if wanted:
         for parameter in ctx.command.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
+            parameter.hidden = False
         typer.echo(ctx.get_help())
         raise typer.Exit
     return wanted

@@ -1,7 +1,7 @@
 """``sightline data check``: what a set holds, and what is wrong with it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +15,10 @@ from rich.text import Text
 from sightline.cli.commands import CONTEXT, Group, made
 from sightline.cli.data_sheet import contact_sheet
 from sightline.cli.outputs import check_figure, save_figure, tell
-from sightline.cli.problems import print_problems
 from sightline.data.check import MEANINGS, OnProgress, Report, check
 from sightline.data.readers import READERS, open_dataset
 
-__all__ = ["group"]
+__all__ = ["group", "print_problems"]
 
 
 def group() -> Any:
@@ -102,3 +101,18 @@ def _print(report: Report) -> None:
         console.print(Text(note))
     told = {kind: [problem.sentence for problem in found] for kind, found in report.by_kind().items()}
     print_problems(console, told, MEANINGS)
+
+
+_SHOWN = 5  # problems of a kind that are listed; --json lists all
+
+
+def print_problems(console: Console, problems: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> None:
+    """The first sentences of every kind of problem, under what the kind is; or that there is none."""
+    for kind, sentences in problems.items():
+        console.print(Text(f"{kind} ({len(sentences):,}): {kinds.get(kind, kind)}", style="bold"))
+        for sentence in sentences[:_SHOWN]:
+            console.print(Text(f"  {sentence}"))
+        if len(sentences) > _SHOWN:
+            console.print(Text(f"  and {len(sentences) - _SHOWN:,} more; --json lists all"))
+    if not problems:
+        console.print(Text("no problem found"))

@@ -13,16 +13,16 @@ from sightline.cli.next_steps import program
 from sightline.cli.outputs import save_figure, save_text
 from sightline.data.files import atomic_write
 from sightline.evaluate.captions import score
-from sightline.evaluate.ranking import rank
+from sightline.evaluate.scores import rank
 from sightline.models.run_folder import CONFIG
 from sightline.show import pages
 from sightline.show.curves import read_metrics
 from sightline.tasks.attention import Grid
 from sightline.tasks.configure import Request
 from sightline.tasks.prediction import Evaluation, Prediction
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
-from sightline.tasks.train import train_task
+from sightline.tasks.training import train_task
 
 __all__ = ["command"]
 

@@ -13,14 +13,14 @@ import typer
 from sightline.cli.commands import made
 from sightline.cli.options import Fields, Given
 from sightline.cli.outputs import save_text, tell
-from sightline.evaluate.ranking import rank
+from sightline.evaluate.scores import rank
 from sightline.messages import flag, listing
 from sightline.show import curves, pages
 from sightline.show.curves import read_metrics
 from sightline.tasks.prediction import Evaluation
-from sightline.tasks.registry import kinds
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, open_run
+from sightline.tasks.task import Task
 
 __all__ = ["command"]
 
@@ -88,9 +88,7 @@ def command() -> Any:
         if out is not None:
             tell(write(opened, result, out))
 
-    metrics = "; ".join(
-        f"{kind}: {', '.join(task_of(kind).scores)}" for kind in kinds() if task_of(kind).scores
-    )
+    metrics = "; ".join(f"{kind}: {_score_names(task_of(kind))}" for kind in kinds())
     purpose = f"Score a trained model on a split of its data, or on other data. Scores of {metrics}."
     return made(fields.on(evaluate), name="evaluate", help=purpose)
 
@@ -132,6 +130,12 @@ def results_page(run: Run, result: Evaluation) -> str:
         sections=sections,
         figures={name: (draw(), caption) for name, (draw, caption) in result.figures.items()},
     )
+
+
+def _score_names(task: Task) -> str:
+    """The names of a task's scores, those that are not always there after their condition."""
+    extra = [f"{when} {', '.join(names)}" for when, names in task.extra_scores.items()]
+    return "; ".join([", ".join(task.scores), *extra])
 
 
 def _owners() -> dict[str, list[str]]:

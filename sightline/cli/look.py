@@ -20,8 +20,7 @@ from sightline.messages import flag, listing
 from sightline.show import pages
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Prediction
-from sightline.tasks.registry import kinds
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, is_run, open_run
 
 __all__ = ["command"]

@@ -39,17 +39,20 @@ class Fields:
         self._parameters: list[inspect.Parameter] = []
         self._places: dict[str, tuple[str, str]] = {}
 
-    def add_part(self, part: Part, start: Mapping[str, Any] | None = None) -> None:
+    def add_part(
+        self, part: Part, start: Mapping[str, Any] | None = None, *, without: frozenset[str] = frozenset()
+    ) -> None:
         """A flag for every field of a part, but those that are no flags.
 
         Args:
             part: The settings.
             start: Values that stand where no preset is named: the help shows them as defaults.
+            without: Fields that are no flags.
 
         Raises:
             ValueError: If two fields would be one flag.
         """
-        self.add(part.name, part.config, part.title, without=part.no_flags, prefix=part.prefix, start=start)
+        self.add(part.name, part.config, part.title, without=without, prefix=part.prefix, start=start)
 
     def add(
         self,

@@ -11,11 +11,10 @@ from sightline.cli.next_steps import tell_next
 from sightline.cli.options import SWITCHES, Fields, Given
 from sightline.messages import listing
 from sightline.tasks.configure import Request
-from sightline.tasks.registry import kinds, summary
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, summary, task_of
 from sightline.tasks.task import Task
-from sightline.tasks.train import train_task
-from sightline.train.engine import is_main_process
+from sightline.tasks.training import train_task
+from sightline.train.stepping import is_main_process
 
 __all__ = ["group"]
 
@@ -48,7 +47,7 @@ def command(task: Task) -> Any:
         if part.switch is not None:
             fields.add_switch(part)
         variant = task.presets.get(f"default-{part.name}", {})  # a model of its own has its own defaults
-        fields.add_part(part, variant.get("model") or start.get(part.name))
+        fields.add_part(part, variant.get("model") or start.get(part.name), without=task.no_flags(part))
     names = listing([name for name in task.presets if not _is_variant(task, name)])
     sets = "".join(f" {name}: {preset}." for name, preset in task.embedded.items())
 

@@ -26,6 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sightline.attention.masks import Band, Mask, causal
+from sightline.look.backward_record import BackwardRecord
 from sightline.look.fused import FUSED, argument_names, fused_call
 from sightline.look.score_inputs import ScoreInputs, ScoreModifier, StoredRows
 from sightline.shapes import Bool, Float
@@ -47,6 +48,7 @@ class AttentionCall:
         lse: The log-sum-exp that the kernel has given, if it has.
         source: How it was read: ``kernel``, ``flex`` or ``weights``.
         child: The child of the running module that it belongs to, where the operator is a whole layer.
+        backward: What the backward pass will tell of it, where the graph is kept.
     """
 
     inputs: ScoreInputs
@@ -54,6 +56,7 @@ class AttentionCall:
     lse: Float[Tensor, "B H T"] | None = None
     source: str = "kernel"
     child: str = ""
+    backward: BackwardRecord | None = None
 
     def with_padding(self, padding: Bool[Tensor, "B T"] | None) -> "AttentionCall":
         """The same, with these queries known to be padding; stored weights of theirs become zeros."""

@@ -131,13 +131,13 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
     """
     if not sight.kept:
         raise ValueError("the distance needs q and k, which were not kept; keep them with keep=True")
-    if first is None and not _is_aligned(sight):
+    if first is None and not is_aligned(sight):
         raise ValueError(
             f"T={sight.t} queries and S={sight.s} keys are not the same tokens, so nothing says how far they "
             "are apart; if they are of one sequence, say where the first query stands with first="
         )
     parts, position = [], first or 0
-    for inputs, lse in sight.kept:
+    for inputs, lse in sight.require_kept("the distance"):
         parts.append(_mean_distance(inputs, lse, position))
         position += inputs.shape[2]
     whole = torch.cat(parts, dim=-1)
@@ -147,7 +147,7 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
 
 def is_cross(name: str, sight: Sight) -> bool:
     """Whether a layer looks from one sequence into another, as its name or its lengths tell."""
-    return is_cross_name(name) or not _is_aligned(sight)
+    return is_cross_name(name) or not is_aligned(sight)
 
 
 def mean_per_head(sums: Float[Tensor, "..."], sight: Sight) -> Float[Tensor, " heads"]:
@@ -176,7 +176,7 @@ def _are_steps(calls: Sequence[Sight]) -> bool:
     return grows or all(call.t == 1 for call in calls[1:])
 
 
-def _is_aligned(sight: Sight) -> bool:
+def is_aligned(sight: Sight) -> bool:
     """Whether each query's own key is the one at its place, whether all at once or step by step."""
     if not sight.kept:
         return sight.t == sight.s

@@ -10,6 +10,7 @@ import fnmatch
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from sightline.attention.attend import observers
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.fused import FusedCall
+from sightline.look.gradients import GradientListener, keep_plainly
+from sightline.look.groups import is_integer
 from sightline.look.isolate import is_recomputing, isolated
 from sightline.look.look import captured_lse
 from sightline.look.owners import Owner, Owners
@@ -26,7 +29,7 @@ from sightline.look.padding import padding_of
 from sightline.look.recorder import AttentionRecorder
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
-from sightline.look.sight import KeptInputs, Look, Sight, check_measure, is_integer, measure_sight
+from sightline.look.sight import KeptInputs, Look, Sight, check_measure, measure_sight
 from sightline.look.stream import tile_weights
 from sightline.look.torch_calls import read_attention_call
 from sightline.shapes import Int, Shaped
@@ -61,6 +64,7 @@ def watch(
     limit: int = 2 << 30,
     attention_mask: Shaped[Tensor, "B T"] | None = None,
     lengths: Int[Tensor, " B"] | Sequence[int] | None = None,
+    grad: bool = False,
 ) -> "Watch":
     """See what a model attends to: ``with sl.watch(model) as seen: model(x)``.
 
@@ -79,6 +83,9 @@ def watch(
         attention_mask: Which tokens are real (1 or True), for models whose masks don't show it. Queries that
             are padding look at nothing in what is measured.
         lengths: The same, as the number of real tokens of each item, padding on the right.
+        grad: Keep the graph: a loss on a sight trains the model, and after ``backward`` sights have
+            ``importance`` and ``relevance``. It holds on to q, k, v and outputs; compiled parts and attention
+            that is computed by hand are seen without their graph.
 
     Example:
         >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
@@ -99,7 +106,7 @@ def watch(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
     padding = _given_padding(attention_mask, lengths)
-    return Watch(model, _name_filter(layers), every, measure, keep, limit, padding)
+    return Watch(model, _name_filter(layers), every, measure, keep or grad, limit, padding, grad)
 
 
 class Watch:
@@ -114,7 +121,9 @@ class Watch:
         keep: bool,
         limit: int,
         padding: Callable[[int], Tensor] | None = None,
+        grad: bool = False,
     ) -> None:
+        self._grad = grad
         self._padding = padding
         self._model, self._is_selected = model, is_selected
         self._every, self._measure, self._keep, self._limit = every, measure, keep, limit
@@ -135,6 +144,8 @@ class Watch:
             observers.stack = (*before, self._call_attention)
             undo.callback(setattr, observers, "stack", before)
             undo.enter_context(AttentionRecorder(self, parameters))
+            if self._grad:
+                undo.enter_context(GradientListener(self))
             self._undo = undo.pop_all()
         return self._seen
 
@@ -200,6 +211,8 @@ class Watch:
         self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         """Make a call of ``sl.attention``, which may be computed by several kernels or none."""
+        if _BUSY.is_on:
+            return function(*args, **options)
         outer = self._fused_calls
         inner: list[FusedCall] = []
         self._fused_calls = inner
@@ -221,6 +234,26 @@ class Watch:
             return AttentionCall(inputs=inputs, lead=lead, lse=captured_lse(inner, inputs))
 
         self._record(owner, read, torch.no_grad)
+        return output
+
+    def call_with_graph(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        read: Callable[[nn.Module, Any], AttentionCall],
+    ) -> Any:
+        """Make a call above autograd, and measure it so that the sight keeps the graph."""
+        outer = self._fused_calls
+        self._fused_calls = []
+        try:
+            output = function(*args, **kwargs)
+        finally:
+            self._fused_calls = outer
+        if outer is None and not is_recomputing():
+            owner = self._owners.current(3)
+            if owner is not None:
+                self._record(owner, lambda module: read(module, output), keep_plainly)
         return output
 
     # What is made of it
@@ -274,7 +307,7 @@ class Watch:
         measure = self._measure.clip(*call.inputs.shape[2:])
         with _preserve_rng_state(call):
             sight = measure_sight(
-                call.inputs.detached(),
+                call.inputs.detached() if call.backward is None else call.inputs,
                 measure,
                 lead=call.lead,
                 lse=call.lse,
@@ -283,7 +316,9 @@ class Watch:
                 source=call.source,
                 padding=known,
             )
-        if self._keep and sight.t <= _FEW_QUERIES and call.source != "weights":
+        if call.backward is not None:
+            sight = replace(sight, backward=call.backward)
+        elif self._keep and sight.t <= _FEW_QUERIES and call.source != "weights":
             sight = _keep_rows(sight)
         self._seen.add(name, sight)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sightline.look.seen import Seen
 from sightline.shapes import Float, Shaped, is_tensor
 
 __all__ = ["Attention", "Box", "Grid", "tokens"]
@@ -82,6 +83,31 @@ class Attention:
         if self.summary is _MEAN:
             object.__setattr__(self, "summary", self.weights.mean((0, 1)))
             object.__setattr__(self, "summary_label", self.summary_label or _label_mean(*shape[:2]))
+
+    @classmethod
+    def of(
+        cls,
+        seen: Seen,
+        index: int,
+        *,
+        queries: Sequence[str],
+        keys: Sequence[str] | Grid,
+        layers: Sequence[str] | None = None,
+    ) -> "Attention":
+        """What one example of a batch looked at, from all layers of a watched model, or from some.
+
+        Args:
+            seen: What :func:`sightline.watch` recorded, q and k kept: every layer called once, with as many
+                queries and keys as are named here.
+            index: Which example of the batch.
+            queries, keys: Names of the tokens.
+            layers: Names of the modules. Default: all.
+        """
+        sights = [sight for name in layers or seen.names() for sight in seen.calls(name)]
+        maps = [sight.map((sight.t, sight.s))[index] for sight in sights]
+        weights = torch.stack(maps).float().cpu()  # (L, H, T, S)
+        keys = keys if isinstance(keys, Grid) else tuple(keys)
+        return cls(weights=weights, queries=tuple(queries), keys=keys)
 
     @property
     def entropy(self) -> Float[Tensor, " T"]:

@@ -14,7 +14,7 @@ from sightline.models.run_folder import read_config
 from sightline.settings import current_names, from_json, restored
 from sightline.tasks.task import Part, Preset, Settings, Task
 
-__all__ = ["Request", "configure", "preset_of", "saved_preset"]
+__all__ = ["Request", "absolute", "check_data", "check_still_there", "configure", "preset_of", "saved_preset"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +56,7 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
     _check_present(task, request, present)
     values = _layered(task, request, base)
     _turn_off_overridden(task, request, values)
-    _set_source(task, request, values["data"])
+    _set_source(task, request, values["data"], begun)
     for part in task.parts:  # a nested part is set inside the one that holds it
         if len(part.inside) == 2:
             holder, field = part.inside
@@ -67,6 +67,7 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
         _choose_architecture(task, request, base, values)
     parts = [part for part in task.parts if part.name in present and not part.inside]
     return Settings(
+        task.kind,
         {part.name: _make(part, _config_type(task, part, values), values[part.name]) for part in parts},
         {part.name: frozenset(values[part.name]) for part in parts},
     )
@@ -103,6 +104,30 @@ def saved_preset(task: Task, folder: Path) -> Preset:
     return parts | {part.name: stages[part.stage] for part in task.parts if part.stage in stages}
 
 
+def check_data(task: Task, data: str) -> None:
+    """Refuse data that is not there, or that the task does not read.
+
+    Raises:
+        ValueError: With what the task takes.
+    """
+    if data not in task.embedded and not (task.reads_files and Path(data).expanduser().exists()):
+        takes = task.data_help if task.reads_files else listing([repr(name) for name in task.embedded], "or")
+        raise ValueError(f"there is no data {data!r}; give {takes[0].lower()}{takes[1:].removesuffix('.')}")
+
+
+def check_still_there(task: Task, source: str, folder: Path) -> None:
+    """Refuse a run whose data has moved.
+
+    Raises:
+        ValueError: With the way to say where it is now.
+    """
+    if source not in task.embedded and not Path(source).exists():
+        raise ValueError(
+            f"the data of {str(folder)!r} was {source!r}, which is not there any more; say where it is now "
+            "with --data (in Python: data=...)"
+        )
+
+
 def absolute(task: Task, data: str) -> str:
     """Where data lies, whatever folder a later command is called from; an embedded set is its name."""
     return data if data in task.embedded else str(Path(data).expanduser().resolve())
@@ -129,10 +154,13 @@ def _check_present(task: Task, request: Request, present: set[str]) -> None:
             )
 
 
-def _set_source(task: Task, request: Request, data: dict[str, Any]) -> None:
+def _set_source(task: Task, request: Request, data: dict[str, Any], begun: Path | None) -> None:
     """Note where the data lies; there must be some."""
     if request.data is not None:
+        check_data(task, request.data)
         data[task.source_field] = absolute(task, request.data)
+    elif begun is not None:
+        check_still_there(task, str(data.get(task.source_field, "")), begun)
     if task.source_field not in data:
         sets = [repr(name) for name in task.embedded]
         raise ValueError(

@@ -12,7 +12,7 @@ from sightline.messages import did_you_mean
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
 
-__all__ = ["kinds", "register", "summary", "task"]
+__all__ = ["kinds", "register", "summary", "task_of"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def summary(kind: str) -> str:
     return _ENTRIES[kind].summary
 
 
-def task(kind: str) -> "Task":
+def task_of(kind: str) -> "Task":
     """The task of a name.
 
     Raises:

@@ -18,10 +18,9 @@ from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, read_config
 from sightline.settings import from_json, restored
 from sightline.tasks.attention import Attention
-from sightline.tasks.configure import absolute
+from sightline.tasks.configure import absolute, check_data, check_still_there
 from sightline.tasks.prediction import Evaluation, Example, Prediction
-from sightline.tasks.registry import kinds
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.task import Predictor, Task
 
 __all__ = ["Run", "choose_device", "is_run", "open_run"]
@@ -99,7 +98,8 @@ class Run:
     ) -> list[Prediction]:
         """Predict a batch; with ``on_error``, one with a bad input is halved until that input is alone."""
         try:
-            return self.predictor.predict(self.predictor.read(inputs), options, attention=attention)
+            with torch.no_grad():
+                return list(self.predictor.predict(self.predictor.read(inputs), options, attention=attention))
         except (ValueError, OSError) as problem:
             if on_error is None:
                 raise
@@ -147,7 +147,8 @@ class Run:
         predictions: list[Prediction] = []
         source = self.predictor.examples(dataset, split, limit)
         while some := list(itertools.islice(source, batch_size)):
-            predictions += self.predictor.predict(some, chosen, attention=look)
+            with torch.no_grad():
+                predictions += self.predictor.predict(some, chosen, attention=look)
             examples += [dataclasses.replace(example, value=None) for example in some]  # pixels need room
             if progress is not None:
                 progress(len(predictions))
@@ -196,15 +197,9 @@ class Run:
             own = self.task.presets[self.task.embedded[str(data)]].get("data", {})
         settings = dict(own) | changed
         if data is not None:
+            check_data(self.task, str(data))
             settings[field] = absolute(self.task, str(data))
-        source = settings.get(field, "")
-        if source not in self.task.embedded and not Path(source).exists():
-            raise ValueError(
-                f"the data of {str(self.folder)!r} was {source!r}, which is not there any more; "
-                "say where it is now with --data (in Python: data=...)"
-                if data is None
-                else f"there is no data {str(data)!r}; --data takes: {self.task.data_help}"
-            )
+        check_still_there(self.task, str(settings.get(field, "")), self.folder)
         config = from_json(self.task.data_config, settings, where=str(self.folder / CONFIG))
         return self.task.dataset(config, self.config["model"])
 

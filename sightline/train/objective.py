@@ -7,13 +7,16 @@ from those is repeated too. Python's and NumPy's own generators are not touched.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Loss", "Objective"]
+from sightline.train.config import TrainConfig
+
+__all__ = ["Loss", "Objective", "Stage"]
 
 
 class Loss(NamedTuple):
@@ -81,3 +84,20 @@ class Objective(Protocol):
     def save(self, folder: Path) -> None:  # noqa: ARG002
         """Write what later commands need beside the config and the weights, such as tokenizer.json."""
         return
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """A further stage of a run, which starts from the best weights of the one before.
+
+    Attributes:
+        name: Names its checkpoints.
+        objective: What is learned.
+        config: How; a stage's settings are its own.
+        settings: What the run's config says of the stage; None for ``config``.
+    """
+
+    name: str
+    objective: Objective
+    config: TrainConfig
+    settings: Any = None

@@ -5,13 +5,29 @@ import pickle
 
 import pytest
 import torch
-from created import created
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from multihead_oracle import B, E, H, K, S, T, V, draw, laid, own, run, same, some_mask, some_padding, twins
 from torch import nn
 
 import sightline as sl
+from tests.attention.created import created
+from tests.attention.multihead_oracle import (
+    B,
+    E,
+    H,
+    K,
+    S,
+    T,
+    V,
+    draw,
+    laid,
+    own,
+    run,
+    same,
+    some_mask,
+    some_padding,
+    twins,
+)
 
 PAIRS = [  # constructor, attn_mask, key_padding_mask, need_weights, average_attn_weights, batch_first
     ({}, "none", "none", True, True, True),

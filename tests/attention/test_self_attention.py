@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from multihead_oracle import B, E, K, T, V
 
 import sightline as sl
+from tests.attention.multihead_oracle import B, E, K, T, V
 
 
 def test_self_attention_is_the_equation_of_its_projections():

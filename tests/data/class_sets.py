@@ -4,10 +4,10 @@ import io
 import json
 
 import pyarrow as pa
-from image_table_sets import parquet_bytes
-from picture_files import png
 
 from sightline.data.images import read_image
+from tests.data.image_table_sets import parquet_bytes
+from tests.data.picture_files import png
 
 CLASSES = {"dog": 10, "cat": 7}
 SEEDS = {f"{name}/{i:02d}.png": 100 * c + i for c, (name, n) in enumerate(CLASSES.items()) for i in range(n)}

@@ -5,8 +5,9 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from caption_sets import CAPTIONS, SPLITS, images
-from picture_files import png
+
+from tests.data.caption_sets import CAPTIONS, SPLITS, images
+from tests.data.picture_files import png
 
 NAMES = list(CAPTIONS)
 

@@ -5,14 +5,14 @@ import unicodedata
 
 import pytest
 import torch
-from caption_sets import CAPTIONS, LAYOUTS, SPLITS, STATED, as_folder, as_zip, images, karpathy
 from hypothesis import given
 from hypothesis import strategies as st
-from picture_files import bomb, png
 
 from sightline.data.captions import CaptionedImage, CaptionSet, clean, read_captions
 from sightline.data.images import BrokenImage, read_image
 from sightline.data.sources import Folder, Index
+from tests.data.caption_sets import CAPTIONS, LAYOUTS, SPLITS, STATED, as_folder, as_zip, images, karpathy
+from tests.data.picture_files import bomb, png
 
 
 def as_listed(tree):

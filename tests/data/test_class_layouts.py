@@ -5,13 +5,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from caption_sets import as_folder, as_zip
-from class_sets import LAYOUTS, PICTURES, pixels_of
-from picture_files import png
 
 from sightline.data.class_set import ClassSet, LabelledImages
 from sightline.data.classes import read_classes
 from sightline.data.dataset import Dataset
+from tests.data.caption_sets import as_folder, as_zip
+from tests.data.class_sets import LAYOUTS, PICTURES, pixels_of
+from tests.data.picture_files import png
 
 
 @pytest.mark.parametrize("packed", [False, True])

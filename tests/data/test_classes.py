@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from picture_files import pixels
 from PIL import Image
 
 from sightline.data.class_set import ClassSet, LabelledImages, fit_image, hold_out
 from sightline.data.classes import read_classes
 from sightline.data.digits import digits
+from tests.data.picture_files import pixels
 
 
 def folder(root, classes, **options):

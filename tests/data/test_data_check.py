@@ -2,11 +2,11 @@ import json
 import statistics
 
 import pytest
-from caption_sets import as_folder, as_zip, images, karpathy
-from picture_files import bomb, encoded, pixels, png
 
 from sightline.data.captions import CaptionedImage, CaptionSet, read_captions
 from sightline.data.check import check
+from tests.data.caption_sets import as_folder, as_zip, images, karpathy
+from tests.data.picture_files import bomb, encoded, pixels, png
 
 
 def messy():

@@ -1,11 +1,11 @@
 """Splits: from lists beside the captions, and what is said where one is missing."""
 
 import pytest
-from caption_sets import as_folder, coco, flickr_tokens, table
-from picture_files import png
 
 from sightline.data.captions import CaptionSet, read_captions
 from sightline.data.scenes import scenes_set
+from tests.data.caption_sets import as_folder, coco, flickr_tokens, table
+from tests.data.picture_files import png
 
 LIST = "text/Flickr_8k.{}Images.txt"
 

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from caption_sets import CAPTIONS, SPLITS, as_folder, as_zip, images
-from image_table_sets import LAYOUTS, NAMES, jsonl, parquet_bytes, parquet_structs
-from picture_files import png
 
 from sightline.data.captions import read_captions
 from sightline.data.images import BrokenImage, read_image
+from tests.data.caption_sets import CAPTIONS, SPLITS, as_folder, as_zip, images
+from tests.data.image_table_sets import LAYOUTS, NAMES, jsonl, parquet_bytes, parquet_structs
+from tests.data.picture_files import png
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -5,10 +5,10 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from caption_sets import as_folder, as_zip
-from pair_formats import FORMATS, PAIRS, csv_table, parquet, tatoeba
 
 from sightline.data.pairs import Pair, read_pairs
+from tests.data.caption_sets import as_folder, as_zip
+from tests.data.pair_formats import FORMATS, PAIRS, csv_table, parquet, tatoeba
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -4,15 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from caption_sets import LAYOUTS, as_folder, as_zip
-from class_sets import LAYOUTS as CLASS_LAYOUTS
-from image_table_sets import LAYOUTS as TABLE_LAYOUTS
-from pair_formats import FORMATS, PAIRS
-from picture_files import png
 
 from sightline.data.check import MEANINGS, check
 from sightline.data.dataset import Dataset
 from sightline.data.readers import READERS, kind_of, open_dataset
+from tests.data.caption_sets import LAYOUTS, as_folder, as_zip
+from tests.data.class_sets import LAYOUTS as CLASS_LAYOUTS
+from tests.data.image_table_sets import LAYOUTS as TABLE_LAYOUTS
+from tests.data.pair_formats import FORMATS, PAIRS
+from tests.data.picture_files import png
 
 SETS = {f"caption {name}": make for name, make in (LAYOUTS | TABLE_LAYOUTS).items()}
 SETS |= {f"classify {name}": make for name, make in CLASS_LAYOUTS.items() if name != "metadata"}

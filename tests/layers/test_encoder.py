@@ -9,9 +9,20 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from twins import EXPECTED, built, causal, padded, run, same, slow_path, stacks, twins, worst_error
 
 import sightline as sl
+from tests.layers.twins import (
+    EXPECTED,
+    built,
+    causal,
+    padded,
+    run,
+    same,
+    slow_path,
+    stacks,
+    twins,
+    worst_error,
+)
 
 B, T, E, H, D_FF = 3, 7, 10, 2, 11
 LAYER = "TransformerEncoderLayer"

@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
-from look_oracle import randn
 from safetensors.torch import save_file
 
 import sightline as sl
+from tests.look.look_oracle import randn
 
 
 def a_sight(**wish):

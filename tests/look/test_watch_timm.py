@@ -4,10 +4,10 @@ import warnings
 
 import pytest
 import torch
-from look_oracle import agrees, matrix, randn
 from torch import nn
 
 import sightline as sl
+from tests.look.look_oracle import agrees, matrix, randn
 
 try:
     with warnings.catch_warnings():

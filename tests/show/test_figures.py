@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
-from sights import long, seen
 
 from sightline import show
 from sightline.attention import masks
 from sightline.attention.scores import Additive
 from sightline.positions import sinusoidal
 from sightline.show.alignment import alignment, head_grid
+from tests.show.sights import long, seen
 
 LONG = [f"a rather long token {i}" for i in range(13)]
 NAMES = [f"word{i}" for i in range(61)]

@@ -8,10 +8,10 @@ from importlib import resources
 import jinja2
 import pytest
 import torch
-from predictions import HOSTILE
 
 from sightline import show
 from sightline.show.html import data_uri, render, score_text, script_json, to_png
+from tests.show.predictions import HOSTILE
 
 
 def test_text_is_escaped():

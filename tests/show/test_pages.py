@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from predictions import (
+
+import sightline as sl
+from sightline import show
+from sightline.look.heads import head_table, sharpest
+from sightline.show import pages
+from sightline.show.vit import confusion_matrix
+from tests.show.predictions import (
     COLUMNS,
     HOSTILE,
     ROWS,
@@ -23,13 +29,7 @@ from predictions import (
     classified,
     translation,
 )
-from sights import seen
-
-import sightline as sl
-from sightline import show
-from sightline.look.heads import head_table, sharpest
-from sightline.show import pages
-from sightline.show.vit import confusion_matrix
+from tests.show.sights import seen
 
 READ, WRITTEN = ("▁ein", "▁Hund", "▁bellt"), ("▁a", "▁dog", "▁bar", "ks")
 

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-from toy import Toy, ToyObjective
-
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from sightline.train.config import TrainConfig
-from sightline.train.engine import accelerator_for
 from sightline.train.loop import fit
+from sightline.train.stepping import accelerator_for
+from tests.train.toy import Toy, ToyObjective
 
 CONFIG = TrainConfig(
     device="cpu",

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy import Toy, ToyObjective
 
 from sightline.train.checkpoint import Checkpoints, load_weights, read_tensors, weights_of, write_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
+from tests.train.toy import Toy, ToyObjective
 
 TENSORS = {"a": torch.arange(7.0), "b/c": torch.tensor(3), "half": torch.ones(2, 3, dtype=torch.bfloat16)}
 

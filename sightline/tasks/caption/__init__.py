@@ -36,7 +36,7 @@ CAPTION = Task(
             title="Model",
             no_flags=frozenset({"vocab_size", "decoder"}),
         ),
-        Part(name="data", config=CaptionData, title="Data", no_flags=frozenset({"source", "augment"})),
+        Part(name="data", config=CaptionData, title="Data", no_flags=frozenset({"augment"})),
         Part(
             name="augment",
             config=Augment,
@@ -58,7 +58,11 @@ CAPTION = Task(
     presets=PRESETS,
     embedded={SCENES: "demo"},
     metrics=("loss", "perplexity", *_SCORES),
-    scores=(*_SCORES, "meteor (with --meteor)", "attribute_accuracy and grounding (scenes)"),
+    scores=_SCORES,
+    extra_scores={
+        "with --meteor": ("meteor",),
+        "on scenes": ("attribute_accuracy", "grounding", "grounding_chance"),
+    },
     unit="images",
     ranking="cider",
     data_help="A folder or zip of images with captions, or scenes.",

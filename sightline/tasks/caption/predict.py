@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sightline.data.captions import CaptionSet
-from sightline.data.images import read_image
+from sightline.data.images import check_image_paths, read_image
 from sightline.data.scenes import SceneImages
 from sightline.data.tokens import Tokenizer
 from sightline.evaluate.captions import score_captions
@@ -30,8 +30,8 @@ from sightline.tasks.caption.attention import (
 from sightline.tasks.caption.generate import Caption, SamplingConfig, generate_captions
 from sightline.tasks.caption.pixels import read_images
 from sightline.tasks.caption.prepare import TOKENIZER
-from sightline.tasks.files import check_image_paths
 from sightline.tasks.prediction import Alternative, Example, Prediction
+from sightline.tasks.predictor import Predictor
 
 __all__ = [
     "CaptionEvaluateOptions",
@@ -119,7 +119,7 @@ class CaptionEvaluateOptions:
 
 
 @dataclass(frozen=True)
-class CaptionPredictor:
+class CaptionPredictor(Predictor):
     """A captioner with its tokenizer."""
 
     model: Captioner
@@ -207,7 +207,7 @@ class CaptionPredictor:
                 [example.truth for example in examples],
                 self.model.grid,
             )
-            total |= {name: scenes[name] for name in _SCENE_SCORES}
+            total |= {name: scenes.total[name] for name in _SCENE_SCORES}
         return Scores(
             total=total,
             each={"cider": found.each["cider"]},

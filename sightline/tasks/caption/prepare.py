@@ -5,6 +5,7 @@ import importlib.util
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from sightline.data.captions import CaptionSet
 from sightline.data.image_files import ImageFiles
@@ -70,10 +71,13 @@ def _scorer(metrics: set[str]) -> Score | None:
     return None
 
 
-def _sample(captions: CaptionSet) -> str:
-    """The path of an image that is not trained on; empty where images lie in a zip or are drawn."""
+def _sample(captions: CaptionSet) -> str | Tensor:
+    """An image that is not trained on: its path, or its pixels where images lie in a zip or are drawn."""
     images = captions.images
-    if not isinstance(images, ImageFiles) or not isinstance(images.files, Folder):
-        return ""
     unseen = next((record for record in captions.records if record.split != "train"), captions.records[0])
+    if not isinstance(images, ImageFiles) or not isinstance(images.files, Folder):
+        try:
+            return captions.open(unseen)
+        except (ValueError, OSError):  # a broken one costs itself alone
+            return ""
     return str(Path(images.files.where) / images.paths[unseen.name])

@@ -28,8 +28,7 @@ from sightline.shapes import Bool, Float, Int
 from sightline.tasks.caption.objective import CaptionBatch, CaptionObjective
 from sightline.tasks.caption.reward import Cider
 from sightline.train.config import TrainConfig
-from sightline.train.loop import Stage
-from sightline.train.objective import Loss, Objective
+from sightline.train.objective import Loss, Objective, Stage
 
 __all__ = ["STAGE", "SelfCriticalConfig", "SelfCriticalObjective", "self_critical_stage"]
 

@@ -12,11 +12,9 @@ from torch import Tensor
 
 from sightline.data.augment import as_floats
 from sightline.data.class_set import ClassSet, fit_image
-from sightline.data.images import read_image
+from sightline.data.images import check_image_paths, read_image
 from sightline.evaluate.classes import confusion, score, signature
 from sightline.evaluate.scores import Scores
-from sightline.look.seen import Seen
-from sightline.look.watch import watch
 from sightline.models.run_folder import CONFIG
 from sightline.models.vit import VisionTransformer
 from sightline.settings import check, from_json, setting
@@ -25,8 +23,8 @@ from sightline.show.vit import confusion_matrix
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.classify.attention import INKED, ink_scores, patch_attention, patch_distances
 from sightline.tasks.classify.data import DIGITS, ClassifyData
-from sightline.tasks.files import check_image_paths
 from sightline.tasks.prediction import Alternative, Example, Prediction
+from sightline.tasks.predictor import Predictor
 
 __all__ = [
     "Classifier",
@@ -51,7 +49,7 @@ class ClassifyOptions:
 
 
 @dataclass(frozen=True)
-class Classifier:
+class Classifier(Predictor):
     """A Vision Transformer with the names of its classes."""
 
     model: VisionTransformer
@@ -98,12 +96,9 @@ class Classifier:
             )
         return predictions
 
-    def watch(self, examples: Sequence[Example]) -> Seen:
-        """Every attention of the model on some images."""
-        images = torch.stack([example.value for example in examples])
-        with torch.no_grad(), watch(self.model, keep=True) as seen:
-            self.model(as_floats(images.to(self.model.head.weight.device)))
-        return seen
+    def batch(self, examples: Sequence[Example]) -> Tensor:
+        """Some images as the model takes them."""
+        return as_floats(super().batch(examples))
 
     def layers(self, example: Example, prediction: Prediction) -> Mapping[str, Attention]:  # noqa: ARG002
         """Every layer's weights over all tokens; the class token is called ``class``."""
@@ -114,10 +109,6 @@ class Classifier:
             name: Attention(weights=weights.cpu(), queries=tokens, keys=tokens)
             for name, weights in looked.layers.items()
         }
-
-    def needs_attention(self, dataset: ClassSet) -> bool:  # noqa: ARG002
-        """Never: the ink scores run the model by themselves."""
-        return False
 
     def examples(self, dataset: ClassSet, split: str, limit: int | None) -> Iterator[Example]:
         """The images of a split with their classes, which must be the model's, in any order."""

@@ -27,4 +27,5 @@ def prepare_classifier(settings: Settings, begun: Path | None) -> Prepared:  # n
         model=VisionTransformer(config),
         objective=ClassifyObjective(images, settings["train"], settings["data"], score=score),
         train=settings["train"],
+        sample=images.split("test").images[0],
     )

@@ -22,6 +22,7 @@ from sightline.models.translator import Translator, open_translator
 from sightline.settings import check, from_json, setting
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Alternative, Example, Prediction
+from sightline.tasks.predictor import Predictor
 from sightline.tasks.translate.data import TranslateData
 from sightline.tasks.translate.generate import (
     AnyTranslator,
@@ -66,7 +67,7 @@ class TranslateEvaluateOptions:
 
 
 @dataclass(frozen=True)
-class SentenceTranslator:
+class SentenceTranslator(Predictor):
     """A translator with its tokenizers."""
 
     model: AnyTranslator

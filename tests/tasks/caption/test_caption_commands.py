@@ -6,10 +6,10 @@ import re
 import matplotlib.image
 import pytest
 import torch
-from caption_runs import make_data, make_run
 
 import sightline as sl
 from sightline.cli import main
+from tests.tasks.caption.caption_runs import make_data, make_run
 
 pytest.importorskip("pycocoevalcap")
 

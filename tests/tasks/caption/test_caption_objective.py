@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from small_captioner import CPU, TRAIN, made, prepared, small_set
 
 from sightline.data.augment import Augment
 from sightline.data.features import Features
@@ -15,6 +14,7 @@ from sightline.tasks.caption.data import CaptionData
 from sightline.tasks.caption.loss import caption_loss
 from sightline.tasks.caption.pixels import Grids, Pixels, load_grids
 from sightline.train.loop import fit
+from tests.tasks.caption.small_captioner import CPU, TRAIN, made, prepared, small_set
 
 
 def test_ids_are_those_of_the_captions():

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 import torch
-from small_captioner import CPU, made, prepared, small_set
 
 from sightline.data.augment import Augment
 from sightline.data.tokens import BOS, PAD, UNK
 from sightline.tasks.caption.data import CaptionData, open_captions
 from sightline.tasks.caption.generate import generate_captions
 from sightline.tasks.caption.pixels import Pixels, load_grids
+from tests.tasks.caption.small_captioner import CPU, made, prepared, small_set
 
 
 @pytest.fixture

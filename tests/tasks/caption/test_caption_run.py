@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 import torch
-from caption_runs import make_data, make_run
 from torch.testing import assert_close
 
 import sightline as sl
@@ -17,6 +16,7 @@ from sightline.tasks.attention import Grid
 from sightline.tasks.caption.attention import word_attention
 from sightline.tasks.caption.generate import Caption, generate_captions
 from sightline.tasks.caption.predict import CaptionOptions, look_json, prediction_lines, predictions_json
+from tests.tasks.caption.caption_runs import make_data, make_run
 
 pytest.importorskip("pycocoevalcap")
 NAMES = ("run", "recurrent", "layers", "encoder")
@@ -150,7 +150,7 @@ def test_scenes_are_scored_by_what_is_in_them(place):
         [p.attention.weights.flatten(0, 1).transpose(0, 1) for p in result.predictions],
         scenes,
         run.model.grid,
-    )
+    ).total
     assert result.scores["grounding_chance"] == pytest.approx(found["grounding_chance"])
     assert result.scores["grounding"] == pytest.approx(found["grounding"])
 

@@ -12,7 +12,7 @@ from PIL import Image
 from sightline.models.captioner import DECODERS, CaptionerConfig
 from sightline.tasks.caption import CAPTION
 from sightline.tasks.configure import Request, configure
-from sightline.tasks.train import train
+from sightline.tasks.training import train
 
 COLOURS = ("red", "green", "blue")
 TINY = {

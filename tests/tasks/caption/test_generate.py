@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from caption_runs import make_data, make_run
 from torch.testing import assert_close
 
 from sightline.data.images import read_image
@@ -10,6 +9,7 @@ from sightline.data.tokens import BOS, PAD, UNK, Tokenizer
 from sightline.decode.search import beam, greedy, sample
 from sightline.models.captioner import Captioner
 from sightline.tasks.caption.generate import SamplingConfig, generate_captions, join_pieces
+from tests.tasks.caption.caption_runs import make_data, make_run
 
 UNSAID = (0, 1, 3)
 

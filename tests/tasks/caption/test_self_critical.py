@@ -5,7 +5,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycocoevalcap.cider.cider import Cider as Theirs
-from small_captioner import TRAIN, made
 
 from sightline.data.batches import pad
 from sightline.data.tokens import BOS, EOS, PAD, UNK
@@ -18,6 +17,7 @@ from sightline.tasks.caption.self_critical import (
     self_critical_stage,
 )
 from sightline.train.loop import fit
+from tests.tasks.caption.small_captioner import TRAIN, made
 
 captions = st.lists(st.integers(4, 9), min_size=1, max_size=8)
 images = st.lists(st.tuples(st.lists(captions, min_size=1, max_size=4), captions), min_size=2, max_size=9)

@@ -7,18 +7,20 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from sightline.data.images import save_sample
 from sightline.logs import logger
 from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, WEIGHTS, read_weights
 from sightline.tasks.configure import Request, configure, preset_of
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
 from sightline.tasks.task import Part, Settings, Task
-from sightline.train.engine import is_main_process
 from sightline.train.folder import check_free
 from sightline.train.loop import fit
+from sightline.train.stepping import is_main_process
 
 __all__ = ["train", "train_task"]
 
@@ -93,6 +95,7 @@ def train_task(
     check_metrics(task, settings)
     if begun is not None and request.preset is not None:
         _note_unread_preset(task, request, settings)
+    torch.manual_seed(settings["train"].seed)
     prepared = task.prepare(settings, begun)
     for note in prepared.notes if is_main_process() else ():
         logger.info(note)
@@ -101,7 +104,7 @@ def train_task(
     fit(
         prepared.model,
         prepared.objective,
-        prepared.train,
+        prepared.train or settings["train"],
         out,
         resume=resume,
         then=prepared.stages,
@@ -109,6 +112,8 @@ def train_task(
     )
     if prepared.finish is not None and is_main_process():
         prepared.finish(out)
+    if isinstance(prepared.sample, Tensor):
+        return save_sample(prepared.sample, out) if is_main_process() else ""
     return prepared.sample
 
 
@@ -147,23 +152,20 @@ def _by_part(task: Task, fields: dict[str, Any]) -> tuple[dict[str, dict[str, An
     """Settings given by the names of their flags, by part."""
     places: dict[str, tuple[Part, str]] = {}
     for part in task.parts:
-        for name in _flag_fields(part):
-            places[part.prefix + name] = (part, name)
+        for field in dataclasses.fields(part.config):
+            if field.name not in task.no_flags(part):
+                places[part.prefix + field.name] = (part, field.name)
     switches = {part.switch: part.name for part in task.parts if part.switch is not None}
     given: dict[str, dict[str, Any]] = {}
     for name, value in fields.items():
         if name in places:
-            part, field = places[name]
-            given.setdefault(part.name, {})[field] = value
+            part, setting = places[name]
+            given.setdefault(part.name, {})[setting] = value
         elif name not in switches:
             raise ValueError(
                 f"unknown setting {name!r} of {task.kind}, {did_you_mean(name, [*places, *switches])}"
             )
     return given, frozenset(switches[name] for name in fields if name in switches and fields[name])
-
-
-def _flag_fields(part: Part) -> list[str]:
-    return [field.name for field in dataclasses.fields(part.config) if field.name not in part.no_flags]
 
 
 def _note_unread_preset(task: Task, request: Request, settings: Settings) -> None:
