@@ -12,7 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from sightline.cli.commands import CONTEXT, Group, made
+from sightline.cli.app import CONTEXT, Group, made
 from sightline.cli.data_sheet import contact_sheet
 from sightline.cli.outputs import check_figure, save_figure, tell
 from sightline.data.check import MEANINGS, OnProgress, Report, check

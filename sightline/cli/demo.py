@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.cli.commands import made
+from sightline.cli.app import made
 from sightline.cli.mechanism import draw_pictures
 from sightline.cli.next_steps import program
 from sightline.cli.outputs import save_figure, save_text

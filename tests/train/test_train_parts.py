@@ -13,8 +13,8 @@ from torch import nn
 
 from sightline.train.checkpoint import weights_of, write_tensors
 from sightline.train.config import TrainConfig
-from sightline.train.curve import Curve
 from sightline.train.optimizer import adamw, named_state, rate, restore
+from sightline.train.progress import Curve
 from sightline.train.stepping import to_device
 from sightline.train.weights import Ema, mean_of
 from tests.train.toy import Toy
