@@ -3,7 +3,6 @@
 import csv
 import importlib.util
 import io
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from sightline.data.files import atomic_write, reason
+from sightline.logs import logger
 
 __all__ = ["Curve", "Progress"]
 
@@ -171,7 +171,7 @@ class Curve:
             yield
         except OSError as problem:
             why = reason(problem)
-            logger.warning(f"no more curves for TensorBoard: {why}; metrics.csv goes on\n")
+            logger.warning("no more curves for TensorBoard: %s; metrics.csv goes on", why)
             self._writer = None
 
 
@@ -187,8 +187,8 @@ def _but_tensorboards(told: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _writer(folder: Path, purge_step: int) -> Any:
     if importlib.util.find_spec("tensorboard") is None:
-        sys.stderr.write(
-            "tensorboard is not installed: curves go to metrics.csv alone; pip install 'sightline[train]'\n"
+        logger.warning(
+            "tensorboard is not installed: curves go to metrics.csv alone; pip install 'sightline[train]'"
         )
         return None
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
