@@ -1,6 +1,7 @@
 """What was seen of a model: a sight for each call of each attention in it, and what could not be seen."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torch import nn
 
@@ -41,6 +42,10 @@ class Seen:
         """Note that a module was called."""
         self._called.add(name)
 
+    def was_called(self, name: str) -> bool:
+        """Whether a module is known to have been called."""
+        return name in self._called
+
     def mark_skipped(self, name: str) -> None:
         """Note that a module attended and ``layers=`` did not choose it."""
         self._skipped[name] = None
@@ -54,13 +59,12 @@ class Seen:
         self._sights.setdefault(name, []).append(sight)
         self.nbytes += sight.nbytes
 
-    def rename(self, names: dict[str, str]) -> None:
-        """Put the sights of some names under others."""
-        if names:
-            sights = self._sights
-            self._sights = {}
-            for name, calls in sights.items():
-                self._sights.setdefault(names.get(name, name), []).extend(calls)
+    def rename(self, sight: Sight, name: str) -> None:
+        """Put a sight under another name."""
+        calls = [x for x in self._sights.pop(sight.name) if x is not sight]
+        if calls:
+            self._sights[sight.name] = calls
+        self._sights.setdefault(name, []).append(replace(sight, name=name))
 
     def names(self) -> list[str]:
         """The modules that attended, in the order of their first call; "" is the model itself."""
