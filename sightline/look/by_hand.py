@@ -48,6 +48,7 @@ class HandmadeWeights:
         self.lse, self.padding, self.storage = lse, padding, storage
         self.shape = tuple(weights.shape)
         self.columns: tuple[int, int] = (0, self.shape[-1])
+        self.is_in_blocks = False  # whether they met their values in another shape
 
     def narrow(self, x: Tensor, storage: int) -> None:
         """Note which columns go on, where a view of some of them is passed on: a sink is left behind."""
@@ -90,8 +91,11 @@ class SoftmaxTracker:
             if made is None or made.weights is None:
                 continue
             made.narrow(x, _storage(x))
+            made.is_in_blocks = False
             if x.is_nested or x.size(dim) == made.columns[1] - made.columns[0]:
                 return made
+            made.is_in_blocks = True
+            return made
         if _storage(a) not in self._parameters and _storage(b) not in self._parameters:
             self._trim()
             self._scores[_storage(result)] = StorageWeakRef(result.untyped_storage())

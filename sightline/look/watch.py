@@ -36,6 +36,10 @@ __all__ = ["watch"]
 _EVERYTHING = Look()
 _FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
 _FRAMES = 40  # from a product in an attention to the attention itself, compiled code between
+_IN_BLOCKS = (
+    "its weights were cut into blocks before they met their values, as in banded attention; no column of "
+    "them stands for one key"
+)
 _IN_COMPILED = (
     "it ran in compiled code, where a look meets the kernels alone, not every attention; watch the model "
     "uncompiled"
@@ -155,6 +159,7 @@ class Watch:
         for owner, sight in self._compiled:
             if owner in misnamed:
                 self._seen.rename(sight, owner)
+                self._seen.mark_unseen(sight.name, _IN_COMPILED)
         self._compiled = []
         for name in sorted(self._in_compiled):
             if not self._seen.was_called(name):
@@ -192,6 +197,12 @@ class Watch:
         for attention in [n for n in self._silent if n == name or name.startswith(f"{n}.")]:
             self._silent.discard(attention)
             self._seen.mark_called(attention)
+
+    def on_blocks(self) -> None:
+        """Weights were cut into blocks before they met their values."""
+        owner = self._owners.current(3)
+        if owner is not None:
+            self._seen.mark_dark(owner.name, _IN_BLOCKS)
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention ran."""
