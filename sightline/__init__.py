@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sightline.public import (
         Look,
         Mask,
+        Monitor,
         Sight,
         align,
         attention,
@@ -39,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Look",
     "Mask",
+    "Monitor",
     "Sight",
     "align",
     "attention",
