@@ -1,5 +1,6 @@
 """Heads in rows: one line per head, as text, JSON or a data frame."""
 
+import importlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -43,12 +44,12 @@ class HeadTable(list[Head]):
     def to_pandas(self) -> Any:
         """A ``pandas.DataFrame`` with a row per head; the shares are columns of their own."""
         try:
-            import pandas as pd  # noqa: PLC0415
+            pandas: Any = importlib.import_module("pandas")  # an extra
         except ImportError as error:
             raise ImportError(
                 "to_pandas needs pandas, which is not installed; `pip install pandas`, or use to_json()"
             ) from error
-        return pd.DataFrame([_flat(row) for row in self])
+        return pandas.DataFrame([_flat(row) for row in self])
 
     def __str__(self) -> str:
         """A line per head, columns lined up."""
