@@ -38,48 +38,69 @@ _ALIGNED = 8  # a GPU's products are several times slower where a row is no mult
 class CaptionerConfig:
     """What a captioner is made of; a run keeps it beside the weights."""
 
-    vocab_size: int = setting(10000, "Words the model knows, the special ones included.", at_least=5)
+    vocab_size: int = setting(
+        10000, "Words the model knows, the special ones included.", at_least=5, advanced=True
+    )
     encoder: str = setting("patches", f"What sees the picture: {', '.join(ENCODERS)}.", choices=ENCODERS)
     decoder: str = setting(
-        "transformer", f"What writes the caption: {', '.join(DECODERS)}.", choices=DECODERS
+        "transformer", f"What writes the caption: {', '.join(DECODERS)}.", choices=DECODERS, advanced=True
     )
     image_size: int = setting(224, "Side of the square pictures, in pixels.", at_least=1)
     patch: int = setting(
         16, "Side of a patch in pixels, for encoder patches; it divides image_size.", at_least=1
     )
-    stem: int = setting(0, "Convolutions of stride two before the cut into patches.", at_least=0)
-    n_convs: int = setting(0, "Residual convolutions over the grid of patches.", at_least=0)
-    local_keys: bool = setting(False, "Find a patch by its own pixels, without what convolutions add.")
-    finetune: bool = setting(False, "Train the pretrained encoder along instead of keeping it frozen.")
+    stem: int = setting(
+        0, "Convolutions of stride two before the cut into patches.", at_least=0, advanced=True
+    )
+    n_convs: int = setting(0, "Residual convolutions over the grid of patches.", at_least=0, advanced=True)
+    local_keys: bool = setting(
+        False, "Find a patch by its own pixels, without what convolutions add.", advanced=True
+    )
+    finetune: bool = setting(
+        False, "Train the pretrained encoder along instead of keeping it frozen.", advanced=True
+    )
     d_model: int = setting(512, "Width of the model.", at_least=1)
     n_heads: int = setting(8, "Attention heads; they divide d_model.", at_least=1)
     n_layers: int = setting(3, "Layers of the Transformer decoder.", at_least=1)
-    n_encoder_layers: int = setting(0, "Layers of the Transformer encoder over the grid.", at_least=0)
+    n_encoder_layers: int = setting(
+        0, "Layers of the Transformer encoder over the grid.", at_least=0, advanced=True
+    )
     d_ff: int = setting(2048, "Width inside the feed-forward layers.", at_least=1)
-    d_hidden: int = setting(512, "Width of the recurrent decoder's LSTM.", at_least=1)
+    d_hidden: int = setting(512, "Width of the recurrent decoder's LSTM.", at_least=1, advanced=True)
     dropout: float = setting(0.1, "Share of activations dropped in training.", at_least=0, below=1)
     feature_dropout: float = setting(
-        0.0, "Share of a pretrained encoder's features dropped in training.", at_least=0, below=1
+        0.0,
+        "Share of a pretrained encoder's features dropped in training.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
-    tied: bool = setting(True, "Whether words read and words written share their vectors.")
-    max_length: int = setting(40, "Most tokens of a caption, its end included.", at_least=1)
+    tied: bool = setting(True, "Whether words read and words written share their vectors.", advanced=True)
+    max_length: int = setting(40, "Most tokens of a caption, its end included.", at_least=1, advanced=True)
     embedding_scale: float = setting(
         1.0,
         "Scale of the word embeddings against what the layers add, before training.",
         above=0,
         aliases=("volume",),
+        advanced=True,
     )
     position_scale: float = setting(
         1.0,
         "Scale of the position encoding against the word, before training.",
         at_least=0,
         aliases=("order",),
+        advanced=True,
     )
     look_layer: int | None = setting(
-        -1, "The decoder layer whose attention is shown; -1 is the last. None: the heads of all of them."
+        -1,
+        "The decoder layer whose attention is shown; -1 is the last. None: the heads of all of them.",
+        advanced=True,
     )
     doubly_stochastic: float = setting(
-        1.0, "Weight of the recurrent decoder's wish to look at all of the picture.", at_least=0
+        1.0,
+        "Weight of the recurrent decoder's wish to look at all of the picture.",
+        at_least=0,
+        advanced=True,
     )
 
     def __post_init__(self) -> None:

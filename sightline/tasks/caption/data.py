@@ -25,37 +25,51 @@ class CaptionData:
     source: str = setting(SCENES, "A folder or a zip of images with captions, or 'scenes', the embedded set.")
     tokens: str = setting("word", "What a token is: word or bpe.", choices=("word", "bpe"))
     vocabulary: int = setting(10_000, "Most tokens learned from the train split.", above=len(SPECIALS))
-    min_count: int = setting(1, "A word seen less often is unknown.", at_least=1)
+    min_count: int = setting(1, "A word seen less often is unknown.", at_least=1, advanced=True)
     captions: int | None = setting(
-        None, "Captions of an image that a step learns from, drawn anew each epoch; None: all.", at_least=1
+        None,
+        "Captions of an image that a step learns from, drawn anew each epoch; None: all.",
+        at_least=1,
+        advanced=True,
     )
     word_dropout: float = setting(
-        0.0, "Share of the words read that are hidden from the decoder.", at_least=0, below=1
+        0.0, "Share of the words read that are hidden from the decoder.", at_least=0, below=1, advanced=True
     )
     cell_dropout: float = setting(
-        0.0, "Share of the cells of a pretrained encoder's grid that are hidden.", at_least=0, below=1
+        0.0,
+        "Share of the cells of a pretrained encoder's grid that are hidden.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
     consistency: float = setting(
         0.0,
         "Weight of the wish that two passes with other dropout agree (R-Drop); it doubles the work.",
         at_least=0,
+        advanced=True,
     )
     cached: bool | None = setting(
-        None, "Keep a frozen encoder's grids instead of seeing each picture anew; None: only on the CPU."
+        None,
+        "Keep a frozen encoder's grids instead of seeing each picture anew; None: only on the CPU.",
+        advanced=True,
     )
-    cache: str | None = setting(None, "Folder of the kept grids; None: the user's own cache.")
-    views: int = setting(1, "Grids kept of each picture: as it is, mirrored, then random crops.", at_least=1)
+    cache: str | None = setting(None, "Folder of the kept grids; None: the user's own cache.", advanced=True)
+    views: int = setting(
+        1, "Grids kept of each picture: as it is, mirrored, then random crops.", at_least=1, advanced=True
+    )
     val_beam: int = setting(
-        1, "Beam width of the captions that an evaluation scores; 1 is greedy.", at_least=1
+        1, "Beam width of the captions that an evaluation scores; 1 is greedy.", at_least=1, advanced=True
     )
     val_most: int | None = setting(
-        None, "Evaluate at most so many images of the validation split.", at_least=1
+        None, "Evaluate at most so many images of the validation split.", at_least=1, advanced=True
     )
-    n_train: int = setting(8000, "Scenes to train on, where the set is embedded.")
-    n_val: int = setting(200, "Scenes to evaluate on, where the set is embedded.")
-    n_test: int = setting(1000, "Scenes kept aside, where the set is embedded.")
-    data_seed: int = setting(0, "Draws the embedded set, and splits where the data states none.")
-    augment: Augment = setting(Augment(), "How pictures are changed in training.")  # noqa: RUF009 - frozen
+    n_train: int = setting(8000, "Scenes to train on, where the set is embedded.", advanced=True)
+    n_val: int = setting(200, "Scenes to evaluate on, where the set is embedded.", advanced=True)
+    n_test: int = setting(1000, "Scenes kept aside, where the set is embedded.", advanced=True)
+    data_seed: int = setting(
+        0, "Draws the embedded set, and splits where the data states none.", advanced=True
+    )
+    augment: Augment = setting(Augment(), "How pictures are changed in training.", advanced=True)  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         check(self)

@@ -42,25 +42,39 @@ DRAWS = ("sample", "beam")
 class SelfCriticalConfig:
     """Settings of the self-critical stage; what it does not say is as in the first."""
 
-    epochs: int = setting(10, "How often the training split is gone through in the self-critical stage.")
-    steps: int | None = setting(None, "Stop after this many of its steps; None: all epochs.")
-    lr: float = setting(1e-4, "Its largest learning rate.")
-    schedule: str = setting("cosine", "How the rate falls: constant, cosine, inverse_sqrt or linear.")
-    warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.")
-    batch_size: int | None = setting(None, "Images that one of its steps sees; None: as before.")
-    samples: int = setting(5, "Captions drawn of each image.")
+    epochs: int = setting(
+        10, "How often the training split is gone through in the self-critical stage.", advanced=True
+    )
+    steps: int | None = setting(None, "Stop after this many of its steps; None: all epochs.", advanced=True)
+    lr: float = setting(1e-4, "Its largest learning rate.", advanced=True)
+    schedule: str = setting(
+        "cosine", "How the rate falls: constant, cosine, inverse_sqrt or linear.", advanced=True
+    )
+    warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.", advanced=True)
+    batch_size: int | None = setting(
+        None, "Images that one of its steps sees; None: as before.", advanced=True
+    )
+    samples: int = setting(5, "Captions drawn of each image.", advanced=True)
     baseline: str = setting(
-        "others", "What a draw is compared with: others (its fellow draws), or greedy.", choices=BASELINES
+        "others",
+        "What a draw is compared with: others (its fellow draws), or greedy.",
+        choices=BASELINES,
+        advanced=True,
     )
     draw: str = setting(
-        "sample", "Where the captions come from: sample, or beam (a search so wide).", choices=DRAWS
+        "sample",
+        "Where the captions come from: sample, or beam (a search so wide).",
+        choices=DRAWS,
+        advanced=True,
     )
     temperature: float = setting(
-        0.5, "Divides the log-probabilities that samples come from, and learn by.", above=0
+        0.5, "Divides the log-probabilities that samples come from, and learn by.", above=0, advanced=True
     )
-    drop: bool = setting(False, "Whether activations are dropped while a drawn caption is learned.")
-    metric: str = setting("cider", "The score that chooses which weights are kept.")
-    evaluate_every: int = setting(1, "Epochs between its evaluations.")
+    drop: bool = setting(
+        False, "Whether activations are dropped while a drawn caption is learned.", advanced=True
+    )
+    metric: str = setting("cider", "The score that chooses which weights are kept.", advanced=True)
+    evaluate_every: int = setting(1, "Epochs between its evaluations.", advanced=True)
 
     def __post_init__(self) -> None:
         check(self)
