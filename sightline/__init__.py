@@ -13,6 +13,8 @@ Names are imported when they are first asked for: ``sightline --help`` does not 
 mechanism does not need what the models do.
 """
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
         Look,
         Mask,
         Sight,
+        align,
         attention,
+        edit,
         look,
         masks,
         nn,
@@ -37,7 +41,9 @@ __all__ = [
     "Look",
     "Mask",
     "Sight",
+    "align",
     "attention",
+    "edit",
     "look",
     "masks",
     "models",
@@ -84,5 +90,21 @@ def _load(name: str) -> Any:
         return sightline.tasks if name == "tasks" else sightline.tasks.open_run
     import sightline.public  # noqa: PLC0415
 
-    globals()["attention"] = sightline.public.attention  # the function, where the package of that name stood
     return getattr(sightline.public, name)
+
+
+class _FrontDoor(ModuleType):
+    """``sl.attention`` is the function, though the import system would put the package of that name there."""
+
+    @property
+    def attention(self) -> Any:
+        from sightline.attention.attend import attention  # noqa: PLC0415
+
+        return attention
+
+    @attention.setter
+    def attention(self, package: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _FrontDoor

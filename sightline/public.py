@@ -6,6 +6,8 @@ from sightline import nn, positions
 from sightline.attention import masks, reference, scores
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
+from sightline.look.align import align
+from sightline.look.edit import edit
 from sightline.look.sight import Look, Sight
 from sightline.look.watch import watch
 
@@ -18,7 +20,9 @@ __all__ = [
     "Look",
     "Mask",
     "Sight",
+    "align",
     "attention",
+    "edit",
     "look",
     "masks",
     "nn",

@@ -36,6 +36,8 @@ __all__ = [
 
 _T = TypeVar("_T")
 
+Limit = int | float  # run-time checks of annotations do not take an int for a float
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
@@ -52,10 +54,10 @@ class Setting:
     """
 
     help: str = ""
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
+    at_least: Limit | None = None
+    above: Limit | None = None
+    at_most: Limit | None = None
+    below: Limit | None = None
     choices: tuple[str, ...] | None = None
     aliases: tuple[str, ...] = ()
     group: str | None = None
@@ -100,10 +102,10 @@ def setting(
     default: _T,
     help: str,  # noqa: A002
     *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
+    at_least: Limit | None = None,
+    above: Limit | None = None,
+    at_most: Limit | None = None,
+    below: Limit | None = None,
     choices: Sequence[str] | None = None,
     aliases: tuple[str, ...] = (),
     group: str | None = None,

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "sightline"
 
 # Left to right. A file may import from its own place and from places with a smaller number.
 ORDER = [
-    ["callable_package", "logs", "messages"],
+    ["logs", "messages"],
     ["shapes"],
     ["settings"],
     ["attention", "positions"],

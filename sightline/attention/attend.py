@@ -22,8 +22,10 @@ With autograd on, a block is recomputed in the backward pass rather than kept.
 """
 
 import math
+import threading
 from collections.abc import Callable
 from numbers import Real
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +49,31 @@ _NO_MASK = Mask()
 _HALF = (torch.float16, torch.bfloat16)
 _CAUSAL = (Band(None, 0, "end"),)
 _CAUSAL_FROM_START = (Band(None, 0, "start"),)
+
+
+class _Observers(threading.local):
+    """Who wants to know of calls in this thread, the last to come first: ``sl.watch`` does."""
+
+    stack: tuple[Callable[..., Any], ...] = ()
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Let the last observer make a call of attention; those before it see the call that it makes."""
+        if function is attention and has_torch_function_unary(None):  # one of torch's modes comes first
+            return handle_torch_function(function, (), *args, **options)
+        stack = self.stack
+        self.stack = stack[:-1]
+        try:
+            return stack[-1](function, args, options)
+        finally:
+            self.stack = stack
+
+
+observers = _Observers()
+
+
+def _is_observed() -> bool:
+    """Whether anybody wants to know of calls; compiled code is on its own."""
+    return not torch.compiler.is_compiling() and bool(has_torch_function_unary(None) or observers.stack)
 
 
 def attention(
@@ -94,10 +121,9 @@ def attention(
         added = _bias_alone(mask, q, k)
         if added is not None:
             return F.scaled_dot_product_attention(q, k, v, added, dropout_p)
-    if has_torch_function_unary(None) and not torch.compiler.is_compiling():  # a mode wants to know of calls
-        return handle_torch_function(
-            attention, (), q, k, v, mask, score=score, scale=scale, dropout_p=dropout_p
-        )
+    if _is_observed():
+        options = {"score": score, "scale": scale, "dropout_p": dropout_p}
+        return observers.call(attention, (q, k, v, mask), options)
     check_qkv(q, k, v)
     _check_scale(scale)
     _check_dropout(dropout_p)

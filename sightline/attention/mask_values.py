@@ -8,8 +8,8 @@ In torch's masks True means *may not look*. Handed a mask of the other kind, the
 to be seen; they warn of a mask that hides every key of a row (:func:`warn_of_hidden_rows`) and of a float
 mask of ones and zeros (:func:`warn_of_ones`), and then do as torch does.
 
-On the CPU the values are read at once. On a GPU they are reduced to one flag, and the flag is read by a later
-call, when it has arrived: no call waits, and the sentence comes a few calls late or, at the latest, when the
+On the CPU the values are read at once. On a GPU they are summed up, and the summary is read by a later call,
+when it has arrived: no call waits, and the sentence comes a few calls late or, at the latest, when the
 program ends. A tensor is tested once, not once per layer. Under ``torch.compile``, ``torch.func`` and CUDA
 graphs there are no values to read.
 """
@@ -31,18 +31,21 @@ __all__ = ["refuse_ones", "warn_of_hidden_rows", "warn_of_ones"]
 class _Rule(NamedTuple):
     """What a mask is tested for, and what is said of one that fails."""
 
-    fails: Callable[[Tensor], Tensor | bool]
+    summary: Callable[[Tensor], Tensor]  # a few numbers of its values, computed where they are
+    fails: Callable[[Tensor, Tensor], bool]  # judges by those, on the host, and if in doubt by the mask
     sentence: str
     refused: bool
 
 
 class _Pending(NamedTuple):
-    """A flag on its way from a GPU, and the sentence for it."""
+    """A summary on its way from a GPU."""
 
     event: torch.cuda.Event
-    flag: Tensor
-    sentence: str
-    refused: bool
+    summary: Tensor
+    rule: _Rule
+    mask: Tensor
+    version: int | None
+    name: str
 
 
 _pending: deque[_Pending] = deque()
@@ -71,34 +74,41 @@ def warn_of_hidden_rows(mask: Tensor, name: str) -> None:
         _test(_NO_HIDDEN_ROWS, mask, name)
 
 
-def _holds_ones_and_zeros(mask: Tensor) -> Tensor | bool:
-    if not mask.is_cuda and mask[(-1,) * mask.dim()].item() not in (0, 1):  # most biases end here
-        return False
-    low, high = mask.aminmax()
-    if not mask.is_cuda and (low.item() != 0 or high.item() != 1):
-        return False
-    return (low == 0) & (high == 1) & ((mask == 0) | (mask == 1)).all()
+def _range(mask: Tensor) -> Tensor:
+    return torch.stack(mask.aminmax())
 
 
-def _hides_a_row(mask: Tensor) -> Tensor:
+def _is_of_ones_and_zeros(summary: Tensor, mask: Tensor) -> bool:
+    """By its range most biases are told from it; only what lies between 0 and 1 is looked at whole."""
+    return summary.tolist() == [0, 1] and bool(((mask == 0) | (mask == 1)).all())
+
+
+def _hidden_row(mask: Tensor) -> Tensor:
     return mask.all(-1).any()
 
 
+def _is_hidden(summary: Tensor, mask: Tensor) -> bool:  # noqa: ARG001
+    return bool(summary)
+
+
 _NO_ONES = _Rule(
-    _holds_ones_and_zeros,
+    _range,
+    _is_of_ones_and_zeros,
     "a float mask is added to the scores, and one that holds only ones and zeros hides nothing, got {dtype} "
     "{shape}; sl.masks.from_ones(mask) lets queries look at the ones, sl.masks.bias(mask) adds it all the "
     "same",
     refused=True,
 )
 _ONES_AS_IN_TORCH = _Rule(
-    _holds_ones_and_zeros,
+    _range,
+    _is_of_ones_and_zeros,
     "{name} {shape} holds only ones and zeros, and as in torch a float mask is added to the scores, which "
     "hides nothing; {name} == 0 hides the zeros",
     refused=False,
 )
 _NO_HIDDEN_ROWS = _Rule(
-    _hides_a_row,
+    _hidden_row,
+    _is_hidden,
     "{name} {shape} hides every key of a row, which comes out as zeros; in torch's masks True means may not "
     "look, so a mask that marks what to attend to goes in as ~{name}",
     refused=False,
@@ -106,24 +116,25 @@ _NO_HIDDEN_ROWS = _Rule(
 
 
 def _test(rule: _Rule, mask: Tensor, name: str) -> None:
-    """Raise or warn if the values break a rule: now, or on a GPU when the flag has arrived."""
+    """Raise or warn if the values break a rule: now, or on a GPU when their summary has arrived."""
     if not _has_values(mask):
         return
     if mask.is_cuda:
         _collect()
-    if _was_tested(mask, rule):
+    version = None if mask.is_inference() else mask._version  # noqa: SLF001 - inference counts none
+    if version is not None and _was_tested(mask, version, rule):
         return
-    broken = rule.fails(mask)
-    if isinstance(broken, Tensor) and broken.is_cuda:
-        flag = torch.empty((), dtype=torch.bool, pin_memory=True)
-        flag.copy_(broken, non_blocking=True)
+    summary = rule.summary(mask)
+    if mask.is_cuda:
+        host = torch.empty_like(summary, device="cpu", pin_memory=True)
+        host.copy_(summary, non_blocking=True)
         event = torch.cuda.Event()
         event.record()
-        _pending.append(_Pending(event, flag, _phrased(rule, mask, name), rule.refused))
-    elif broken:
-        _say(_phrased(rule, mask, name), refused=rule.refused)
-    if not mask.is_inference():  # which counts no versions
-        key, version = id(mask), mask._version  # noqa: SLF001
+        _pending.append(_Pending(event, host, rule, mask, version, name))
+    elif rule.fails(summary, mask):
+        _say(rule, mask, name)
+    if version is not None:
+        key = id(mask)
         _tested[key] = weakref.ref(mask, lambda _: _tested.pop(key, None)), version, rule
 
 
@@ -137,30 +148,26 @@ def _has_values(mask: Tensor) -> bool:
     return not (mask.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def _was_tested(mask: Tensor, rule: _Rule) -> bool:
+def _was_tested(mask: Tensor, version: int, rule: _Rule) -> bool:
     """Whether these very values were tested before: a mask goes through every layer, and is tested once."""
-    if mask.is_inference():
-        return False
     tensor, *before = _tested.get(id(mask), (None,))
-    return tensor is not None and tensor() is mask and before == [mask._version, rule]  # noqa: SLF001
-
-
-def _phrased(rule: _Rule, mask: Tensor, name: str) -> str:
-    return rule.sentence.format(name=name, dtype=mask.dtype, shape=tuple(mask.shape))
+    return tensor is not None and tensor() is mask and before == [version, rule]
 
 
 def _collect(*, wait: bool = False) -> None:
-    """Speak of the flags that have arrived."""
+    """Judge the masks whose summaries have arrived."""
     while _pending and (wait or _pending[0].event.query()):
-        event, flag, sentence, refused = _pending.popleft()
+        event, summary, rule, mask, version, name = _pending.popleft()
         if wait:
             event.synchronize()
-        if flag:
-            _say(f"an earlier call: {sentence}", refused=refused)
+        changed = version is not None and mask._version != version  # noqa: SLF001
+        if not changed and rule.fails(summary, mask):
+            _say(rule, mask, name, "an earlier call: ")
 
 
-def _say(sentence: str, *, refused: bool) -> None:
-    if refused:
+def _say(rule: _Rule, mask: Tensor, name: str, when: str = "") -> None:
+    sentence = when + rule.sentence.format(name=name, dtype=mask.dtype, shape=tuple(mask.shape))
+    if rule.refused:
         raise ValueError(sentence)
     warnings.warn(sentence, UserWarning, stacklevel=6)  # the caller of a module
 

@@ -25,9 +25,8 @@ from sightline.layers import (
 from sightline.models.captioner import Captioner, CaptionerConfig, TextDecoder
 from sightline.tasks.caption.loss import caption_loss
 from sightline.train.config import TrainConfig
-from sightline.train.engine import accelerator_for
 from sightline.train.objective import Loss, Objective
-from sightline.train.stepping import Stepper
+from sightline.train.stepping import Stepper, accelerator_for
 
 __all__ = ["LossOnlyObjective", "StepCase", "bar", "cases", "contestant", "settings", "with_torch_layers"]
 

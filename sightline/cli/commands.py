@@ -66,10 +66,10 @@ def made(function: Callable[..., None], *, name: str, help: str = "", cls: type[
     return get_command(app)
 
 
-def _show_all(ctx: typer.Context, wanted: bool) -> bool:
+def _show_all(ctx: Any, wanted: bool) -> bool:
     if wanted:
         for parameter in ctx.command.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
+            parameter.hidden = False
         typer.echo(ctx.get_help())
         raise typer.Exit
     return wanted

@@ -1,10 +1,10 @@
 """``sightline data check``: what a set holds, and what is wrong with it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,22 +12,28 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from sightline.cli.commands import CONTEXT, Group, made
 from sightline.cli.data_sheet import contact_sheet
-from sightline.cli.files import checked_picture, save
-from sightline.cli.problems import print_problems
+from sightline.cli.outputs import check_figure, save_figure, tell
 from sightline.data.check import MEANINGS, OnProgress, Report, check
-from sightline.data.readers import open_dataset
+from sightline.data.readers import READERS, open_dataset
 
-app = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
-
-
-@app.callback()
-def options() -> None:
-    """Look at data before training on it."""
+__all__ = ["group", "print_problems"]
 
 
-@app.command("check")
-def check_command(
+def group() -> Any:
+    """``sightline data`` with its one command."""
+    found = Group(
+        name="data",
+        help="Check data before training on it.",
+        no_args_is_help=True,
+        context_settings=dict(CONTEXT),
+    )
+    found.add_command(made(check_data, name="check"))
+    return found
+
+
+def check_data(
     place: Annotated[
         str,
         typer.Argument(
@@ -36,15 +42,16 @@ def check_command(
         ),
     ],
     task: Annotated[
-        str | None,
-        typer.Option(help="What it is for: caption, translate, classify; default: what it looks like."),
+        str | None, typer.Option(help=f"What it is for: {', '.join(READERS)}; default: what it looks like.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A contact sheet to draw (.png, .svg, ...).")] = None,
     longest: Annotated[int, typer.Option(help="Report captions of more words.")] = 50,
     seed: Annotated[int, typer.Option(help="Draws the splits where none is stated.")] = 0,
     source: Annotated[str | None, typer.Option(help="Sentence pairs: the language that is read.")] = None,
     target: Annotated[str | None, typer.Option(help="Sentence pairs: the language that is written.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, no table.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, no table.", metavar="")
+    ] = False,
 ) -> None:
     """Count examples by split, and name what is broken, missing, double, or can't be used.
 
@@ -52,9 +59,7 @@ def check_command(
     long as one example can be used.
     """
     if out is not None:
-        _check_outside(checked_picture(out), Path(place))
-    if task is None and (source is not None or target is not None):
-        task = "translate"
+        _check_outside(check_figure(out), Path(place))
     dataset = open_dataset(place, task, seed=seed, source=source, target=target)
     with _progress(sum(dataset.splits().values())) as on_progress:
         report = check(dataset, longest=longest, on_progress=on_progress)
@@ -63,8 +68,8 @@ def check_command(
     else:
         _print(report)
     if out is not None:
-        save(contact_sheet(dataset, report), out)
-        typer.echo(out, err=as_json)
+        save_figure(contact_sheet(dataset, report), out)
+        tell([out])
 
 
 def _check_outside(out: Path, data: Path) -> None:
@@ -96,3 +101,18 @@ def _print(report: Report) -> None:
         console.print(Text(note))
     told = {kind: [problem.sentence for problem in found] for kind, found in report.by_kind().items()}
     print_problems(console, told, MEANINGS)
+
+
+_SHOWN = 5  # problems of a kind that are listed; --json lists all
+
+
+def print_problems(console: Console, problems: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> None:
+    """The first sentences of every kind of problem, under what the kind is; or that there is none."""
+    for kind, sentences in problems.items():
+        console.print(Text(f"{kind} ({len(sentences):,}): {kinds.get(kind, kind)}", style="bold"))
+        for sentence in sentences[:_SHOWN]:
+            console.print(Text(f"  {sentence}"))
+        if len(sentences) > _SHOWN:
+            console.print(Text(f"  and {len(sentences) - _SHOWN:,} more; --json lists all"))
+    if not problems:
+        console.print(Text("no problem found"))

@@ -13,7 +13,7 @@ from sightline.data.check import Report
 from sightline.data.class_set import ClassSet
 from sightline.data.dataset import Dataset
 from sightline.data.images import resize_crop
-from sightline.show.contact import contact
+from sightline.show.contact import contact_sheet as draw_sheet
 
 __all__ = ["contact_sheet"]
 
@@ -47,7 +47,7 @@ def contact_sheet(dataset: Dataset[Any], report: Report) -> Figure:
         _Tile(None, text, f"broken  {Path(name).name}") for name, text in list(broken.items())[:_BROKEN]
     ]
     counts = ", ".join(f"{name} {numbers['images']:,}" for name, numbers in report.splits.items())
-    return contact(
+    return draw_sheet(
         [tile.image for tile in tiles],
         [tile.text for tile in tiles],
         labels=[tile.label for tile in tiles],

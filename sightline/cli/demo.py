@@ -13,7 +13,7 @@ from sightline.cli.next_steps import program
 from sightline.cli.outputs import save_figure, save_text
 from sightline.data.files import atomic_write
 from sightline.evaluate.captions import score
-from sightline.evaluate.ranking import rank
+from sightline.evaluate.scores import rank
 from sightline.models.run_folder import CONFIG
 from sightline.show import pages
 from sightline.show.curves import read_metrics
@@ -54,7 +54,7 @@ def command() -> Any:
             typer.Option("--mechanism", help="Draw the mechanism in four pictures instead.", metavar=""),
         ] = False,
     ) -> None:
-        """Train a captioner on drawn scenes, score it on unseen ones, and show where it looks, on one page."""
+        """Train a captioner on drawn scenes, score it on unseen ones, and show it on one page."""
         if mechanism:
             typer.echo(_write_mechanism(out or Path("runs/mechanism")))
             return
@@ -101,9 +101,10 @@ def _write_report(run: Run, seconds: float | None) -> Path:
 
 def _facts(run: Run, grid: Grid, seconds: float | None) -> str:
     n = sum(weight.numel() for weight in run.model.parameters())
+    n_train = run.dataset().splits()["train"]
     taken = "" if seconds is None else f", in {_duration(seconds)}"
     return (
-        f"From {run.dataset().splits()['train']:,} drawn scenes with five captions each, a model of {n / 1e6:.1f} million weights "
+        f"From {n_train:,} drawn scenes with five captions each, a model of {n / 1e6:.1f} million weights "
         f"learned to describe such pictures from nothing{taken}. It cuts a picture into "
         f"{grid.rows} x {grid.columns} patches and writes word after word, looking at the patches for each."
     )

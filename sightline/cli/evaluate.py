@@ -13,7 +13,7 @@ import typer
 from sightline.cli.commands import made
 from sightline.cli.options import Fields, Given
 from sightline.cli.outputs import save_text, tell
-from sightline.evaluate.ranking import rank
+from sightline.evaluate.scores import rank
 from sightline.messages import flag, listing
 from sightline.show import curves, pages
 from sightline.show.curves import read_metrics

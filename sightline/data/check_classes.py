@@ -50,7 +50,7 @@ def check_classes(classes: ClassSet) -> Report:
     return Report(
         source=classes.source,
         rule=classes.rule,
-        about=f"{classes.layout}, {len(classes.names)} classes",
+        about=f"{len(classes.names)} classes, {classes.layout}",
         splits=splits,
         columns=_COLUMNS,
         problems=(*classes.problems, *duplicates),
@@ -72,4 +72,4 @@ def _numbers(part: LabelledImages, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _shown(one: dict[str, Any]) -> str:
-    return f"{one['class']} {one['images']:,}"
+    return f"{one['images']:,} ({one['class']})"

@@ -77,7 +77,8 @@ def open_dataset(place: Path | str, kind: str | None = None, **options: Any) -> 
 
     Args:
         place: A folder, a zip, a file, or an embedded set's name.
-        kind: ``caption``, ``translate`` or ``classify``; None finds out by looking.
+        kind: ``caption``, ``translate`` or ``classify``; None finds out: the only one that has what was asked
+            for, else by looking.
         options: What was asked for, ``seed``, ``source``, ``target``; None counts as not asked for.
 
     Raises:
@@ -85,7 +86,9 @@ def open_dataset(place: Path | str, kind: str | None = None, **options: Any) -> 
     """
     if kind is not None and kind not in READERS:
         raise ValueError(f"unknown kind of data {kind!r}, {did_you_mean(kind, READERS)}")
-    kind = kind or kind_of(place)
+    asked = {name for name, value in options.items() if value is not None}
+    able = [name for name, reader in READERS.items() if asked <= set(reader.options)]
+    kind = kind or (able[0] if len(able) == 1 else kind_of(place))
     reader = READERS[kind]
     for name, value in options.items():
         if value is not None and name not in reader.options:
@@ -135,7 +138,7 @@ def _kind_of_files(files: Files, names: Sequence[str], path: Path) -> str:
     lasts = [name.rpartition("/")[2] for name in names]
     others = [x for x in lasts if split_of_path(x) and not is_image(x) and "." in x]
     texts = [x for x in others if not x.lower().endswith((".json", ".csv", ".txt", ".npz", ".parquet"))]
-    if texts or parallel_names(path):
+    if texts or _are_parallel(path):
         return "translate"
     if any(map(is_caption_file, names)):
         return "caption"
@@ -146,6 +149,13 @@ def _kind_of_files(files: Files, names: Sequence[str], path: Path) -> str:
     if not pictures and any(name.lower().endswith(TABLES) for name in names):
         return "translate"
     return "classify" if any("/" in name for name in pictures) and not _has_json(names) else "caption"
+
+
+def _are_parallel(path: Path) -> bool:
+    try:
+        return bool(parallel_names(path))
+    except ImportError:  # without babel no ending is a language's
+        return False
 
 
 def _columns(files: Files, name: str) -> list[str]:

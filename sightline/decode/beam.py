@@ -17,13 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sightline.data.tokens import BOS, EOS, PAD
-from sightline.decode.hypotheses import Hypotheses, HypothesisTree
+from sightline.decode.hypotheses import Hypotheses, HypothesisTree, column_index, limits, may_synchronise
 from sightline.decode.protocol import S, StepModel, branch, reorder
-from sightline.decode.stopping import column_index, limits, may_synchronise
-from sightline.decode.top_k import top_k
 from sightline.shapes import Float, Int
 
-__all__ = ["beam"]
+__all__ = ["beam", "top_k"]
 
 
 class _Pool(NamedTuple):
@@ -129,3 +127,30 @@ def _candidates(
         missing = (0, k - best.size(1))
         best, at = F.pad(best, missing, value=-torch.inf), F.pad(at, missing)
     return best, at // m, tokens.view(b, w * m).gather(1, at)
+
+
+_BLOCK = 64
+
+
+def top_k(x: Float[Tensor, "N V"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
+    """As ``x.topk(k)``; in long rows it looks only into the k blocks whose largest are the largest.
+
+    What is among the k largest has fewer than k before it, and so has the largest of its block.
+
+    Example:
+        >>> values, places = top_k(torch.arange(1000.0)[None], 2)
+        >>> values.tolist(), places.tolist()
+        ([[999.0, 998.0]], [[999, 998]])
+    """
+    n, v = x.shape
+    cut = v // _BLOCK * _BLOCK
+    if cut < 4 * k * _BLOCK:
+        return x.topk(k)
+    blocks = x[:, :cut].unflatten(1, (-1, _BLOCK))
+    chosen = blocks.amax(-1).topk(k, sorted=False).indices  # (N, k)
+    few = blocks[torch.arange(n, device=x.device).unsqueeze(1), chosen].flatten(1)  # (N, k * block)
+    if cut < v:  # the rest is one more block, a short one, that is always looked into
+        few = torch.cat([few, x[:, cut:]], 1)
+        chosen = F.pad(chosen, (0, 1), value=cut // _BLOCK)
+    values, at = few.topk(k)
+    return values, chosen.gather(1, at // _BLOCK) * _BLOCK + at % _BLOCK

@@ -20,6 +20,7 @@ from torch import Tensor
 from sightline.data.scenes import Scene, Thing
 from sightline.data.scenes_layout import SIDE
 from sightline.data.scenes_words import Phrase, claim_of, phrases_of
+from sightline.evaluate.scores import Scores
 from sightline.shapes import Float
 
 __all__ = ["Glance", "glances", "is_true", "scene_scores", "thing_named"]
@@ -103,8 +104,8 @@ def scene_scores(
     weights: Sequence[Float[Tensor, "_ H P"]],
     scenes: Sequence[Scene],
     grid: tuple[int, int],
-) -> dict[str, float]:
-    """Scores of captions of scenes, one each, by name; see the head of this file.
+) -> Scores:
+    """Score captions of scenes, one each; see the head of this file.
 
     Args:
         words: The words of each caption.
@@ -128,12 +129,15 @@ def scene_scores(
         for scene, said, looked in zip(scenes, words, weights, strict=True)
         for glance in glances(scene, said, looked.cpu(), grid)
     ]
-    return {
-        "attribute_accuracy": _mean([is_true(s, c) for s, c in zip(scenes, captions, strict=True)]),
-        "strict_accuracy": _mean([is_true(s, c, strict=True) for s, c in zip(scenes, captions, strict=True)]),
+    true = [float(is_true(s, c)) for s, c in zip(scenes, captions, strict=True)]
+    strictly = [float(is_true(s, c, strict=True)) for s, c in zip(scenes, captions, strict=True)]
+    total = {
+        "attribute_accuracy": _mean(true),
+        "strict_accuracy": _mean(strictly),
         "grounding": _mean([glance.hit for glance in seen]),
         "grounding_chance": _mean([glance.chance for glance in seen]),
     }
+    return Scores(total=total, each={"attribute_accuracy": true, "strict_accuracy": strictly})
 
 
 def _fitting(scene: Scene, phrase: Phrase, strict: bool) -> set[int]:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from sightline.data.dates import FIELDS, DatePair
 from sightline.evaluate.scores import Scores
-from sightline.shapes import Float
 
 __all__ = ["alignment_accuracy", "alignment_chance", "corpus_scores", "exact_match", "score"]
 
@@ -78,7 +77,7 @@ def exact_match(outputs: Sequence[str], references: Sequence[str]) -> float:
 def alignment_accuracy(
     outputs: Sequence[str],
     tokens: Sequence[Sequence[str]],
-    weights: Sequence[Float[Tensor, "T S"]],
+    weights: Sequence[Tensor],
     dates: Sequence[DatePair],
     offsets: Sequence[Offsets],
 ) -> float:
@@ -92,7 +91,7 @@ def alignment_accuracy(
     Args:
         outputs: The translations.
         tokens: The tokens of each.
-        weights: With which each token was chosen, heads averaged.
+        weights: With which each token was chosen, heads averaged: (T, S), of other T and S for each.
         dates: What was translated, with the places of its parts.
         offsets: For each source the letters that each of its tokens stands for.
     """

@@ -1,10 +1,11 @@
-"""What the fused attention operators were given and what they gave: a mode that listens below autograd.
+"""Torch's fused attention operators: what they are called with and what they return.
 
-The operators hand back the log-sum-exp of each query's scores beside the output, and torch's function
-drops it. Here it is overheard, so that looking starts from what the kernel has computed already.
+They return the log-sum-exp of each query's scores beside the output, and torch's function drops it. Here it
+is captured below autograd, so that looking starts from what the kernel has computed already.
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from sightline.attention.masks import Mask, causal
 
 # Each takes (B, H, length, width) and gives (output, lse, ...).
-_FUSED = {
+_KERNELS = (
+    "flash_attention_for_cpu",
+    "flash_attention",
+    "efficient_attention",
+    "cudnn_attention",
+    "fused_attention_overrideable",
+)
+FUSED = frozenset(
     getattr(torch.ops.aten, f"_scaled_dot_product_{kernel}").default
-    for kernel in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
-}
+    for kernel in _KERNELS
+    if hasattr(torch.ops.aten, f"_scaled_dot_product_{kernel}")
+)
 _CAUSAL = causal(align="start")
 
 
@@ -37,7 +46,7 @@ class FusedCall:
 
 
 class FusedCallRecorder(TorchDispatchMode):
-    """Hand every call of a fused attention operator to ``heard``; change nothing.
+    """Pass every call of a fused attention operator to ``on_call``; change nothing.
 
     Example:
         >>> calls = []
@@ -56,23 +65,33 @@ class FusedCallRecorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run the operator; if it is one of ours, tell."""
-        if func not in _FUSED:
+        if func not in FUSED:
             return func(*args, **kwargs) if kwargs else func(*args)
-        arguments = dict(zip(_argument_names(func), args, strict=False)) | (kwargs or {})
-        if "compute_log_sumexp" in arguments:  # asking for it changes no bit of the output
-            arguments["compute_log_sumexp"] = True
-        result = func(**arguments)
-        self._on_call(_read_call(arguments, result))
+        arguments, result = call_with_lse(func, args, kwargs or {})
+        self._on_call(fused_call(arguments, result))
         return result
 
 
+def call_with_lse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Call an operator, asking for its log-sum-exp where it may be left out; arguments and result."""
+    arguments = dict(zip(argument_names(func), args, strict=False)) | kwargs
+    if "compute_log_sumexp" not in arguments:
+        return arguments, func(*args, **kwargs)
+    arguments["compute_log_sumexp"] = True  # this changes no bit of the output
+    return arguments, func(**arguments)
+
+
 @functools.cache
-def _argument_names(func: Any) -> tuple[str, ...]:
+def argument_names(func: Any) -> tuple[str, ...]:
     """What the operator calls its arguments."""
-    return tuple(argument.name for argument in func._schema.arguments)  # noqa: SLF001
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator
+        return tuple(name for name in inspect.signature(func.__call__).parameters if name != "self")
+    return tuple(argument.name for argument in schema.arguments)
 
 
-def _read_call(arguments: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
+def fused_call(arguments: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
+    """Read a call of one of them."""
     q, k, v = arguments["query"], arguments["key"], arguments["value"]
     added = arguments.get("attn_mask", arguments.get("attn_bias"))
     mask = Mask() if added is None else Mask(added=(added,))

@@ -7,13 +7,13 @@ kept q and k, in O(T + S) memory. It is about positions in one sequence, so cros
 """
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from sightline.look.padding import is_cross_name
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
@@ -25,10 +25,6 @@ __all__ = ["Head", "by_layer", "distance", "head_table", "mean_per_head", "share
 
 _TILE = {"cpu": 1 << 19}  # weights alive at a time
 _TILE_ELSEWHERE = 1 << 24
-
-# How torch and Hugging Face call the attention of a decoder to an encoder, where T = S may be an accident.
-_CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multihead_attn", re.IGNORECASE)
-_CROSS_ATTENTION = re.compile(r"cross_?att|encdec|enc_dec|encoder_att|multihead_attn", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +112,7 @@ def share(sight: Sight, key: int = 0) -> Float[Tensor, "..."]:
     """
     if not -sight.s <= key < sight.s:
         raise ValueError(f"the key must be in 0..{sight.s - 1}, got {key}; S is {sight.s} here")
-    return sight.received[..., key] / _has_keys(sight).sum(-1).clamp(min=1)
+    return sight.received[..., key] / sight.is_looking.sum(-1).clamp(min=1)
 
 
 def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
@@ -135,13 +131,13 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
     """
     if not sight.kept:
         raise ValueError("the distance needs q and k, which were not kept; keep them with keep=True")
-    if first is None and not _is_aligned(sight):
+    if first is None and not is_aligned(sight):
         raise ValueError(
             f"T={sight.t} queries and S={sight.s} keys are not the same tokens, so nothing says how far they "
             "are apart; if they are of one sequence, say where the first query stands with first="
         )
     parts, position = [], first or 0
-    for inputs, lse in sight.kept:
+    for inputs, lse in sight.require_kept("the distance"):
         parts.append(_mean_distance(inputs, lse, position))
         position += inputs.shape[2]
     whole = torch.cat(parts, dim=-1)
@@ -151,15 +147,13 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
 
 def is_cross(name: str, sight: Sight) -> bool:
     """Whether a layer looks from one sequence into another, as its name or its lengths tell."""
-    *around, own = name.split(".")
-    inside = bool(around and _CROSS_ATTENTION.search(around[-1]))  # ``crossattention.self``
-    return inside or bool(_CROSS.search(own)) or not _is_aligned(sight)
+    return is_cross_name(name) or not is_aligned(sight)
 
 
 def mean_per_head(sums: Float[Tensor, "..."], sight: Sight) -> Float[Tensor, " heads"]:
     """Sums over the queries as a mean over those of the whole batch that look: one number a head."""
     heads = sight.lead[-1] if sight.has_heads else 1
-    count = _has_keys(sight).sum(-1)
+    count = sight.is_looking.sum(-1)
     sums, count = (x.detach().double().reshape(-1, heads).sum(0) for x in (sums, count))
     return sums / count.clamp(min=1)
 
@@ -182,7 +176,7 @@ def _are_steps(calls: Sequence[Sight]) -> bool:
     return grows or all(call.t == 1 for call in calls[1:])
 
 
-def _is_aligned(sight: Sight) -> bool:
+def is_aligned(sight: Sight) -> bool:
     """Whether each query's own key is the one at its place, whether all at once or step by step."""
     if not sight.kept:
         return sight.t == sight.s
@@ -191,10 +185,3 @@ def _is_aligned(sight: Sight) -> bool:
         end += inputs.shape[2]
         ends.append(inputs.shape[3] == end)
     return all(ends)
-
-
-def _has_keys(sight: Sight) -> Tensor:
-    """Which queries may look at anything; the others add nothing to any sum."""
-    if "lse" in sight.statistics:
-        return sight.lse > -torch.inf
-    return sight.peak > 0  # heads averaged

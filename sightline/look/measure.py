@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from sightline.look import kernels, stream
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.stream import Stats, StatsRequest
+from sightline.look.weights import measure_weights
 from sightline.shapes import Float
 
 _EMPTY = 1e30  # kernels on a GPU give more than this, of either sign, for a query that may look at nothing
@@ -16,6 +17,8 @@ _EMPTY = 1e30  # kernels on a GPU give more than this, of either sign, for a que
 
 def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None = None) -> Stats:
     """Pass over all weights once and reduce them to what was asked; see :func:`stream.measure`."""
+    if isinstance(inputs, StoredRows) and lse is not None:
+        return measure_weights(inputs, request, lse)
     known = _usable_lse(inputs, lse) if request == StatsRequest() else None
     if known is not None:
         return Stats(known, *(None,) * 7)
@@ -30,7 +33,7 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
 
 def _usable_lse(inputs: ScoreInputs, lse: Float[Tensor, "B H T"] | None) -> Float[Tensor, "B H T"] | None:
     """The kernel's log-sum-exp, where it is as good as one computed here; else None."""
-    if lse is None or inputs.requires_grad:
+    if lse is None or inputs.requires_grad or inputs.padding is not None:
         return None
     if lse.is_cuda:
         if inputs.mask.added:  # too few digits, see kernels.measure

@@ -2,7 +2,7 @@
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sightline.attention.masks import Mask
 from sightline.attention.scores import Score
-from sightline.shapes import Float, autocasting
+from sightline.shapes import Bool, Float, autocasting
 
 
 class Tile(NamedTuple):
@@ -39,6 +39,37 @@ class Tile(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class ScoreModifier:
+    """Changes scores by their positions: a soft cap, ALiBi, FlexAttention's functions.
+
+    Attributes:
+        function: Takes scores (b, h, t, s) and the positions of its items, heads, queries and keys, one
+            vector each, and gives the scores in their place; -inf where a query may not look.
+        batch, heads: Which items and heads of the call these are.
+    """
+
+    function: Callable[..., Tensor]
+    batch: tuple[int, ...]
+    heads: tuple[int, ...]
+
+    def __call__(self, scores: Float[Tensor, "b h t s"], tile: Tile) -> Float[Tensor, "b h t s"]:
+        """Change the scores of a tile."""
+        positions = (
+            torch.tensor(self.batch[tile.batch], device=scores.device),
+            torch.tensor(self.heads[tile.heads], device=scores.device),
+            torch.arange(*tile.rows, device=scores.device),
+            torch.arange(*tile.columns, device=scores.device),
+        )
+        return self.function(scores, *positions)
+
+    def select(self, batch: list[int], heads: list[int]) -> "ScoreModifier":
+        """The same for some items and heads."""
+        return replace(
+            self, batch=tuple(self.batch[i] for i in batch), heads=tuple(self.heads[i] for i in heads)
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class ScoreInputs:
     """What weights are made of.
 
@@ -49,6 +80,8 @@ class ScoreInputs:
         scale: Multiplies the scores.
         score: What matches q and k when it is no dot product.
         versions: How often q and k had been written to when they were kept.
+        modify: Changes the scores before the mask.
+        padding: True at queries that are padding: they count as queries that may look at nothing.
     """
 
     q: Float[Tensor, "B H T Dq"]
@@ -57,6 +90,8 @@ class ScoreInputs:
     scale: float
     score: Score | None = None
     versions: tuple[int, int] | None = None
+    modify: ScoreModifier | None = None
+    padding: Bool[Tensor, "B 1 T"] | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -109,7 +144,10 @@ class ScoreInputs:
         )
         mask = Mask(self.mask.bands, *tensors)
         score = None if self.score is None else copy.deepcopy(self.score).to(device)
-        there = replace(self, q=self.q.to(device), k=self.k.to(device), mask=mask, score=score)
+        padding = None if self.padding is None else self.padding.to(device)
+        there = replace(
+            self, q=self.q.to(device), k=self.k.to(device), mask=mask, score=score, padding=padding
+        )
         return there._with_versions_of(self)  # noqa: SLF001
 
     def select(self, batch: list[int], heads: list[int]) -> "ScoreInputs":
@@ -123,7 +161,10 @@ class ScoreInputs:
 
         tensors = (tuple(map(select, xs)) for xs in (self.mask.lengths, self.mask.allowed, self.mask.added))
         q, k = self.q[as_index(batch)][:, as_index(heads)], self.k[as_index(batch)][:, as_index(kv_heads)]
-        part = replace(self, q=q, k=k, mask=Mask(self.mask.bands, *tensors))
+        padding = None if self.padding is None else self.padding[as_index(batch)]
+        modify = None if self.modify is None else self.modify.select(batch, heads)
+        mask = Mask(self.mask.bands, *tensors)
+        part = replace(self, q=q, k=k, mask=mask, padding=padding, modify=modify)
         return part._with_versions_of(self)  # noqa: SLF001
 
     @property
@@ -149,7 +190,8 @@ class ScoreInputs:
             out = None if out is None else out.view(rows.size(0), rows.size(1), keys.size(1))
             with torch.autocast(q.device.type, enabled=False) if autocasting(q) else contextlib.nullcontext():
                 scores = torch.bmm(rows, keys.mT, out=out).view(*q.shape[:3], k.size(2))
-        for span in self.masked_spans(tile):
+        scores = scores if self.modify is None else self.modify(scores, tile)
+        for span in self._mask_spans(tile):
             part = scores[..., span[0] - tile.columns[0] : span[1] - tile.columns[0]]
             block = self.mask.block(tile.rows, span, *self.shape[2:], device=q.device)
             if block.dim() == 4:
@@ -159,10 +201,17 @@ class ScoreInputs:
                 part.masked_fill_(~block, -torch.inf)
             else:
                 part.add_(block)
+        if self.padding is not None:
+            scores.masked_fill_(self.padding[tile.batch, :, slice(*tile.rows), None], -torch.inf)
         return scores
 
     def masked_spans(self, tile: Tile) -> list[tuple[int, int]]:
-        """The columns of a tile in which the mask forbids or tilts something."""
+        """The columns of a tile in which something is forbidden or tilted."""
+        everywhere = self.modify is not None or self.padding is not None
+        return [tile.columns] if everywhere else self._mask_spans(tile)
+
+    def _mask_spans(self, tile: Tile) -> list[tuple[int, int]]:
+        """Those in which the mask does it."""
         left, right = tile.columns
         if self.mask.tensors:
             return [tile.columns]
@@ -176,7 +225,9 @@ class ScoreInputs:
 
     def may_have_empty_rows(self, tile: Tile | None = None) -> bool:
         """Whether some query of a tile, or of all, might have nothing to look at."""
-        if self.mask.tensors or len(self.mask.bands) > 1:
+        if self.mask.tensors or len(self.mask.bands) > 1 or self.modify is not None:
+            return True
+        if self.padding is not None:
             return True
         if not self.mask.bands:
             return self.k.size(2) == 0
@@ -220,6 +271,16 @@ class StoredRows(ScoreInputs):
 
     They stand where q stands; their logarithms are scores whose log-sum-exp is zero.
     """
+
+    @classmethod
+    def of(cls, weights: Float[Tensor, "B H T S"]) -> "StoredRows":
+        """Keep these weights."""
+        b, h, _, s = weights.shape
+        return cls(weights, weights.new_empty(b, h, s, 0), Mask(), 1.0)
+
+    def empty_rows(self) -> Bool[Tensor, "B H T"]:
+        """Queries that give no weight to any key."""
+        return ~self.q.any(-1)
 
     def scores(self, tile: Tile, out: Tensor | None = None) -> Float[Tensor, "b h t s"]:  # noqa: ARG002
         """The logarithms of the kept weights."""

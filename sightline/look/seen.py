@@ -1,14 +1,20 @@
-"""What was seen of a model: a sight for each call of each attention in it."""
+"""What was seen of a model: a sight for each call of each attention in it, and what could not be seen."""
 
 from collections.abc import Iterator
 
 from torch import nn
 
+from sightline.look.owners import Owners
 from sightline.look.sight import Sight
 from sightline.look.steps import stack
 from sightline.shapes import did_you_mean
 
 __all__ = ["Seen"]
+
+_DARK = (
+    "no attention kernel and no softmax over products of queries and keys ran in it; a look can't follow "
+    "other ways to compute attention"
+)
 
 
 class Seen:
@@ -16,13 +22,18 @@ class Seen:
 
     ``seen["layers.3.self_attn"]`` is a :class:`Sight`, or a list of them where the module was called more
     than once; :meth:`calls` is always a list, :meth:`stack` puts the steps of a decoding loop together.
+    :meth:`unseen` says what ran and could not be read, and why.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
+    def __init__(self, model: nn.Module, owners: Owners | None = None) -> None:
+        owners = Owners(model) if owners is None else owners
+        self._kind = type(owners.model).__name__
+        self._attentions = {name: type(module).__name__ for name, module in owners.attentions.items()}
         self._sights: dict[str, list[Sight]] = {}
-        self._called: set[str] = set()  # the modules that ran, seen or not
+        self._called: set[str] = set()  # attentions that ran, seen or not
         self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
+        self._failures: dict[str, str] = {}
+        self.ran = False  # whether the model ran at all
         self.nbytes = 0
         self.full = False  # whether the limit was reached
 
@@ -34,10 +45,22 @@ class Seen:
         """Note that a module attended and ``layers=`` did not choose it."""
         self._skipped[name] = None
 
+    def mark_unseen(self, name: str, reason: str) -> None:
+        """Note that a module attended and could not be read."""
+        self._failures.setdefault(name, reason)
+
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
         self._sights.setdefault(name, []).append(sight)
         self.nbytes += sight.nbytes
+
+    def rename(self, names: dict[str, str]) -> None:
+        """Put the sights of some names under others."""
+        if names:
+            sights = self._sights
+            self._sights = {}
+            for name, calls in sights.items():
+                self._sights.setdefault(names.get(name, name), []).extend(calls)
 
     def names(self) -> list[str]:
         """The modules that attended, in the order of their first call; "" is the model itself."""
@@ -53,6 +76,8 @@ class Seen:
         if name not in self._sights:
             if not self._sights:
                 raise ValueError(self.explanation())
+            if name in self.unseen():
+                raise ValueError(f"{name!r} attended and was not seen: {self.unseen()[name]}")
             raise ValueError(f"no attention was seen in {name!r}, {did_you_mean(name, self._sights)}")
         return list(self._sights[name])
 
@@ -76,18 +101,17 @@ class Seen:
         """Whether attention was seen in this module."""
         return name in self._sights
 
-    def unseen(self) -> list[str]:
-        """Modules that ran and look like attention, yet neither they nor anything in them was seen."""
-        return [
-            name
-            for name, module in self._model.named_modules()
-            if name in self._called and looks_like_attention(module) and not self._is_covered(name)
-        ]
+    def unseen(self) -> dict[str, str]:
+        """Modules that attended and could not be read, and why; those that look like attention included."""
+        dark = {
+            name: _DARK
+            for name in self._attentions
+            if name in self._called and name not in self._failures and not self._is_covered(name)
+        }
+        return self._failures | dark
 
     def explanation(self) -> str:
         """Why nothing was seen, and what to do about it."""
-        if not self._called:
-            return "nothing was seen because the model has not run yet; call it inside the with block"
         if self._skipped:
             names = list(self._skipped)
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -95,50 +119,71 @@ class Seen:
                 f"nothing was seen because layers= chose none of the modules that attended: "
                 f"{', '.join(map(repr, names[:3]))}{more}"
             )
-        suspects = self.unseen()
-        if not suspects:
+        unseen = self.unseen()
+        if unseen:
+            return f"nothing was seen: {self._list_unseen(unseen)}"
+        if not self.ran:
             return (
-                "nothing was seen: no fused attention ran; a model that computes weights by hand must call "
-                "F.scaled_dot_product_attention or sl.attention instead"
+                "nothing was seen because the model has not run yet; call it inside the with block, and in "
+                "the same thread"
             )
-        kinds = dict(self._model.named_modules())
-        named = ", ".join(f"{name} ({type(kinds[name]).__name__})" for name in suspects[:3])
-        more = f" and {len(suspects) - 3} more" if len(suspects) > 3 else ""
-        return (
-            f"nothing was seen of {named}{more}: the weights were computed by hand, not by a fused kernel; "
-            "load a Hugging Face model with attn_implementation='sdpa', set fused_attn=True in timm's, call "
-            "F.scaled_dot_product_attention or sl.attention"
-        )
+        return "nothing was seen: no attention kernel and no softmax over queries and keys ran"
+
+    def unseen_warning(self) -> str | None:
+        """One sentence on what could not be read; None if all could."""
+        unseen = self.unseen()
+        if not unseen:
+            return None
+        what = "an attention" if len(unseen) == 1 else f"{len(unseen)} attentions"
+        return f"{what} of {self._kind} ran and could not be read: {self._list_unseen(unseen)}"
 
     def __repr__(self) -> str:
         """A line for each module."""
         if not self._sights:
             return f"Seen(nothing): {self.explanation()}"
-        lines = [f"Seen: {len(self)} attentions of {type(self._model).__name__}, {self.nbytes / 1e6:.1f} MB"]
+        lines = [f"Seen: {len(self)} attentions of {self._kind}, {self.nbytes / 1e6:.1f} MB"]
         width = max(map(len, self._sights))
         for name, sights in self._sights.items():
             last = sights[-1]
             facts = [f"{len(sights)} calls" if len(sights) > 1 else "1 call", f"T={last.t} S={last.s}"]
             if "entropy" in last.statistics:
-                facts.append(f"entropy {last.entropy.detach().mean():.3f}")
+                facts.append(f"entropy {_mean(last, 'entropy'):.3f}")
             if "peak" in last.statistics:
-                facts.append(f"peak {last.peak.detach().mean():.3f}")
+                facts.append(f"peak {_mean(last, 'peak'):.3f}")
             lines.append(f"  {name or '(the model itself)':<{width}}  {', '.join(facts)}")
-        hidden = self.unseen()
-        if hidden:
-            lines.append(f"  not seen, though they look like attention: {', '.join(hidden[:5])}")
+        unseen = self.unseen()
+        if unseen:
+            lines.append(f"  not seen: {len(unseen)}, {self._list_unseen(unseen)}")
         return "\n".join(lines)
 
+    def _list_unseen(self, unseen: dict[str, str]) -> str:
+        """The first names, by their reasons."""
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in unseen.items():
+            kind = self._attentions.get(name, "")
+            by_reason.setdefault(reason, []).append(
+                f"{name or 'the model itself'}{f' ({kind})' if kind else ''}"
+            )
+        parts = []
+        for reason, names in by_reason.items():
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            parts.append(f"{', '.join(names[:3])}{more} ({reason})")
+        return "; ".join(parts)
+
     def _is_covered(self, name: str) -> bool:
-        """Whether the module, one inside it or one around it was seen."""
+        """Whether the module, one inside it or one around it was seen, or failed and is named for it."""
         inside, around = f"{name}.", name
         return any(
-            seen == name or seen.startswith(inside) or (seen and around.startswith(f"{seen}."))
-            for seen in (*self._sights, *self._skipped)
+            seen == name or seen.startswith(inside) or self._is_around(seen, around)
+            for seen in (*self._sights, *self._skipped, *self._failures)
         )
 
+    def _is_around(self, outer: str, name: str) -> bool:
+        """Whether a module holds another; the model itself counts where it is an attention."""
+        return name.startswith(f"{outer}.") if outer else outer in self._attentions
 
-def looks_like_attention(module: nn.Module) -> bool:
-    """Whether a module's class is named like one that attends."""
-    kind = type(module).__name__.lower()
-    return "attention" in kind or "attn" in kind or isinstance(module, nn.MultiheadAttention)
+
+def _mean(sight: Sight, name: str) -> float:
+    """The mean of a statistic over the queries that look at something."""
+    values = sight.statistics[name].detach()[sight.is_looking]
+    return float(values.mean()) if values.numel() else 0.0

@@ -3,17 +3,22 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
 
+from sightline.look.backward_record import BackwardRecord
+from sightline.look.groups import Groups, KeyGroups, Keys, is_integer
 from sightline.look.measure import measure
-from sightline.look.score_inputs import ScoreInputs, as_index
+from sightline.look.received_from import Reduce
+from sightline.look.score_inputs import ScoreInputs, StoredRows, as_index
 from sightline.look.stream import Cells, StatsRequest, pool
-from sightline.shapes import Float, Int
+from sightline.shapes import Bool, Float, Int
+
+if TYPE_CHECKING:
+    from sightline.look.relevance import Relevance
 
 __all__ = ["Look", "Sight"]
 
@@ -86,6 +91,12 @@ class Sight:
         name: Which module's attention it is, when a model was watched.
         averaged: Whether the heads have been averaged.
         n_batch: How many of the dimensions in ``lead`` are of the batch; what follows are heads.
+        source: How it was read: off a ``kernel``, off ``flex`` attention, or off the ``weights`` that the
+            model had computed itself.
+        padding: ``left out`` where queries that are padding were known: they count as queries that look at
+            nothing. ``unknown`` where keys are masked and it can't be told which queries are padding: if
+            some are, they are counted.
+        backward: What the backward pass tells, where the model was watched with ``grad=True``.
     """
 
     t: int
@@ -96,6 +107,9 @@ class Sight:
     name: str = ""
     averaged: bool = False
     n_batch: int = 1
+    source: str = "kernel"
+    padding: str = ""
+    backward: BackwardRecord | None = None
 
     @property
     def output(self) -> Float[Tensor, "... T Dv"]:
@@ -142,7 +156,7 @@ class Sight:
         if measured is not None and tuple(measured.shape[-2:]) == (cells.rows, cells.columns):
             return measured
         whole = queries is None and keys is None
-        kept = self._require_kept(
+        kept = self.require_kept(
             f"a map of {cells.rows} x {cells.columns}", f"measure=sl.Look(map={size})" if whole else None
         )
         return self._pool(kept, cells)
@@ -157,7 +171,7 @@ class Sight:
         wrong = [i for i in chosen if not -self.t <= i < self.t]
         if wrong:
             raise ValueError(f"rows must be queries in 0..{self.t - 1}, got {wrong[0]}; T is {self.t} here")
-        kept = self._require_kept("rows")
+        kept = self.require_kept("rows")
         rows = [self._pool(kept, Cells(1, self.s, (i % self.t, i % self.t + 1), (0, self.s))) for i in chosen]
         return torch.cat(rows, dim=-2) if rows else kept[0].lse.new_zeros(*self.shape, 0, self.s)
 
@@ -169,11 +183,91 @@ class Sight:
             return measured[..., :k], self.statistics["top_at"][..., :k]
         if self.averaged:
             raise ValueError("the largest weights belong to single heads; ask the sight before mean_heads()")
-        kept = self._require_kept(f"the top {k}", f"measure=sl.Look(top={k})")
+        kept = self.require_kept(f"the top {k}", f"measure=sl.Look(top={k})")
         stats = [measure(inputs, StatsRequest(top=min(k, inputs.shape[3])), lse) for inputs, lse in kept]
         values = [pad_last(part.top, k, 0.0) for part in stats if part.top is not None]
         indices = [pad_last(part.top_at, k, -1.0) for part in stats if part.top_at is not None]
-        return self._restore_lead(torch.cat(values, dim=2)), self._restore_lead(torch.cat(indices, dim=2))
+        return self.restore_lead(torch.cat(values, dim=2)), self.restore_lead(torch.cat(indices, dim=2))
+
+    @property
+    def logit(self) -> Float[Tensor, "... T"]:
+        """Each query's largest score before the softmax; -inf for a query that may look at nothing."""
+        lse, peak = self.lse, self.peak
+        return peak.masked_fill(lse == -torch.inf, 1.0).log() + lse
+
+    def mass(self, groups: Groups | KeyGroups) -> Float[Tensor, "... T G"]:
+        """The weight each query gives to each group of keys; differentiable.
+
+        Args:
+            groups: The group of each key, ids ``(S,)`` or ``(B, S)``, -1 for none; or a list, or a dict with
+                names, of groups: each a slice, a range or a list of keys. Groups may overlap and leave keys
+                out; :func:`sightline.look.groups.read_groups` says which.
+
+        Example:
+            >>> x = torch.zeros(1, 1, 4, 8)                         # each looks at all alike
+            >>> sl.look(x, x, x).mass([slice(0, 3), [3]])[0, 0, 0]
+            tensor([0.7500, 0.2500])
+        """
+        from sightline.look.mass import mass  # noqa: PLC0415
+
+        return mass(self, groups)
+
+    def columns(self, index: Keys) -> Float[Tensor, "... T n"]:
+        """Exact columns of the matrix of weights, for the keys asked; differentiable."""
+        from sightline.look.mass import columns  # noqa: PLC0415
+
+        return columns(self, index)
+
+    def received_from(
+        self, queries: Span | None = None, reduce: Reduce = "sum", *, n_kv_heads: int | None = None
+    ) -> Float[Tensor, "... S"]:
+        """The weight each key received from some of the queries; differentiable.
+
+        Args:
+            queries: Only these queries, ``(first, past_the_last)``. Default: all.
+            reduce: ``"sum"``, ``"mean"`` over the window, or ``"max"``, the largest weight a query gave.
+            n_kv_heads: Reduce over the query heads that share a key head too: how many key heads there are.
+                One number per entry of a grouped cache, ``(B, n_kv_heads, S)``.
+        """
+        from sightline.look.received_from import received_from  # noqa: PLC0415
+
+        return received_from(self, queries, reduce, n_kv_heads)
+
+    def offsets(self, n: int, *, first: int | None = None) -> Float[Tensor, "... n"]:
+        """The weight at each distance t - s = 0 ... n-1, summed over the queries; differentiable.
+
+        Args:
+            n: How many distances.
+            first: Where the first query stands among the keys, if not where the first key does.
+
+        Example:
+            >>> x = torch.zeros(1, 1, 3, 8)
+            >>> sl.look(x, x, x, sl.masks.causal()).offsets(3)      # 1 + 1/2 + 1/3, 1/2 + 1/3, 1/3
+            tensor([[[1.8333, 0.8333, 0.3333]]])
+        """
+        from sightline.look.offsets import offsets  # noqa: PLC0415
+
+        return offsets(self, n, first)
+
+    @property
+    def importance(self) -> Float[Tensor, "..."]:
+        """How much a loss depends on each head, |Σ output · gradient|, (..., H); after ``backward``.
+
+        It needs ``sl.watch(model, grad=True)``. Removing a head changes the loss by about as much.
+        """
+        from sightline.look.relevance import importance  # noqa: PLC0415
+
+        return importance(self)
+
+    @property
+    def relevance(self) -> "Relevance":
+        """Sums over keys and over queries of weight x gradient where it is positive; after ``backward``.
+
+        ``relevance.keys`` is (..., S), ``relevance.queries`` (..., T). It needs ``watch(model, grad=True)``.
+        """
+        from sightline.look.relevance import relevance  # noqa: PLC0415
+
+        return relevance(self)
 
     def mean_heads(self) -> "Sight":
         """The mean over the heads; what only single heads have, such as peak_at, is left out."""
@@ -207,7 +301,9 @@ class Sight:
             KeptInputs(inputs.select(b, h), lse[as_index(b)][:, as_index(h)]) for inputs, lse in self.kept
         )
         lead = (*batch.shape, *heads.shape)
-        return replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim())
+        backward = None if self.backward is None else self.backward.select(b, h)
+        cut = replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim())
+        return replace(cut, backward=backward)
 
     def forget(self) -> "Sight":
         """The same without q and k: the statistics stay, later questions can't be answered."""
@@ -220,11 +316,20 @@ class Sight:
     def to(self, device: torch.device | str) -> "Sight":
         """The same on another device."""
         kept = tuple(KeptInputs(inputs.to(device), lse.to(device)) for inputs, lse in self.kept)
-        return replace(self, statistics={n: x.to(device) for n, x in self.statistics.items()}, kept=kept)
+        moved = {n: x.to(device) for n, x in self.statistics.items()}
+        backward = None if self.backward is None else self.backward.to(device)
+        return replace(self, statistics=moved, kept=kept, backward=backward)
 
     def cpu(self) -> "Sight":
         """The same in main memory."""
         return self.to("cpu")
+
+    @property
+    def is_looking(self) -> Bool[Tensor, "... T"]:
+        """Which queries look at anything: not those that may not, nor padding that was left out."""
+        if "lse" in self.statistics:
+            return self.lse > -torch.inf
+        return self.statistics["peak"] > 0  # heads averaged
 
     @property
     def has_heads(self) -> bool:
@@ -270,7 +375,16 @@ class Sight:
             raise ValueError(f"this sight has no {name}; {remedy}")
         return self.statistics[name]
 
-    def _require_kept(self, what: str, beforehand: str | None = None) -> tuple[KeptInputs, ...]:
+    def require_kept(
+        self, what: str, beforehand: str | None = None, *, history: bool = False
+    ) -> tuple[KeptInputs, ...]:
+        """What a later question is answered from, or a sentence that says why it can't be.
+
+        Args:
+            what: The question.
+            beforehand: How it could have been asked when looking.
+            history: Whether the answer should carry gradients.
+        """
         if not self.kept:
             remedy = "" if beforehand is None else f", or ask beforehand with {beforehand}"
             raise ValueError(
@@ -282,7 +396,17 @@ class Sight:
                 f"{what} can't be had any more, q or k was written to since it was kept; "
                 f"look at a clone{remedy}"
             )
-        return self.kept
+        if history:
+            return self.kept
+        return tuple(KeptInputs(inputs.detached(), lse.detach()) for inputs, lse in self.kept)
+
+    def check_span(self, name: str, span: Span | None) -> Span:
+        """A range of queries or keys within those that there are; all of them by default."""
+        n = self.t if name == "queries" else self.s
+        whole = (0, n) if span is None else span
+        if not is_integer_pair(whole) or not 0 <= whole[0] < whole[1] <= n:
+            raise ValueError(f"{name} must be a range (first, past_the_last) within 0..{n}, got {whole!r}")
+        return whole
 
     def _pool(self, kept: tuple[KeptInputs, ...], cells: Cells) -> Tensor:
         total, first = None, 0
@@ -291,9 +415,9 @@ class Sight:
             total = part if total is None else total + part
             first += inputs.shape[2]
         assert total is not None  # noqa: S101
-        return self._restore_lead(total.div_(cells.areas(total.device)))
+        return self.restore_lead(total.div_(cells.areas(total.device)))
 
-    def _restore_lead(self, x: Tensor) -> Tensor:
+    def restore_lead(self, x: Tensor) -> Tensor:
         """(B, H, ...) in the leading dimensions that the caller knows, heads averaged where they are."""
         x = x.reshape(*self.lead, *x.shape[2:])
         return x.mean(len(self.lead) - 1) if self.averaged else x
@@ -311,6 +435,8 @@ def measure_sight(
     output: Tensor | None = None,
     keep: bool = True,
     name: str = "",
+    source: str = "kernel",
+    padding: str = "",
 ) -> Sight:
     """Measure what was asked and wrap it up."""
     t, s = inputs.shape[2:]
@@ -330,8 +456,15 @@ def measure_sight(
         statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in statistics.items()}
     if output is not None:
         statistics["output"] = output
-    kept = (KeptInputs(inputs.detached().with_versions(), stats.lse.detach()),) if keep else ()
-    return Sight(t, s, lead, statistics, kept, name, n_batch=count_batch_dims(lead))
+    kept = (_keep_inputs(inputs, stats.lse),) if keep else ()
+    n_batch = count_batch_dims(lead)
+    return Sight(t, s, lead, statistics, kept, name, n_batch=n_batch, source=source, padding=padding)
+
+
+def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:
+    if isinstance(inputs, StoredRows):
+        return KeptInputs(inputs.with_versions(), torch.zeros_like(lse))
+    return KeptInputs(inputs.with_versions(), lse)
 
 
 def count_batch_dims(lead: tuple[int, ...]) -> int:
@@ -385,11 +518,6 @@ def parse_map_size(size: Size) -> tuple[int, int]:
 def is_integer_pair(x: object) -> TypeGuard[tuple[int, int]]:
     """Whether it is two whole numbers."""
     return isinstance(x, tuple | list) and len(x) == 2 and all(map(is_integer, x))
-
-
-def is_integer(x: object) -> TypeGuard[int]:
-    """Whether it is a whole number, numpy's included."""
-    return isinstance(x, Integral) and not isinstance(x, bool)
 
 
 def pad_last(x: Tensor, width: int, value: float) -> Tensor:

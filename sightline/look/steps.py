@@ -41,4 +41,4 @@ def stack(sights: Sequence[Sight]) -> Sight:
         else:
             statistics[name] = torch.cat(parts, dim=-2 if name == "output" else -1)
     kept = tuple(piece for x in sights for piece in x.kept) if all(x.kept for x in sights) else ()
-    return replace(sights[0], t=t, s=s, statistics=statistics, kept=kept)
+    return replace(sights[0], t=t, s=s, statistics=statistics, kept=kept, backward=None)

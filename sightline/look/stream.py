@@ -152,8 +152,8 @@ def pool(
         return sums
     columns = local.column_of(torch.arange(*local.keys, device=sums.device))
     for tile in inputs.tiles(_tile_size(inputs), queries, keys):
-        first, by_row = _sum_rows(tile_weights(inputs, tile, lse[tile.row_index]), tile, local)
-        part = _sum_columns(by_row, tile, local, columns)
+        first, by_row = sum_rows(tile_weights(inputs, tile, lse[tile.row_index]), tile, local)
+        part = sum_columns(by_row, tile, local, columns)
         sums[tile.batch, tile.heads, first : first + part.size(2)] += part
     return sums
 
@@ -213,14 +213,14 @@ def _measure_tile(
         lse, logs, weights, empty = _weights_in_place(inputs, tile, lse, scratch)
     first_cell, cells, received = 0, None, None
     if request.cells is not None:
-        first_cell, by_row = _sum_rows(weights.detach(), tile, request.cells)
-        cells = _sum_columns(by_row, tile, request.cells, scratch.columns)
+        first_cell, by_row = sum_rows(weights.detach(), tile, request.cells)
+        cells = sum_columns(by_row, tile, request.cells, scratch.columns)
         received = None if differentiable else by_row.sum(-2)  # so the weights need not be added up again
     if request.received and received is None:
         received = weights.sum(-2)
     entropy = peak = peak_at = top = top_at = None
     if request.peak:
-        peak, peak_at = _max_with_index(weights)
+        peak, peak_at = max_with_index(weights)
         peak_at = peak_at.add_(tile.columns[0]) if tile.columns[0] else peak_at
         if empty is not None:
             peak_at = peak_at.masked_fill_(empty, -1)
@@ -293,7 +293,7 @@ def _weights_in_place(
     return lse if empty is None else lse.masked_fill(empty, -torch.inf), logs, weights, empty
 
 
-def _sum_rows(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r s"]]:
+def sum_rows(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r s"]]:
     """Add up the queries of a tile in each row of cells: the first of those rows, and the sums."""
     first, last = (_cell_index(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
     edges = [_cell_start(cells.rows, cells.queries, i) - tile.rows[0] for i in range(first, last + 2)]
@@ -302,7 +302,7 @@ def _sum_rows(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Ten
     return first, torch.stack([weights[..., a:b, :].sum(-2) for a, b in spans], dim=-2)
 
 
-def _sum_columns(
+def sum_columns(
     by_row: Float[Tensor, "b h r s"], tile: Tile, cells: Cells, columns: Int[Tensor, " keys"]
 ) -> Float[Tensor, "b h r columns"]:
     """Add up the keys in each column of cells; ``columns`` says into which one each key of the grid falls."""
@@ -350,7 +350,7 @@ def _empty_part(scores: Tensor, request: StatsRequest) -> _Part:
     )
 
 
-def _max_with_index(
+def max_with_index(
     weights: Float[Tensor, "... t s"], chunk: int = 64
 ) -> tuple[Float[Tensor, "... t"], Int[Tensor, "... t"]]:
     """The largest weight and its place. On a CPU in chunks: a maximum is quick to find, its place is not."""

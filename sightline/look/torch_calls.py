@@ -1,69 +1,17 @@
-"""Calls of attention that no fused operator tells all about, read from their arguments."""
+"""Calls of ``sl.attention``, read from their arguments: one call may be several kernels, or none."""
 
 from collections import OrderedDict
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from torch import Tensor, nn
+from torch import nn
 
-from sightline.attention.from_torch import fits, heads, mask_from_torch
-from sightline.attention.masks import Mask, as_mask, causal
-from sightline.look.fused import FusedCall
+from sightline.attention.masks import as_mask
 from sightline.look.look import make_score_inputs
 from sightline.look.score_inputs import ScoreInputs
 
-_SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _OURS = ("q", "k", "v", "mask")
-_MHA = (
-    "query",
-    "key",
-    "value",
-    "key_padding_mask",
-    "need_weights",
-    "attn_mask",
-    "average_attn_weights",
-    "is_causal",
-)
 _Module = TypeVar("_Module", bound=nn.Module)
-
-
-def read_sdpa_call(args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> FusedCall | None:
-    """Read a call of ``F.scaled_dot_product_attention``; None if it can't be, as with nested tensors."""
-    arguments = dict(zip(_SDPA, args, strict=False)) | kwargs
-    q, k, v, attn_mask = arguments["query"], arguments["key"], arguments["value"], arguments.get("attn_mask")
-    if q.is_nested:
-        return None
-    if arguments.get("enable_gqa") and q.dim() != 4:
-        k, v = (x.repeat_interleave(q.size(-3) // x.size(-3), -3) for x in (k, v))
-    scale = arguments.get("scale")
-    mask = Mask()
-    if attn_mask is not None and type(attn_mask).__name__ == "CausalBias":  # its module takes long to import
-        mask = causal(align="end" if attn_mask.variant.name == "LOWER_RIGHT" else "start")
-    elif attn_mask is not None:
-        rank = max(q.dim(), k.dim(), attn_mask.dim())
-        attn_mask = attn_mask.reshape((1,) * (rank - attn_mask.dim()) + tuple(attn_mask.shape))
-        mask = Mask(added=(attn_mask,)) if attn_mask.is_floating_point() else Mask(allowed=(attn_mask,))
-    if arguments.get("is_causal"):
-        mask = mask & causal(align="start")
-    return FusedCall(q, k, v, mask, q.size(-1) ** -0.5 if scale is None else scale, output, None)
-
-
-def read_mha_call(
-    module: nn.MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
-) -> FusedCall | None:
-    """Read a call of ``nn.MultiheadAttention``; None if it can't be, as with nested tensors."""
-    arguments: dict[str, Any] = dict.fromkeys(_MHA) | dict(zip(_MHA, args, strict=False)) | kwargs
-    query, key, value = arguments["query"], arguments["key"], arguments["value"]
-    masks = arguments["key_padding_mask"], arguments["attn_mask"]
-    if not fits(module, query, key, value, *masks):
-        return None
-    mask = mask_from_torch(masks[1], masks[0], module.num_heads)
-    if (
-        arguments["is_causal"] and arguments["need_weights"] is False and masks[0] is None
-    ):  # torch ignores attn_mask
-        mask = causal(align="start")
-    q, k, v, mask = heads(module, query, key, value, mask)
-    return FusedCall(q, k, v, mask, q.size(-1) ** -0.5, output, None)
 
 
 def read_attention_call(

@@ -1,43 +1,57 @@
 """``watch``: what any model attends to, while it runs on its own kernels and computes its own output.
 
-Four listeners, each for what the one before can't hear; none of them changes what is computed:
-
-1. below autograd, the fused operators themselves, wherever they are called from, with their log-sum-exp;
-2. around ``F.scaled_dot_product_attention``, for the calls that torch takes apart into matrix products;
-3. around ``sl.attention``, for scores that are no dot product, and for what is computed block by block;
-4. around ``nn.MultiheadAttention``, for the calls that compute their weights by hand (``need_weights=True``).
+One mode below autograd hears every attention kernel and every softmax over scores (``recorder.py``); Python's
+stack says which module runs (``owners.py``). Nothing is hooked into the model and no setting of torch's is
+changed, so there is nothing to undo, and what can't be read is noted instead of raised.
 """
 
 import contextlib
 import fnmatch
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from sightline.attention.attend import attention
-from sightline.attention.multihead import MultiheadAttention
-from sightline.look.fused import FusedCall, FusedCallRecorder
-from sightline.look.look import captured_lse, make_score_inputs
-from sightline.look.nested import zero_padding
-from sightline.look.score_inputs import ScoreInputs, StoredRows, Tile
+from sightline.attention.attend import observers
+from sightline.look.adapters import AttentionCall, UnreadableError
+from sightline.look.fused import FusedCall
+from sightline.look.gradients import GradientListener, keep_plainly
+from sightline.look.groups import is_integer
+from sightline.look.isolate import is_recomputing, isolated
+from sightline.look.look import captured_lse
+from sightline.look.owners import Owner, Owners
+from sightline.look.padding import padding_of
+from sightline.look.recorder import AttentionRecorder
+from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
-from sightline.look.sight import KeptInputs, Look, Sight, check_measure, is_integer, measure_sight
+from sightline.look.sight import KeptInputs, Look, Sight, check_measure, measure_sight
 from sightline.look.stream import tile_weights
-from sightline.look.torch_calls import read_attention_call, read_mha_call, read_sdpa_call
+from sightline.look.torch_calls import read_attention_call
+from sightline.shapes import Int, Shaped
 
 __all__ = ["watch"]
 
 _EVERYTHING = Look()
-# Whose arguments and output are known; what another subclass makes of them is its own affair.
-_FORWARDS = (nn.MultiheadAttention.forward, MultiheadAttention.forward)
 _FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
+_FRAMES = 14  # from a product in an attention to the attention itself, a layer or two between
+
+
+class _Busy(threading.local):
+    """Whether a look is being taken in this thread."""
+
+    is_on = False
+
+
+_BUSY = _Busy()
+
+
+class _RefusedError(RuntimeError):
+    """What must not be watched at all."""
 
 
 def watch(
@@ -48,22 +62,30 @@ def watch(
     measure: Look = _EVERYTHING,
     keep: bool = False,
     limit: int = 2 << 30,
+    attention_mask: Shaped[Tensor, "B T"] | None = None,
+    lengths: Int[Tensor, " B"] | Sequence[int] | None = None,
+    grad: bool = False,
 ) -> "Watch":
     """See what a model attends to: ``with sl.watch(model) as seen: model(x)``.
 
-    The model keeps its kernels, its output and its gradients, bit for bit; only torch's whole-layer
-    inference operators, which show nothing, are switched off inside the block (there the output agrees to
-    rounding). After the block, or an exception in it, no trace is left.
+    The model keeps its kernels, its output and its gradients, bit for bit, and compiled parts stay compiled.
+    Whatever can't be read is listed by ``seen.unseen()``, with one warning at the end of the block; nothing
+    is raised inside the model. After the block, or an exception in it, no trace is left.
 
     Args:
-        model: Any module that calls a fused attention kernel, ``F.scaled_dot_product_attention``,
-            ``nn.MultiheadAttention`` or ``sl.attention``.
+        model: Any module: torch.nn, Hugging Face, timm, your own; eager, or given to ``torch.compile``.
         layers: Which modules to look at: a pattern such as ``"*.3.self_attn"``, or a function of the name.
         every: Measure each n-th call of a module only, for training.
         measure: What to measure. Default: received, entropy and peak. A map, or a top, that is larger
             than a call has queries or keys is as large as they are.
         keep: Hold on to each call's q and k for later maps, rows and tops: as much memory as they take.
-        limit: How many bytes of sights to collect; what comes after is not measured, and that is told.
+        limit: How many bytes of sights to collect; what comes after is not measured, with a warning.
+        attention_mask: Which tokens are real (1 or True), for models whose masks don't show it. Queries that
+            are padding look at nothing in what is measured.
+        lengths: The same, as the number of real tokens of each item, padding on the right.
+        grad: Keep the graph: a loss on a sight trains the model, and after ``backward`` sights have
+            ``importance`` and ``relevance``. It holds on to q, k, v and outputs; compiled parts and attention
+            that is computed by hand are seen without their graph.
 
     Example:
         >>> model = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
@@ -76,12 +98,6 @@ def watch(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"watch takes an nn.Module, got {type(model).__name__}; sl.look looks at q, k and v")
-    for name, module in model.named_modules():
-        if _is_compiled(module):
-            raise ValueError(
-                f"a compiled module, here {name or 'the model itself'} ({type(module).__name__}), does not "
-                "show its attention; watch the module it was made from"
-            )
     if not is_integer(every) or every < 1:
         raise ValueError(f"every must be a whole number >= 1, got {every!r}; 1 measures each call")
     check_measure(measure)
@@ -89,7 +105,8 @@ def watch(
         raise ValueError(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
-    return Watch(model, _name_filter(layers), every, measure, keep, limit)
+    padding = _given_padding(attention_mask, lengths)
+    return Watch(model, _name_filter(layers), every, measure, keep or grad, limit, padding, grad)
 
 
 class Watch:
@@ -98,125 +115,176 @@ class Watch:
     def __init__(
         self,
         model: nn.Module,
-        chosen: Callable[[str], bool],
+        is_selected: Callable[[str], bool],
         every: int,
         measure: Look,
         keep: bool,
         limit: int,
+        padding: Callable[[int], Tensor] | None = None,
+        grad: bool = False,
     ) -> None:
-        self._model, self._is_selected = model, chosen
+        self._grad = grad
+        self._padding = padding
+        self._model, self._is_selected = model, is_selected
         self._every, self._measure, self._keep, self._limit = every, measure, keep, limit
-        self._stack: list[str] = []
-        self._counts: dict[str, int] = {}  # calls of each module so far
-        self._n_calls = 0  # of all, so that a later listener knows whether an earlier one heard
-        self._inner: list[FusedCall] | None = None  # those that an attention of ours is made of, inside it
         self._undo: contextlib.ExitStack | None = None
-        self._thread = 0
+        self._fused_calls: list[FusedCall] | None = None  # those that a call of sl.attention is made of
 
     def __enter__(self) -> Seen:
         """Start listening."""
         if self._undo is not None:
             raise RuntimeError("this watch is entered already; make another one with sl.watch(model)")
-        self._seen, self._counts, self._n_calls = Seen(self._model), {}, 0
-        self._thread = threading.get_ident()
+        self._owners = Owners(self._model)
+        self._seen = Seen(self._model, self._owners)
+        self._counts: dict[str, int] = {}  # calls of each module so far
+        self._silent = set(self._owners.attentions)  # attentions that have not run yet
+        parameters = frozenset(_storages(self._model))
         with contextlib.ExitStack() as undo:
-            fast = torch.backends.mha.get_fastpath_enabled()
-            undo.callback(torch.backends.mha.set_fastpath_enabled, fast)
-            torch.backends.mha.set_fastpath_enabled(False)
-            for name, module in self._model.named_modules():
-                self._hook(module, name, undo)
-                if fast and isinstance(module, nn.TransformerEncoder):
-                    zero_padding(module, undo, _is_alone)
-            undo.enter_context(
-                _FunctionInterceptor(
-                    {F.scaled_dot_product_attention: self._call_sdpa, attention: self._call_attention}
-                )
-            )
-            undo.enter_context(FusedCallRecorder(self._record_call))
+            before = observers.stack
+            observers.stack = (*before, self._call_attention)
+            undo.callback(setattr, observers, "stack", before)
+            undo.enter_context(AttentionRecorder(self, parameters))
+            if self._grad:
+                undo.enter_context(GradientListener(self))
             self._undo = undo.pop_all()
         return self._seen
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop listening and leave everything as it was."""
+        """Stop listening, and say what could not be read."""
         assert self._undo is not None  # noqa: S101
         undo, self._undo = self._undo, None
-        self._stack.clear()
         undo.__exit__(kind, error, trace)
+        self._seen.rename(self._owners.misnamed())
+        if error is not None:
+            return
+        if self._seen.full:
+            warnings.warn(
+                f"sights of more than {self._limit} bytes were collected, later calls are not measured; "
+                "raise limit=, or ask for less with every=, layers= or measure=",
+                stacklevel=2,
+            )
+        unseen = self._seen.unseen_warning()
+        if unseen is not None:
+            warnings.warn(unseen, stacklevel=2)
 
-    def _hook(self, module: nn.Module, name: str, undo: contextlib.ExitStack) -> None:
-        """Know when a module runs, and what an ``nn.MultiheadAttention`` is given."""
-        starts: list[int] = []
+    # What the recorder tells
 
-        def before(_module: nn.Module, _args: Any) -> None:
-            if threading.get_ident() != self._thread and not _recomputing():
-                raise RuntimeError(
-                    "a watched model must run in the thread that watches it; run it there, "
-                    "or watch it inside each thread"
-                )
-            self._stack.append(name)
-            self._seen.mark_called(name)
-            starts.append(self._n_calls)
+    def is_busy(self) -> bool:
+        """Whether operators that run now are a look's own."""
+        return _BUSY.is_on
 
-        def after(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-            if not starts:  # refused before it ran
-                return
-            nothing_heard = starts.pop() == self._n_calls
-            try:
-                ran_blind = nothing_heard and output is not None and type(module).forward in _FORWARDS
-                if ran_blind and isinstance(module, nn.MultiheadAttention):
-                    call = read_mha_call(module, args, kwargs, output[0])
-                    if call is not None:
-                        self._record_call(call)
-            finally:
-                self._stack.pop()
+    def on_product(self) -> None:
+        """Note which attentions run, until all have."""
+        self._seen.ran = True
+        if not self._silent:
+            return
+        owner = self._owners.current(3, _FRAMES)
+        if owner is not None:
+            name = owner.name
+            for attention in [n for n in self._silent if n == name or name.startswith(f"{n}.")]:
+                self._silent.discard(attention)
+                self._seen.mark_called(attention)
 
-        undo.callback(module.register_forward_pre_hook(before).remove)
-        undo.callback(module.register_forward_hook(after, with_kwargs=True, always_call=True).remove)
+    def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
+        """An attention ran."""
+        if self._fused_calls is not None:
+            self._keep_lse(read)
+            return
+        owner = self._owners.current(3)
+        if owner is not None:
+            self._record(owner, read, isolated)
 
-    def _call_sdpa(
-        self, sdpa: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Tensor:
-        heard_before = self._n_calls
-        output = sdpa(*args, **kwargs)
-        if self._n_calls == heard_before:
-            call = read_sdpa_call(args, kwargs, output)
-            if call is not None:
-                self._record_call(call)
-        return output
+    def _keep_lse(self, read: Callable[[nn.Module], AttentionCall]) -> None:
+        """A kernel inside ``sl.attention``: its log-sum-exp is all that is needed of it."""
+        assert self._fused_calls is not None  # noqa: S101
+        try:
+            call = read(self._model)
+            q, k = call.inputs.q, call.inputs.k
+            lse = call.lse if call.source == "kernel" else None
+            self._fused_calls.append(FusedCall(q, k, k, call.inputs.mask, call.inputs.scale, q, lse))
+        except Exception:  # noqa: BLE001 (then it is computed again)
+            self._fused_calls = []
 
     def _call_attention(
-        self, ours: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Tensor:
+        self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        """Make a call of ``sl.attention``, which may be computed by several kernels or none."""
+        if _BUSY.is_on:
+            return function(*args, **options)
+        outer = self._fused_calls
         inner: list[FusedCall] = []
-        outer, self._inner = self._inner, inner
+        self._fused_calls = inner
         try:
-            output = ours(*args, **kwargs)
+            output = function(*args, **options)
         finally:
-            self._inner = outer
-        if outer is not None:  # a score that attends: part of the attention that it scores for
+            inner, self._fused_calls = self._fused_calls or [], outer
+        if outer is not None or is_recomputing():  # a score that attends is part of what it scores for
+            return output
+        owner = self._owners.current(3)
+        if owner is None:
             return output
 
-        def read() -> tuple[ScoreInputs, tuple[int, ...], Tensor | None]:
-            inputs, lead = read_attention_call(args, kwargs, kept=self._keep)
-            return inputs, lead, captured_lse(inner, inputs)
+        def read(_module: nn.Module) -> AttentionCall:
+            first: Tensor = output[0] if isinstance(output, tuple) else output
+            if first.device.type == "meta" or type(first).__name__ == "FakeTensor":
+                raise UnreadableError("it ran on meta or fake tensors, which hold no numbers")
+            inputs, lead = read_attention_call(args, options, kept=self._keep)
+            return AttentionCall(inputs=inputs, lead=lead, lse=captured_lse(inner, inputs))
 
-        self._record(read)
+        self._record(owner, read, torch.no_grad)
         return output
 
-    def _record_call(self, call: FusedCall) -> None:
-        if self._inner is not None:
-            self._inner.append(call)
-            return
-        self._record(lambda: (*make_score_inputs(call.q, call.k, call.v, call.mask, call.scale), call.lse))
+    def call_with_graph(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        read: Callable[[nn.Module, Any], AttentionCall],
+    ) -> Any:
+        """Make a call above autograd, and measure it so that the sight keeps the graph."""
+        outer = self._fused_calls
+        self._fused_calls = []
+        try:
+            output = function(*args, **kwargs)
+        finally:
+            self._fused_calls = outer
+        if outer is None and not is_recomputing():
+            owner = self._owners.current(3)
+            if owner is not None:
+                self._record(owner, lambda module: read(module, output), keep_plainly)
+        return output
 
-    def _record(self, read: Callable[[], tuple[ScoreInputs, tuple[int, ...], Tensor | None]]) -> None:
-        """Measure a call, if it is one that was asked for."""
-        self._n_calls += 1
-        name = self._stack[-1] if self._stack else ""
-        if _recomputing():
-            return
+    # What is made of it
+
+    def _record(
+        self,
+        owner: Owner,
+        read: Callable[[nn.Module], AttentionCall],
+        context: Callable[[], contextlib.AbstractContextManager[object]],
+    ) -> None:
+        """Measure a call, if it is one that was asked for; whatever goes wrong is noted, never raised."""
+        name = owner.name
+        _BUSY.is_on = True
+        try:
+            self._seen.ran = True
+            name = name if owner.site is None else self._owners.name_in_compiled(owner)
+            with context():
+                self._measure_call(name, owner.module, read)
+        except _RefusedError:
+            raise
+        except Exception as error:  # noqa: BLE001 (the model must not feel it)
+            self._seen.mark_unseen(name, _reason(error))
+        finally:
+            _BUSY.is_on = False
+
+    def _measure_call(self, name: str, module: nn.Module, read: Callable[[nn.Module], AttentionCall]) -> None:
+        call: AttentionCall | None = None
+        if hasattr(module, "self_attn"):  # a whole layer may be one operator
+            call = read(module)
+            name = f"{name}.{call.child}".lstrip(".") if call.child else name
+        self._seen.mark_called(name)
         if not self._is_selected(name):
             self._seen.mark_skipped(name)
             return
@@ -224,45 +292,54 @@ class Watch:
         if count % self._every:
             return
         if self._seen.nbytes > self._limit:
-            if not self._seen.full:
-                self._seen.full = True
-                warnings.warn(
-                    f"sights of more than {self._limit} bytes were collected, later calls are not measured; "
-                    "raise limit=, or ask for less with every=, layers= or measure=",
-                    stacklevel=2,
-                )
+            self._seen.full = True
             return
         if _capturing():
-            raise RuntimeError(
+            raise _RefusedError(
                 "a watched model can't be captured into a CUDA graph, whose replays write over what was "
                 "seen; capture it outside the block, or watch it without the graph"
             )
-        with torch.no_grad(), preserve_rng_state():
-            inputs, lead, lse = read()
-            measure = self._measure.clip(*inputs.shape[2:])  # what one call is too short for breaks no model
-            sight = measure_sight(inputs.detached(), measure, lead=lead, lse=lse, keep=self._keep, name=name)
-            if self._keep and sight.t <= _FEW_QUERIES:
-                sight = _keep_rows(sight)
+        call = read(module) if call is None else call
+        given = None if self._padding is None else self._padding(call.inputs.shape[2])
+        padding, known = padding_of(call.inputs, name, given)
+        if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
+            call = call.with_padding(padding)
+        measure = self._measure.clip(*call.inputs.shape[2:])
+        with _preserve_rng_state(call):
+            sight = measure_sight(
+                call.inputs.detached() if call.backward is None else call.inputs,
+                measure,
+                lead=call.lead,
+                lse=call.lse,
+                keep=self._keep,
+                name=name,
+                source=call.source,
+                padding=known,
+            )
+        if call.backward is not None:
+            sight = replace(sight, backward=call.backward)
+        elif self._keep and sight.t <= _FEW_QUERIES and call.source != "weights":
+            sight = _keep_rows(sight)
         self._seen.add(name, sight)
 
 
-class _FunctionInterceptor(TorchFunctionMode):
-    """Hand every call of some functions to others that make it."""
-
-    def __init__(self, around: dict[Callable[..., Any], Callable[..., Any]]) -> None:
-        super().__init__()
-        self._around = around
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        around = self._around.get(func)
-        return func(*args, **(kwargs or {})) if around is None else around(func, args, kwargs or {})
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnreadableError):
+        return str(error)
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first}"[:200]
 
 
-def _is_alone() -> bool:
-    """Whether no mode but a watch is on; with others torch does not take its fast path."""
-    return all(isinstance(mode, _FunctionInterceptor) for mode in _get_current_function_mode_stack())
+def _preserve_rng_state(call: AttentionCall) -> contextlib.AbstractContextManager[object]:
+    """Leave the random numbers as they are where a score draws some: it is asked twice, the model once."""
+    if call.inputs.score is None:
+        return contextlib.nullcontext()
+    device = call.inputs.q.device
+    return torch.random.fork_rng([device] if device.type != "cpu" else [], device_type=_accelerator(device))
+
+
+def _accelerator(device: torch.device) -> str:
+    return "cuda" if device.type == "cpu" else device.type
 
 
 def _keep_rows(sight: Sight) -> Sight:
@@ -270,35 +347,44 @@ def _keep_rows(sight: Sight) -> Sight:
     ((inputs, lse),) = sight.kept
     b, h, t, s = inputs.shape
     tile = Tile(slice(0, b), slice(0, h), (0, t), (0, s))
-    weights = tile_weights(inputs, tile, lse)
-    rows = StoredRows(weights, weights.new_empty(b, h, s, 0), type(inputs.mask)(), 1.0)
+    rows = StoredRows.of(tile_weights(inputs, tile, lse))
     return sight.with_kept((KeptInputs(rows, torch.zeros_like(lse)),))
 
 
-@contextlib.contextmanager
-def preserve_rng_state() -> Iterator[None]:
-    """Leave the random numbers as they are: a score that throws dice is asked twice, the model once."""
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
+def _storages(model: nn.Module) -> list[int]:
+    """The memory of a model's parameters."""
+    found = []
+    for parameter in model.parameters():
+        with contextlib.suppress(Exception):  # some have no memory of their own
+            found.append(parameter.untyped_storage()._cdata)  # noqa: SLF001
+    return found
 
 
-def _recomputing() -> bool:
-    """Whether this is gradient checkpointing's second run, in the backward pass and maybe its thread."""
-    return torch._C._current_graph_task_id() != -1  # noqa: SLF001
+def _given_padding(
+    attention_mask: Tensor | None, lengths: Tensor | Sequence[int] | None
+) -> Callable[[int], Tensor] | None:
+    """What the user said is padding, as a function of the length T; True at padding."""
+    if attention_mask is not None and lengths is not None:
+        raise ValueError("say what is padding with attention_mask= or lengths=, got both; one is enough")
+    if attention_mask is not None:
+        if attention_mask.dim() != 2:
+            raise ValueError(
+                f"attention_mask must be a tensor (B, T), True or 1 at real tokens, got the shape "
+                f"{tuple(attention_mask.shape)}"
+            )
+        padding = attention_mask == 0
+        return lambda _t: padding
+    if lengths is None:
+        return None
+    counts = torch.as_tensor(lengths)
+    if counts.dim() != 1 or counts.is_floating_point():
+        raise ValueError(f"lengths must be whole numbers, one for each item, got {lengths!r}")
+    return lambda t: torch.arange(t, device=counts.device) >= counts[:, None]
 
 
 def _capturing() -> bool:
     """Whether a CUDA graph is being captured; a torch without CUDA can't be asked."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    """Whether it came from ``torch.compile``, ``module.compile()`` or ``torch.jit``."""
-    compiled = getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod")
-    return compiled or isinstance(module, torch.jit.ScriptModule)
 
 
 def _name_filter(layers: str | Callable[[str], bool] | None) -> Callable[[str], bool]:

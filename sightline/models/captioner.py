@@ -65,7 +65,7 @@ class CaptionerConfig:
     n_encoder_layers: int = setting(
         0, "Layers of the Transformer encoder over the grid.", at_least=0, advanced=True
     )
-    d_ff: int = setting(2048, "Width inside the feed-forward layers.", at_least=1)
+    d_ff: int = setting(2048, "Width inside the feed-forward layers.", at_least=1, advanced=True)
     d_hidden: int = setting(512, "Width of the recurrent decoder's LSTM.", at_least=1, advanced=True)
     dropout: float = setting(0.1, "Share of activations dropped in training.", at_least=0, below=1)
     feature_dropout: float = setting(

@@ -18,7 +18,7 @@ except ImportError as missing:
     ) from missing
 
 from sightline.show import pages
-from sightline.show.caption_overlay import CaptionOverlay, Told
+from sightline.show.caption_overlay import CaptionOverlay
 from sightline.show.compare import scores
 from sightline.show.curves import curves
 from sightline.show.heatmap import positions
@@ -31,7 +31,6 @@ from sightline.show.sights import heads, sight_map
 
 __all__ = [
     "CaptionOverlay",
-    "Told",  # until cli/ is rebuilt
     "curves",
     "entropy",
     "heads",

@@ -73,6 +73,3 @@ def contact_sheet(
                 0, -0.03, "\n".join(lines), transform=ax.transAxes, va="top", fontsize=7.5, linespacing=1.25
             )
     return figure
-
-
-contact = contact_sheet  # until cli/ is rebuilt

@@ -52,30 +52,11 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
     _check_known("model", request.architecture, task.architectures)
     _check_known("size", request.size, task.sizes)
     base = saved_preset(task, begun) if begun else task.presets.get(preset_of(task, request), {})
-    sized: Preset = {"model": task.sizes[request.size]} if request.size else {}
-    values: dict[str, dict[str, Any]] = {part.name: {} for part in task.parts}
-    for layer in (base, sized, request.fields):
-        for name, fields in layer.items():
-            values[name].update(current_names(_part(task, name).config, fields))
-    _turn_off_overridden(task, request, values)
-    if request.data is not None:
-        check_data(task, request.data)
-        values["data"][task.source_field] = absolute(task, request.data)
-    elif begun is not None:
-        check_still_there(task, str(values["data"].get(task.source_field, "")), begun)
-    if task.source_field not in values["data"]:
-        sets = [repr(name) for name in task.embedded]
-        raise ValueError(
-            f"a training needs data; add --data with {listing(['a folder', 'a zip', *sets], 'or')}"
-        )
     present = {part.name for part in task.parts if part.switch is None or part.name in base} | request.parts
-    for part in task.parts:
-        asked = request.fields.get(part.name)
-        if asked and part.name not in present:
-            raise ValueError(
-                f"{flag(part.prefix + next(iter(asked)))} is for the {part.title.lower()}, which was not asked "
-                f"for; add {flag(part.switch or '')}"
-            )
+    _check_present(task, request, present)
+    values = _layered(task, request, base)
+    _turn_off_overridden(task, request, values)
+    _set_source(task, request, values["data"], begun)
     for part in task.parts:  # a nested part is set inside the one that holds it
         if len(part.inside) == 2:
             holder, field = part.inside
@@ -142,14 +123,49 @@ def check_still_there(task: Task, source: str, folder: Path) -> None:
     """
     if source not in task.embedded and not Path(source).exists():
         raise ValueError(
-            f"the data of {str(folder)!r} was {source!r}, which is not there any more; say where it is now with "
-            "--data (in Python: data=...)"
+            f"the data of {str(folder)!r} was {source!r}, which is not there any more; say where it is now "
+            "with --data (in Python: data=...)"
         )
 
 
 def absolute(task: Task, data: str) -> str:
     """Where data lies, whatever folder a later command is called from; an embedded set is its name."""
     return data if data in task.embedded else str(Path(data).expanduser().resolve())
+
+
+def _layered(task: Task, request: Request, base: Preset) -> dict[str, dict[str, Any]]:
+    """The values of each part: the preset's or the run's, a size's over them, what was asked for on top."""
+    sized: Preset = {"model": task.sizes[request.size]} if request.size else {}
+    values: dict[str, dict[str, Any]] = {part.name: {} for part in task.parts}
+    for layer in (base, sized, request.fields):
+        for name, fields in layer.items():
+            values[name].update(current_names(_part(task, name).config, fields))
+    return values
+
+
+def _check_present(task: Task, request: Request, present: set[str]) -> None:
+    """Refuse settings of a part that there will not be."""
+    for part in task.parts:
+        asked = request.fields.get(part.name)
+        if asked and part.name not in present:
+            raise ValueError(
+                f"{flag(part.prefix + next(iter(asked)))} is for the {part.title.lower()}, which was not "
+                f"asked for; add {flag(part.switch or '')}"
+            )
+
+
+def _set_source(task: Task, request: Request, data: dict[str, Any], begun: Path | None) -> None:
+    """Note where the data lies; there must be some."""
+    if request.data is not None:
+        check_data(task, request.data)
+        data[task.source_field] = absolute(task, request.data)
+    elif begun is not None:
+        check_still_there(task, str(data.get(task.source_field, "")), begun)
+    if task.source_field not in data:
+        sets = [repr(name) for name in task.embedded]
+        raise ValueError(
+            f"a training needs data; add --data with {listing(['a folder', 'a zip', *sets], 'or')}"
+        )
 
 
 def _turn_off_overridden(task: Task, request: Request, values: dict[str, dict[str, Any]]) -> None:

@@ -9,8 +9,8 @@ from torch import nn
 from sightline.data.batches import shuffled_batches
 from sightline.settings import as_json
 from sightline.tasks.task import Settings
-from sightline.train.engine import to_device
 from sightline.train.objective import Objective
+from sightline.train.stepping import to_device
 
 __all__ = ["DatasetObjective"]
 

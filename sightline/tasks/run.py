@@ -1,7 +1,7 @@
 """A trained model in its folder, ready to predict, to be evaluated and to be looked into.
 
-``open_run("runs/demo").predict(["a.jpg"], beam=5)`` gives predictions, ``.evaluate(split="test")`` scores, and
-``.watch(["a.jpg"])`` every attention of the model.
+``open_run("runs/demo").predict(["a.jpg"], beam=5)`` gives predictions, ``.evaluate(split="test")`` scores,
+and ``.watch(["a.jpg"])`` every attention of the model.
 """
 
 import dataclasses
@@ -80,7 +80,9 @@ class Run:
             ValueError: If an option is unknown, or, without ``on_error``, an input is refused.
         """
         if isinstance(inputs, str | Path):
-            raise ValueError(f"predict takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]")
+            raise ValueError(  # noqa: TRY004 - a sentence for users
+                f"predict takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]"
+            )
         chosen = _options(self.task, self.task.predict_options, options)
         _check_at_least_one("batch_size", batch_size)
         return self._predictions(iter(inputs), chosen, attention, batch_size, on_error)
@@ -164,7 +166,8 @@ class Run:
                 )
                 for i, (p, example) in enumerate(zip(predictions, examples, strict=True))
             ],
-            about=f"{len(predictions):,} {self.task.unit} of split {split!r} of {dataset.source}{scores.about}",
+            about=f"{len(predictions):,} {self.task.unit} of split {split!r} of {dataset.source}"
+            f"{scores.about}",
             tables=scores.tables,
             figures=scores.figures,
         )
@@ -224,7 +227,8 @@ def open_run(folder: str | Path, device: str | torch.device | None = None) -> Ru
     kind = str(config["kind"])
     if kind not in kinds():
         raise ValueError(
-            f"a run is of kind {', '.join(map(repr, kinds()))}, {str(folder / CONFIG)!r} is of kind {kind!r}; "
+            f"a run is of kind {', '.join(map(repr, kinds()))}, {str(folder / CONFIG)!r} is of kind "
+            f"{kind!r}; "
             "a task of your own must be registered first"
         )
     task = task_of(kind)

@@ -16,8 +16,7 @@ from sightline.tasks.attention import Attention
 from sightline.tasks.prediction import Prediction
 from sightline.tasks.predictor import Predictor
 from sightline.train.config import TrainConfig
-from sightline.train.loop import Stage
-from sightline.train.objective import Objective
+from sightline.train.objective import Objective, Stage
 
 __all__ = ["TRAINING", "NoOptions", "Part", "Predictor", "Prepared", "Preset", "Settings", "Task"]
 

@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sightline.data.images import save_sample
 from sightline.logs import logger
 from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, WEIGHTS, read_weights
 from sightline.tasks.configure import Request, configure, preset_of
-from sightline.tasks.files import save_sample
 from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
 from sightline.tasks.task import Part, Settings, Task
-from sightline.train.engine import is_main_process
 from sightline.train.folder import check_free
 from sightline.train.loop import fit
+from sightline.train.stepping import is_main_process
 
 __all__ = ["train", "train_task"]
 

@@ -4,7 +4,7 @@ fit(model, objective, TrainConfig(epochs=20), Path("runs/mine"))
 """
 
 from sightline.train.config import TrainConfig
-from sightline.train.loop import Stage, fit
-from sightline.train.objective import Loss, Objective
+from sightline.train.loop import fit
+from sightline.train.objective import Loss, Objective, Stage
 
 __all__ = ["Loss", "Objective", "Stage", "TrainConfig", "fit"]

@@ -1,11 +1,13 @@
 """How a model is trained, whichever it is."""
 
+import dataclasses
+import math
 import re
 from dataclasses import dataclass
 
 from sightline.settings import check, setting
 
-__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig"]
+__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig", "stretched"]
 
 SCHEDULES = ("constant", "cosine", "inverse_sqrt", "linear")
 PRECISIONS = ("auto", "bf16", "fp16", "no")
@@ -110,5 +112,25 @@ class TrainConfig:
         check(self)
         if not _DEVICE.fullmatch(self.device):
             raise ValueError(
-                f"unknown device {self.device!r}, expected 'auto', 'cpu', 'cuda' or a numbered GPU such as 'cuda:1'"
+                f"unknown device {self.device!r}, expected 'auto', 'cpu', 'cuda' or a numbered GPU such as "
+                "'cuda:1'"
             )
+
+
+def stretched(config: TrainConfig, n_batches: int) -> TrainConfig:
+    """The settings with as many epochs as ``min_steps`` asks for; what happens by epochs is stretched alike.
+
+    Example:
+        >>> stretched(TrainConfig(epochs=10, min_steps=600), 3).epochs            # 10 epochs make 30 steps
+        200
+    """
+    if config.min_steps is None or config.steps is not None or config.epochs * n_batches >= config.min_steps:
+        return config
+    epochs = math.ceil(config.min_steps / n_batches)
+    factor = epochs // config.epochs
+    return dataclasses.replace(
+        config,
+        epochs=epochs,
+        evaluate_every=config.evaluate_every * factor,
+        save_every=config.save_every * factor,
+    )

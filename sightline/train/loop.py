@@ -23,39 +23,21 @@ from sightline.logs import logger
 from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
 from sightline.shapes import did_you_mean
-from sightline.train.best_weights import BestWeights
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
-from sightline.train.config import LOWER_IS_BETTER, TrainConfig
+from sightline.train.config import LOWER_IS_BETTER, TrainConfig, stretched
 from sightline.train.curve import Curve
-from sightline.train.engine import accelerator_for, to_device
 from sightline.train.folder import held, open_run
 from sightline.train.interrupt import Interrupt, Interrupted, interruptible
-from sightline.train.objective import Objective
+from sightline.train.objective import Objective, Stage
+from sightline.train.optimizer import rate
 from sightline.train.progress import Progress
-from sightline.train.schedule import rate
-from sightline.train.stepping import Part, Stepper
+from sightline.train.stepping import Part, Stepper, accelerator_for, to_device
+from sightline.train.weights import BestWeights
 
-__all__ = ["Stage", "TrainState", "fit"]
+__all__ = ["TrainState", "fit"]
 
 MAIN = "main"
 _FEW_STEPS = 100
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
-    """A further stage of a run, which starts from the best weights of the one before.
-
-    Attributes:
-        name: Names its checkpoints.
-        objective: What is learned.
-        config: How; a stage's settings are its own.
-        settings: What the run's config says of the stage; None for ``config``.
-    """
-
-    name: str
-    objective: Objective
-    config: TrainConfig
-    settings: Any = None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -130,25 +112,6 @@ def fit(
     if was_done and trainer.shown:
         logger.info("the run was finished before: nothing was left to train; more --epochs train longer")
     return out
-
-
-def stretched(config: TrainConfig, n_batches: int) -> TrainConfig:
-    """The settings with as many epochs as ``min_steps`` asks for; what happens by epochs is stretched alike.
-
-    Example:
-        >>> stretched(TrainConfig(epochs=10, min_steps=600), 3).epochs                 # 10 epochs make 30 steps
-        200
-    """
-    if config.min_steps is None or config.steps is not None or config.epochs * n_batches >= config.min_steps:
-        return config
-    epochs = math.ceil(config.min_steps / n_batches)
-    factor = epochs // config.epochs
-    return dataclasses.replace(
-        config,
-        epochs=epochs,
-        evaluate_every=config.evaluate_every * factor,
-        save_every=config.save_every * factor,
-    )
 
 
 class _Trainer:
@@ -255,8 +218,8 @@ class _Trainer:
         )
         if self.total < _FEW_STEPS:
             self.progress.say(
-                f"{self.total} steps are too few to learn much: raise --epochs {self.config.epochs}, or lower "
-                f"--batch-size {self.config.batch_size}, to make at least {_FEW_STEPS}"
+                f"{self.total} steps are too few to learn much: raise --epochs {self.config.epochs}, or "
+                f"lower --batch-size {self.config.batch_size}, to make at least {_FEW_STEPS}"
             )
 
     def _check_data(self, before: str, now: str) -> None:

@@ -1,19 +1,22 @@
 """What the loop is handed: an objective says what is learned from which batches, and how well it went.
 
-The loop knows nothing of images, sentences or classes, and nothing of metrics: an objective brings them. So that
-a killed run can go on to the bit, everything random in a batch is a function of (seed, epoch, index), and
-before each step the loop seeds torch's generators from (seed, step): what a loss draws on the device from
-those is repeated too. Python's and NumPy's own generators are nobody's business here.
+The loop knows nothing of images, sentences or classes, and nothing of metrics: an objective brings them. So
+that a killed run can go on to the bit, everything random in a batch is a function of (seed, epoch, index),
+and before each step the loop seeds torch's generators from (seed, step): what a loss draws on the device
+from those is repeated too. Python's and NumPy's own generators are not touched.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Loss", "Objective"]
+from sightline.train.config import TrainConfig
+
+__all__ = ["Loss", "Objective", "Stage"]
 
 
 class Loss(NamedTuple):
@@ -63,7 +66,7 @@ class Objective(Protocol):
         ...
 
     def prepare(self, device: torch.device) -> None:  # noqa: ARG002
-        """Called once before the first batch: an objective may keep small data on the device, and gather there."""
+        """Called once before the first batch: an objective may keep small data on the device."""
         return
 
     def compile(self, model: nn.Module) -> None:
@@ -81,3 +84,20 @@ class Objective(Protocol):
     def save(self, folder: Path) -> None:  # noqa: ARG002
         """Write what later commands need beside the config and the weights, such as tokenizer.json."""
         return
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """A further stage of a run, which starts from the best weights of the one before.
+
+    Attributes:
+        name: Names its checkpoints.
+        objective: What is learned.
+        config: How; a stage's settings are its own.
+        settings: What the run's config says of the stage; None for ``config``.
+    """
+
+    name: str
+    objective: Objective
+    config: TrainConfig
+    settings: Any = None

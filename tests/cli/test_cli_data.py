@@ -95,7 +95,7 @@ def test_the_embedded_set(capsys, tmp_path, monkeypatch):
 def test_the_contact_sheet(data, tmp_path, capsys):
     out = tmp_path / "new" / "sheet.png"
     assert run(data, "--out", out) == 0
-    assert capsys.readouterr().out.endswith(f"{out}\n")
+    assert capsys.readouterr().err == f"{out}\n"
     assert matplotlib.image.imread(out).shape[1] > 500
     assert [path.name for path in out.parent.iterdir()] == ["sheet.png"]
 
@@ -153,9 +153,9 @@ def test_classes_and_their_sheet(tmp_path, capsys):
     assert run(tmp_path / "set", "--out", tmp_path / "sheet.png") == 0
     out = capsys.readouterr().out
     assert (
-        f"{tmp_path / 'set'}: class folders, 2 classes; splits 0.1 of each class val and 0.1 of each" in out
+        f"{tmp_path / 'set'}: 2 classes, class folders; splits 0.1 of each class val and 0.1 of each" in out
     )
-    assert "train      10        2   cat 5  cat 5" in out
+    assert "train      10        2  5 (cat)  5 (cat)" in out
     assert "broken (1): images that can't be read" in out
     assert (tmp_path / "sheet.png").stat().st_size > 5000
     assert run("digits", "--json") == 0

@@ -25,7 +25,7 @@ def metadata_in_splits():
     files = {}
     for i, name in enumerate(NAMES):
         folder = {"val": "validation"}.get(SPLITS[name], SPLITS[name])
-        files[f"set/{folder}/metadata.jsonl"] = jsonl([{"file_name": name, "captions": CAPTIONS[name]}])
+        files[f"set/{folder}/metadata.jsonl"] = jsonl([{"File_Name": name, "Captions": CAPTIONS[name]}])
         files[f"set/{folder}/{name}"] = png(i)
     return files
 

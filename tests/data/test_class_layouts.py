@@ -57,6 +57,14 @@ def test_runs_of_version_0_1_find_their_splits_again(tmp_path):
     assert read_classes(tmp_path, image_size=8).split("val").keys != found.split("val").keys
 
 
+def test_images_stand_in_the_order_of_their_paths(tmp_path):
+    names = ("cat/x-1.png", "cat/x/1.png", "cat/a.png", "dog/1.png")  # a plain sort has - before /
+    as_folder({name: png(i) for i, name in enumerate(names)}, tmp_path)
+    found = read_classes(tmp_path, image_size=8, val=0.0, test=0.0, strict=False)
+    paths = sorted(path for path in tmp_path.rglob("*.png"))
+    assert found.split("train").keys == tuple(path.relative_to(tmp_path).as_posix() for path in paths)
+
+
 def test_stated_splits_of_a_table(tmp_path):
     rows = "file,label,split\n0.png,2,train\n1.png,10,train\n2.png,10,dev\n3.png,2,\n4.png,2,test\n"
     files = {f"{i}.png": png(i) for i in range(5)}

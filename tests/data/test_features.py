@@ -3,8 +3,9 @@ import torch
 
 from sightline.data import features
 from sightline.data.captions import CaptionedImage, CaptionSet
-from sightline.data.features import cache_features, cache_folder, view_of
+from sightline.data.features import cache_features, cache_folder
 from sightline.data.images import BrokenImage, digest, normalise, resize_crop
+from sightline.data.views import view_of
 
 
 class Drawn:

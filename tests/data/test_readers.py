@@ -35,6 +35,17 @@ def test_a_kind_is_found_by_looking(tmp_path, name, packed):
     assert kind_of(path) == name.partition(" ")[0]
 
 
+def test_what_could_be_two_kinds(tmp_path):
+    both = b'{"file_name": "a.png", "text": "a dog", "label": "dog"}'
+    assert kind_of(as_folder({"metadata.jsonl": both}, tmp_path / "both")) == "caption"
+    nameless = as_folder({"labels.csv": b"a.png,cat\nb.png,dog\n", "a.png": png(1)}, tmp_path / "nameless")
+    assert kind_of(nameless) == "classify"
+    with pytest.raises(
+        ValueError, match=r"'labels\.csv' has a\.png, cat; name its columns in the first line"
+    ):
+        open_dataset(nameless)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_table_of_pairs_alone(tmp_path, form):
     ending, write, _ = FORMATS[form]
@@ -117,8 +128,18 @@ def test_uneven_classes_are_noted(tmp_path):
 def test_what_does_not_apply_is_refused_by_its_being_given(tmp_path):
     path = as_folder(SETS["classify folders"](), tmp_path)
     with pytest.raises(ValueError, match=r"data to classify has no --source, got 'en' for .*; it has --seed"):
-        open_dataset(path, source="en", target=None)
+        open_dataset(path, "classify", source="en", target=None)
+    with pytest.raises(ValueError, match="there are no sentence pairs in"):
+        open_dataset(path, source="en")
     with pytest.raises(ValueError, match=r"unknown kind of data 'clasify', .* did you mean 'classify'"):
         open_dataset(path, "clasify")
     with pytest.raises(TypeError, match="got dict"):
         check({})
+
+
+def test_images_are_known_without_the_package_that_knows_languages(tmp_path, monkeypatch):
+    def missing(name):
+        raise ImportError("the names of languages need babel")
+
+    monkeypatch.setattr("sightline.data.pair_files.is_language", missing)
+    assert kind_of(as_folder(SETS["caption coco"](), tmp_path)) == "caption"

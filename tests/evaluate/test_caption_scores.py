@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sightline.data.captions import clean
 from sightline.evaluate import java
 from sightline.evaluate.captions import score, score_captions, signature
-from sightline.evaluate.ranking import rank
+from sightline.evaluate.scores import rank
 
 pytest.importorskip("pycocoevalcap")
 

@@ -12,7 +12,6 @@ from sightline.evaluate.translation import (
     exact_match,
     score,
 )
-from sightline.tasks.translate.generate import Translation
 
 SOURCE, ISO = "le 3 mai 1979", "1979-05-03"
 DATE = DatePair(

@@ -199,8 +199,9 @@ def test_a_refused_call_leaves_the_watch_listening():
         with pytest.raises(ValueError, match="same length"):
             model(q, k, v[:, :, 1:])
         model(q, k, v)
-        nn.functional.scaled_dot_product_attention(q, k, v)
-    assert len(seen.calls("")) == 2
+        nn.functional.scaled_dot_product_attention(q, k, v)  # none of the model's
+        sl.attention(q, k, v, score="cosine")
+    assert len(seen.calls("")) == 1
 
 
 def test_other_modes_see_attention_and_may_answer_it():

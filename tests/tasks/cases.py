@@ -40,7 +40,14 @@ class Case:
 
     def train(self, out, *more):
         """The words of a training on the embedded set."""
-        return ["train", self.kind, *f"{self.embedded} {self.settings} {_COMMON}".split(), "--out", out, *more]
+        return [
+            "train",
+            self.kind,
+            *f"{self.embedded} {self.settings} {_COMMON}".split(),
+            "--out",
+            out,
+            *more,
+        ]
 
     def fields(self):
         """The same as keywords of ``sl.tasks.train``."""

@@ -55,8 +55,12 @@ def refused(result):
 def test_a_training_prints_its_folder_alone_and_its_progress_to_standard_error(trained):
     folder, result = trained
     assert result.out == f"{folder}\n"
-    assert re.search(r"^[\d,]+ examples, [\d,]+ steps an epoch, [\d,]+ steps in all; [\d,]+ weights to learn", result.err, re.M)
-    assert [int(n) for n in re.findall(r"^epoch (\d+)/4  loss ", result.err, re.M)] == [1, 2, 3, 4]
+    assert re.search(
+        r"^[\d,]+ examples, [\d,]+ steps an epoch, [\d,]+ steps in all; [\d,]+ weights to learn",
+        result.err,
+        re.MULTILINE,
+    )
+    assert [int(n) for n in re.findall(r"^epoch (\d+)/4  loss ", result.err, re.MULTILINE)] == [1, 2, 3, 4]
     assert all(len(line) <= 110 for line in result.err.splitlines() if line.startswith("epoch"))
 
 
@@ -219,7 +223,7 @@ def test_an_evaluation_in_python_is_that_of_the_command(trained):
     printed = run("evaluate", trained[0], "--split", "val", "--limit", 5, "--json").json
     assert found.to_json() == pytest.approx(printed, abs=1e-6)
     assert len(found.predictions) == 5
-    assert all(p.references and p.attention is None or p.attention for p in found.predictions)
+    assert all((p.references and p.attention is None) or p.attention for p in found.predictions)
 
 
 def test_a_missing_split_is_answered_by_those_that_are_there(trained):
@@ -306,7 +310,9 @@ def test_a_look_is_a_table_an_object_a_figure_and_a_page(case, trained, tmp_path
 def test_predictions_are_drawn_into_a_folder_a_figure_or_a_page(case, trained, tmp_path):
     folder = trained[0]
     several = run(case.kind, folder, *case.inputs, "--out", tmp_path / "figures")
-    assert [line for line in several.err.splitlines()] == [str(x) for x in sorted((tmp_path / "figures").iterdir())]
+    assert [line for line in several.err.splitlines()] == [
+        str(x) for x in sorted((tmp_path / "figures").iterdir())
+    ]
     one = run(case.kind, folder, case.inputs[0], "--layer", 0, "--head", 0, "--out", tmp_path / "one.png")
     assert one.err == f"{tmp_path / 'one.png'}\n"
     page = run(case.kind, folder, *case.inputs, "--out", tmp_path / "page.html")
@@ -341,7 +347,9 @@ def test_data_is_found_from_another_folder_and_again_after_a_move(case, tmp_path
     sentence = refused(run("evaluate", "../here/run", *split))
     assert "is not there any more; say where it is now with --data" in sentence
     assert run("evaluate", "../here/run", "--data", "data", *split).json == before.json
-    assert run("train", case.kind, "--out", "../here/run", "--resume", "--data", "data", "--epochs", 2).code == 0
+    assert (
+        run("train", case.kind, "--out", "../here/run", "--resume", "--data", "data", "--epochs", 2).code == 0
+    )
 
 
 # Help
@@ -366,5 +374,10 @@ def test_help_all_shows_every_setting_under_its_heading(case, monkeypatch):
             if field.name not in task.no_flags(part):
                 assert f"--{part.prefix}{field.name}".replace("_", "-")[:25] in result.out
     common = run("train", case.kind, "--help").out
-    headings = re.findall(r"^╭─ (\w+)", common, re.M)
-    assert [h for h in headings if h in {"Data", "Model", "Training", "Output"}] == ["Data", "Model", "Training", "Output"]
+    headings = re.findall(r"^╭─ (\w+)", common, re.MULTILINE)
+    assert [h for h in headings if h in {"Data", "Model", "Training", "Output"}] == [
+        "Data",
+        "Model",
+        "Training",
+        "Output",
+    ]

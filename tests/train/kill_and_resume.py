@@ -17,8 +17,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from sightline.train.config import TrainConfig
-from sightline.train.engine import accelerator_for
 from sightline.train.loop import fit
+from sightline.train.stepping import accelerator_for
 from tests.train.toy import Toy, ToyObjective
 
 CONFIG = TrainConfig(

@@ -1,4 +1,4 @@
-"""Trainings that are stopped by a signal, go on beyond their end, keep their last weights, or have little data."""
+"""Trainings that are stopped by a signal, go on beyond their end, or have few examples."""
 
 import dataclasses
 import signal
@@ -7,9 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sightline.train.config import TrainConfig
+from sightline.train.config import TrainConfig, stretched
 from sightline.train.interrupt import Interrupted
-from sightline.train.loop import Stage, fit, stretched
+from sightline.train.loop import fit
+from sightline.train.objective import Stage
 from tests.train.toy import Toy, ToyObjective
 
 QUICK = TrainConfig(device="cpu", epochs=3, lr=1e-2, tensorboard=False, threads=0)  # 5 steps an epoch
@@ -104,7 +105,7 @@ def test_a_first_stage_does_not_go_on_under_a_second(tmp_path):
 
     both(2)
     with pytest.raises(
-        ValueError, match="'second' of .* began where 'main' ended after 2 epochs, got epochs=3"
+        ValueError, match=r"'second' of .* began where 'main' ended after 2 epochs, got epochs=3"
     ):
         both(3, resume=True)
 

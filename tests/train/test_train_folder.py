@@ -9,7 +9,8 @@ import torch
 from sightline.train.checkpoint import read_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.folder import held
-from sightline.train.loop import Stage, fit
+from sightline.train.loop import fit
+from sightline.train.objective import Stage
 from tests.train.toy import Toy, ToyObjective
 
 

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from sightline.train.average import Ema
 from sightline.train.checkpoint import Checkpoints, weights_of
 from sightline.train.config import TrainConfig
-from sightline.train.loop import Stage, fit
-from sightline.train.objective import Loss
+from sightline.train.loop import fit
+from sightline.train.objective import Loss, Stage
+from sightline.train.weights import Ema
 from tests.train.toy import Toy, ToyConfig, ToyObjective
 
 QUICK = TrainConfig(device="cpu", epochs=2, lr=1e-2, tensorboard=False, threads=0)

@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.train.average import Ema, mean_of
 from sightline.train.checkpoint import weights_of, write_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.curve import Curve
-from sightline.train.engine import to_device
-from sightline.train.optimizer import adamw, named_state, restore
-from sightline.train.schedule import rate
+from sightline.train.optimizer import adamw, named_state, rate, restore
+from sightline.train.stepping import to_device
+from sightline.train.weights import Ema, mean_of
 from tests.train.toy import Toy
 
 

@@ -12,6 +12,7 @@ from sightline.look.kernels import hopper
 from sightline.look.kernels.limits import NO_LIMIT, Limits, limits_of
 from sightline.look.kernels.rows import finish_kernel, rows_kernel
 from sightline.look.kernels.shapes import Tile, Tiles, blocks_of, power_of_two, tiles_of, width_of
+from sightline.look.kernels.tiles import EMPTY_LSE
 from sightline.look.kernels.top import choose_kernel, groups_kernel
 from sightline.look.kernels.weights import join_kernel, weights_kernel
 from sightline.look.score_inputs import ScoreInputs
@@ -41,6 +42,8 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
     entropy = peak = peak_at = None
     if args.limits.added is not None or lse is None:
         lse, largest, rest, entropy, groups = _rows(args, request)
+        if inputs.padding is not None:
+            _empty_rows(inputs.padding, lse, largest, rest, entropy, groups)
         if request.peak:
             peak, peak_at = _finish_rows(args, groups, rest)
         if by_key:
@@ -49,6 +52,8 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
         shift = largest
     else:
         lse = lse.float().contiguous()
+        if inputs.padding is not None:
+            lse = lse.masked_fill(inputs.padding, torch.inf)
         plan = _plan(args, request.cells, None)
         if by_key or request.entropy or request.peak:
             received, cells, sums, packed = _weights(args, request, plan, lse, None)
@@ -192,6 +197,19 @@ def _rows(
             num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
     return lse, largest, rest, entropy, groups
+
+
+def _empty_rows(
+    padding: Tensor, lse: Tensor, largest: Tensor, rest: Tensor, entropy: Tensor | None, groups: Tensor | None
+) -> None:
+    """Make queries that are padding look at nothing."""
+    lse.masked_fill_(padding, -torch.inf)
+    largest.masked_fill_(padding, EMPTY_LSE.value)
+    rest.masked_fill_(padding, 0.0)
+    if entropy is not None:
+        entropy.masked_fill_(padding, 0.0)
+    if groups is not None:
+        groups.masked_fill_(padding, -1)
 
 
 def _finish_weights(

@@ -24,8 +24,8 @@ CAPTION = Task(
     kind="caption",
     summary="Describe images in words.",
     train_help="Train a captioner on images with captions, or on the embedded set, scenes.",
-    predict_help="Write a caption for each image, and draw what the model looked at for every word. Captions are "
-    "searched for; with --temperature, --top-k, --top-p or --seed they are sampled.",
+    predict_help="Write a caption for each image, and draw what the model looked at for every word. "
+    "Captions are searched for; with --temperature, --top-k, --top-p or --seed they are sampled.",
     inputs="IMAGE",
     inputs_help="Images.",
     input_is_file=True,

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from sightline.attention.scores import Additive
 from sightline.data.images import normalise
 from sightline.data.scenes import Scene
 from sightline.data.scenes_layout import SIDE
@@ -29,10 +30,12 @@ class CaptionAttention(Attention):
     Attributes:
         shown: The layers that the summary is the mean of.
         ids: The tokens of the caption, without BOS and EOS.
+        n_attentions: How many attentions the model has in all.
     """
 
     shown: tuple[int, ...]
     ids: tuple[int, ...]
+    n_attentions: int
 
 
 def all_layers(model: Captioner) -> range:
@@ -68,6 +71,7 @@ def word_attention(
         summary_label=_label(shown, n_heads, len(layers)),
         shown=shown,
         ids=caption.ids,
+        n_attentions=sum(isinstance(m, nn.MultiheadAttention | Additive) for m in model.modules()),
     )
 
 

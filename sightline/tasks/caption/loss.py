@@ -11,10 +11,10 @@ from sightline.shapes import Float, Int
 from sightline.train.losses import symmetric_kl
 from sightline.train.objective import Loss
 
-__all__ = ["caption_loss", "grids_of"]
+__all__ = ["caption_loss", "encode_grids"]
 
 
-def grids_of(model: Captioner, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B ..."]:
+def encode_grids(model: Captioner, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B ..."]:
     """The grids of a pretrained network, so that it sees pictures once; pictures for any other encoder."""
     encoder = model.encoder
     return encoder.features(images) if isinstance(encoder, GridEncoder) and images.dim() == 4 else images

@@ -22,8 +22,8 @@ from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
 from sightline.shapes import Int
 from sightline.tasks.caption.data import CaptionData
-from sightline.tasks.caption.loss import caption_loss, grids_of
-from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, kept_grids, none_read, read_all
+from sightline.tasks.caption.loss import caption_loss, encode_grids
+from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, load_grids, no_image_error, read_all
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective
 
@@ -128,20 +128,20 @@ class CaptionObjective(Objective):
 
     def plan(self, epoch: int) -> list[list[int]]:
         """Batches of images."""
-        n = len(self.trained.records) if "train" in self._splits else self._n
+        n = len(self.train_split.records) if "train" in self._splits else self._n
         return shuffled_batches(n, self.train.batch_size, self.train.seed, epoch)
 
     def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
         """Captions of some images, all or as many as wanted; their pixels, if not on the device."""
-        split = self.trained
+        split = self.train_split
         pictures = split.pictures.load(indices, epoch)
         chosen = torch.tensor(indices)
         ids = split.ids[chosen]  # (B, C, L)
-        sound = _sound(split.pictures, indices)
-        if len(sound) < len(indices):
-            rows = sound or [0]
+        readable = _readable_rows(split.pictures, indices)
+        if len(readable) < len(indices):
+            rows = readable or [0]
             chosen, ids, pictures = chosen[rows], ids[rows], pictures[rows] if pictures is not None else None
-            if not sound:
+            if not readable:
                 ids[:] = PAD  # where no other is left, it teaches nothing
         most = self.settings.captions
         if most is not None and most < ids.size(1):
@@ -160,7 +160,7 @@ class CaptionObjective(Objective):
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
         """Cross-entropy of every word, and the recurrent decoder's wish to look everywhere."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
-        images = self.seen(model, batch)
+        images = self.model_inputs(model, batch)
         if self.settings.cell_dropout and images.dim() == 3:
             seen = torch.rand(images.shape[:2], device=images.device) >= self.settings.cell_dropout
             images = images * seen[:, :, None]
@@ -181,7 +181,7 @@ class CaptionObjective(Objective):
         texts: list[str] = []
         references: list[list[str]] = []
         for images, ids, records in self.batches(split):
-            seen = grids_of(model, images)
+            seen = encode_grids(model, images)
             longest = int((ids != PAD).sum(-1).max())
             loss = caption_loss(model, seen, ids[:, :, :longest])
             total, terms = total + loss.total.item(), terms + loss.terms.item()
@@ -215,19 +215,19 @@ class CaptionObjective(Objective):
     # What it is made of
 
     @property
-    def trained(self) -> Split:
+    def train_split(self) -> Split:
         """The train split, once it is prepared."""
         return self._splits["train"]
 
-    def following(self, train: TrainConfig) -> "CaptionObjective":
+    def for_stage(self, train: TrainConfig) -> "CaptionObjective":
         """The same objective for another stage, with the same images in memory."""
         other = copy.copy(self)
         other.train = train
         return other
 
-    def seen(self, model: Captioner, batch: CaptionBatch) -> Tensor:
+    def model_inputs(self, model: Captioner, batch: CaptionBatch) -> Tensor:
         """What the model takes for a batch: pictures, or the grids of its frozen encoder, computed once."""
-        return grids_of(model, self.trained.pictures.take(batch.pictures, batch.indices, batch.epoch))
+        return encode_grids(model, self.train_split.pictures.take(batch.pictures, batch.indices, batch.epoch))
 
     def split(self, name: str, most: int | None = None) -> Split:
         """Read a split: its pictures, or what a frozen encoder sees in them."""
@@ -235,7 +235,7 @@ class CaptionObjective(Objective):
         size, seed, augment = self.model.image_size, self.train.seed, self.settings.augment
         pictures: Pictures
         if self._keeps_grids():
-            pictures, records = kept_grids(
+            pictures, records = load_grids(
                 self.captions,
                 records,
                 encoder=self.model.encoder,
@@ -287,18 +287,18 @@ class CaptionObjective(Objective):
         for first in range(0, len(split.records), size):
             numbers = list(range(first, min(first + size, len(split.records))))
             loaded = split.pictures.load(numbers, 0)
-            sound = _sound(split.pictures, numbers)
-            if not sound:
+            readable = _readable_rows(split.pictures, numbers)
+            if not readable:
                 continue
-            numbers, n = [numbers[row] for row in sound], n + len(sound)
-            loaded = None if loaded is None else loaded[sound].to(self.device)
+            numbers, n = [numbers[row] for row in readable], n + len(readable)
+            loaded = None if loaded is None else loaded[readable].to(self.device)
             images = split.pictures.take(loaded, torch.tensor(numbers, device=self.device), None)
             yield images, split.ids[numbers].to(self.device), [split.records[i] for i in numbers]
         if n == 0:
-            raise none_read(self.captions, len(split.records))
+            raise no_image_error(self.captions, len(split.records))
 
 
-def _sound(pictures: Pictures, indices: Sequence[int]) -> list[int]:
+def _readable_rows(pictures: Pictures, indices: Sequence[int]) -> list[int]:
     """The rows of a batch that was loaded whose pictures could be read."""
     broken = pictures.broken if isinstance(pictures, Streamed) else ()
     return [row for row, i in enumerate(indices) if i not in broken]

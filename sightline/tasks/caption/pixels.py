@@ -17,7 +17,16 @@ from sightline.logs import logger
 from sightline.models.caption_encoders import pretrained_grid, pretrained_network, signature_of
 from sightline.shapes import Float, Int, Shaped
 
-__all__ = ["Grids", "Pictures", "Pixels", "Streamed", "kept_grids", "none_read", "read_all", "read_sound"]
+__all__ = [
+    "Grids",
+    "Pictures",
+    "Pixels",
+    "Streamed",
+    "load_grids",
+    "no_image_error",
+    "read_all",
+    "read_images",
+]
 
 _VIEW = 7  # the stream of draws that picks a view
 
@@ -135,7 +144,7 @@ class Grids:
             self._grids = self._grids.to(device)
 
 
-def kept_grids(
+def load_grids(
     captions: CaptionSet,
     records: Sequence[CaptionedImage],
     *,
@@ -172,7 +181,7 @@ def kept_grids(
         logger.warning("%s; it is left out", problem)
     rows = [i for i in range(len(records)) if i not in features.broken]
     if not rows:
-        raise none_read(captions, len(records))
+        raise no_image_error(captions, len(records))
     n_bytes = len(rows) * views * features.shape[0] * features.shape[1] * 2
     grids = Grids(features, rows, seed, resident=n_bytes <= resident_bytes)
     return grids, [records[i] for i in rows]
@@ -186,18 +195,18 @@ def read_all(
     Raises:
         ValueError: If not one could be read.
     """
-    images, good = read_sound(captions, records, size, threads=threads)
+    images, good = read_images(captions, records, size, threads=threads)
     if not good:
-        raise none_read(captions, len(records))
+        raise no_image_error(captions, len(records))
     return images, good
 
 
-def none_read(captions: CaptionSet, n: int) -> ValueError:
+def no_image_error(captions: CaptionSet, n: int) -> ValueError:
     """The sentence for a split without a picture that can be read."""
     return ValueError(f"not one of {n} images of {captions.source!r} could be read")
 
 
-def read_sound(
+def read_images(
     captions: CaptionSet, records: Sequence[CaptionedImage], size: int, *, threads: int = 2
 ) -> tuple[Shaped[Tensor, "n 3 size size"], list[CaptionedImage]]:
     """The pictures that can be read, perhaps none; the others are logged."""

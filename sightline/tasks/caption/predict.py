@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sightline.data.captions import CaptionSet
-from sightline.data.images import read_image
+from sightline.data.images import check_image_paths, read_image
 from sightline.data.scenes import SceneImages
 from sightline.data.tokens import Tokenizer
 from sightline.evaluate.captions import score_captions
@@ -28,9 +28,8 @@ from sightline.tasks.caption.attention import (
     word_attention,
 )
 from sightline.tasks.caption.generate import Caption, SamplingConfig, generate_captions
-from sightline.tasks.caption.pixels import read_sound
+from sightline.tasks.caption.pixels import read_images
 from sightline.tasks.caption.prepare import TOKENIZER
-from sightline.tasks.files import check_image_paths
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
 
@@ -178,8 +177,10 @@ class CaptionPredictor(Predictor):
         """The images of a split with their captions; broken ones are logged and left out."""
         records, drawn = dataset.split(split)[:limit], dataset.images
         for first in range(0, len(records), _READ):
-            images, sound = read_sound(dataset, records[first : first + _READ], self.model.config.image_size)
-            for image, record in zip(images, sound, strict=True):
+            images, readable = read_images(
+                dataset, records[first : first + _READ], self.model.config.image_size
+            )
+            for image, record in zip(images, readable, strict=True):
                 scene = drawn.scene(record.name) if isinstance(drawn, SceneImages) else None
                 yield Example(input=record.name, value=image, references=record.captions, truth=scene)
 
@@ -190,7 +191,7 @@ class CaptionPredictor(Predictor):
         predictions: Sequence[Prediction],
         options: CaptionEvaluateOptions,
     ) -> Scores:
-        """BLEU, ROUGE-L and CIDEr; of drawn scenes also whether captions are true and looked at what they say."""
+        """BLEU, ROUGE-L and CIDEr; of drawn scenes also whether captions are true and grounded."""
         found = score_captions(
             [p.text for p in predictions],
             [example.references for example in examples],
@@ -206,7 +207,7 @@ class CaptionPredictor(Predictor):
                 [example.truth for example in examples],
                 self.model.grid,
             )
-            total |= {name: scenes[name] for name in _SCENE_SCORES}
+            total |= {name: scenes.total[name] for name in _SCENE_SCORES}
         return Scores(
             total=total,
             each={"cider": found.each["cider"]},
@@ -283,10 +284,18 @@ def look_json(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[s
     assert isinstance(attention.keys, Grid)  # noqa: S101 - words look at the image
     chosen = next((found for found in layers.values() if found.keys is attention.keys), None)
     weights = attention.weights[list(attention.shown)] if chosen is None else chosen.weights
+    named = {} if chosen is not None or len(layers) == attention.n_attentions else layers
     return {
         "image": str(prediction.input),
         "caption": prediction.text,
         "words": list(attention.queries),
         "grid": [attention.keys.rows, attention.keys.columns],
         "weights": weights.flatten(0, 1).transpose(0, 1).tolist(),  # words x heads x patches
+        **({"layers": {name: _plain(found) for name, found in named.items()}} if named else {}),
     }
+
+
+def _plain(attention: Attention) -> dict[str, Any]:
+    """Heads x queries x keys, with the tokens; cells of the grid go row by row."""
+    keys = None if isinstance(attention.keys, Grid) else list(attention.keys)
+    return {"queries": list(attention.queries), "keys": keys, "weights": attention.weights[0].tolist()}

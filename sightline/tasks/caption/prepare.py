@@ -21,6 +21,9 @@ from sightline.tasks.task import Prepared, Settings
 __all__ = ["TOKENIZER", "prepare_captioner"]
 
 TOKENIZER = "tokenizer.json"
+_NO_SCORER = (
+    "pycocoevalcap is not installed, so evaluations tell the loss alone; pip install 'sightline[train]'"
+)
 _WITHOUT_SCORER = frozenset({"loss", "perplexity"})
 
 
@@ -50,11 +53,7 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
         objective=objective,
         train=train,
         stages=[] if second is None else [self_critical_stage(objective, second)],
-        notes=[]
-        if scorer is not None
-        else [
-            "pycocoevalcap is not installed, so evaluations tell the loss alone; pip install 'sightline[train]'"
-        ],
+        notes=[] if scorer is not None else [_NO_SCORER],
         sample=_sample(captions),
     )
 

@@ -68,7 +68,7 @@ _SCENES_TRAIN = {
 }
 
 PRESETS: dict[str, Preset] = {
-    # A folder with captions, whatever it holds. A few photos are gone through often enough to learn something.
+    # A folder with captions, whatever it holds; a few photos are gone through often enough to learn from.
     "default": {"train": {"metric": "cider", "label_smoothing": 0.1, "min_steps": 1000}},
     # Some thousand photos with five captions each, on one GPU: some minutes. The encoder learns along gently,
     # every step sees another crop, and what could be learned by heart is dropped.
@@ -85,9 +85,9 @@ PRESETS: dict[str, Preset] = {
         "data": _PHOTOS_DATA | {"cached": True, "views": 4},
         "train": _PHOTOS_TRAIN | {"epochs": 15},
     },
-    # The scenes on two cores and no GPU: good captions that look where they should, in some minutes. Three of a
-    # scene's five captions, drawn anew each epoch, teach to see nearly as well as all of them, and the time
-    # that this saves goes into scenes.
+    # The scenes on two cores and no GPU: good captions that look where they should, in some minutes. Three
+    # of a scene's five captions, drawn anew each epoch, teach to see nearly as well as all of them, and the
+    # time that this saves goes into scenes.
     "demo": {
         "model": _SCENES_MODEL,
         "data": _SCENES_DATA | {"n_train": 32000, "captions": 3},

@@ -28,8 +28,7 @@ from sightline.shapes import Bool, Float, Int
 from sightline.tasks.caption.objective import CaptionBatch, CaptionObjective
 from sightline.tasks.caption.reward import Cider
 from sightline.train.config import TrainConfig
-from sightline.train.loop import Stage
-from sightline.train.objective import Loss, Objective
+from sightline.train.objective import Loss, Objective, Stage
 
 __all__ = ["STAGE", "SelfCriticalConfig", "SelfCriticalObjective", "self_critical_stage"]
 
@@ -123,14 +122,14 @@ class SelfCriticalObjective(Objective):
     kind = "caption"
 
     def __init__(self, first: CaptionObjective, config: SelfCriticalConfig, training: TrainConfig) -> None:
-        self.first = first.following(training)
+        self.first = first.for_stage(training)
         self._config = config
         self._cider: Cider | None = None
 
     def prepare(self, device: torch.device) -> None:
         """Count the n-grams of the train split's captions, each with its end."""
         self.first.prepare(device)
-        ids = self.first.trained.ids[:, :, 1:]  # without BOS
+        ids = self.first.train_split.ids[:, :, 1:]  # without BOS
         # An unknown word in a reference must never be matched by writing "unknown".
         self._cider = Cider(ids.masked_fill(ids == UNK, self._never())).to(device)
 
@@ -145,7 +144,7 @@ class SelfCriticalObjective(Objective):
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
         """Minus the advantage times the log-probability of each drawn caption; a term is a caption."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
-        images = self.first.seen(model, batch)
+        images = self.first.model_inputs(model, batch)
         drawn, reward, advantage = self.draw(model, images, batch.indices)
         written, real = append_end(drawn)  # (B, K, L)
         length = written.size(-1)

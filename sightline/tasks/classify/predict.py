@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sightline.data.augment import as_floats
 from sightline.data.class_set import ClassSet, fit_image
-from sightline.data.images import read_image
+from sightline.data.images import check_image_paths, read_image
 from sightline.evaluate.classes import confusion, score, signature
 from sightline.evaluate.scores import Scores
 from sightline.models.run_folder import CONFIG
@@ -23,7 +23,6 @@ from sightline.show.vit import confusion_matrix
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.classify.attention import INKED, ink_scores, patch_attention, patch_distances
 from sightline.tasks.classify.data import DIGITS, ClassifyData
-from sightline.tasks.files import check_image_paths
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
 

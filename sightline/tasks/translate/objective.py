@@ -23,7 +23,7 @@ from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.settings import as_json
 from sightline.shapes import Float, Int
 from sightline.tasks.translate.data import TranslateData
-from sightline.tasks.translate.generate import generate_translations
+from sightline.tasks.translate.generate import AnyTranslator, generate_translations
 from sightline.train.config import TrainConfig
 from sightline.train.losses import symmetric_kl
 from sightline.train.objective import Loss, Objective
@@ -93,7 +93,8 @@ class TranslateObjective(Objective):
             if length > self.max_length:
                 raise ValueError(
                     f"a source to be translated has at most max_length={self.max_length} tokens, pair "
-                    f"{number} of val has {length}: {pair.source[:40]!r}...; raise --max-length, or leave the pair out"
+                    f"{number} of val has {length}: {pair.source[:40]!r}...; raise --max-length, or leave "
+                    "the pair out"
                 )
 
     def digest(self) -> str:
@@ -143,6 +144,7 @@ class TranslateObjective(Objective):
         mean = total / max(1.0, terms)
         scores = {"loss": mean, "perplexity": math.exp(min(mean, 50.0))}
         if self.score is not None:
+            assert isinstance(model, AnyTranslator)  # noqa: S101 - what this objective is for
             outputs = generate_translations(
                 model,
                 self.tokens,

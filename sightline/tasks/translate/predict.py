@@ -171,7 +171,7 @@ class SentenceTranslator(Predictor):
             looked = [p.attention for p in predictions if p.attention is not None]
             total["alignment_accuracy"] = alignment_accuracy(
                 [p.text for p in predictions],
-                [[str(word) for word in attention.queries] for attention in looked],
+                [attention.queries for attention in looked],
                 [attention.summary for attention in looked],
                 dates,
                 offsets,
@@ -204,8 +204,8 @@ class SentenceTranslator(Predictor):
 
     def _decoder_ids(self, words: Sequence[str]) -> list[int]:
         """What the decoder reads to write these tokens, and the next."""
-        ids = [BOS, *(self.tokens.target.inner.token_to_id(word) for word in words)]
-        return ids[: self.model.config.max_length]
+        ids = [self.tokens.target.inner.token_to_id(word) for word in words]
+        return [BOS, *(i for i in ids if i is not None)][: self.model.config.max_length]
 
     def _dates(self, dataset: PairSet, split: str) -> list[DatePair]:
         """The dates of a split with the places of their parts, in the order of their pairs."""
@@ -264,8 +264,7 @@ def look_json(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[s
     """What ``look --json`` prints of a translator."""
     attention = prediction.attention
     assert attention is not None  # noqa: S101 - a look asks for it
-    assert isinstance(attention.queries, tuple)  # noqa: S101 - words
-    assert isinstance(attention.keys, tuple)  # noqa: S101 - words
+    assert not isinstance(attention.keys, Grid)  # noqa: S101 - a translator reads words
     return {
         "source": prediction.input,
         "translation": prediction.text,

@@ -1,4 +1,4 @@
-"""A caption set of a second, noise with a bright part and what colour it has and where it is; and a captioner."""
+"""A small caption set: noise with a bright part, its colour and where it is; and a captioner for it."""
 
 import torch
 

@@ -12,16 +12,16 @@ from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.models.captioner import Captioner
 from sightline.tasks.caption.data import CaptionData
 from sightline.tasks.caption.loss import caption_loss
-from sightline.tasks.caption.pixels import Grids, Pixels, kept_grids
+from sightline.tasks.caption.pixels import Grids, Pixels, load_grids
 from sightline.train.loop import fit
 from tests.tasks.caption.small_captioner import CPU, TRAIN, made, prepared, small_set
 
 
 def test_ids_are_those_of_the_captions():
     _, task = prepared()
-    records = task.trained.records
-    assert task.trained.ids.shape[:2] == (len(records), 3)
-    ids = task.trained.ids[1]
+    records = task.train_split.records
+    assert task.train_split.ids.shape[:2] == (len(records), 3)
+    ids = task.train_split.ids[1]
     assert [task.tokenizer.decode(row.tolist()) for row in ids if row[0] != PAD] == [
         caption.lower() for caption in records[1].captions
     ]
@@ -46,7 +46,7 @@ def test_the_loss_against_a_loop_over_captions(decoder):
     batch = task.load([3, 11, 4], 0)
     loss = task.loss(model, batch)
     total, terms = 0.0, 0
-    images = task.trained.pictures.take(None, torch.tensor([3, 11, 4]), torch.tensor(0))
+    images = task.train_split.pictures.take(None, torch.tensor([3, 11, 4]), torch.tensor(0))
     for image, rows in zip(images, batch.ids, strict=True):
         for row in rows:
             real = row[row != PAD]
@@ -63,7 +63,7 @@ def test_the_recurrent_decoder_is_asked_to_look_everywhere():
     batch = task.load([3, 11, 4], 0)
     plain = task.loss(model.eval(), batch)
     urged = task.loss(model.train(), batch)
-    images = task.seen(model, batch).repeat_interleave(3, 0)
+    images = task.model_inputs(model, batch).repeat_interleave(3, 0)
     _, received = model(images, batch.ids.flatten(0, 1)[:, :-1], return_received=True)
     expected = plain.total + plain.terms * model.regulariser(received)
     torch.testing.assert_close(urged.total, expected)
@@ -87,7 +87,7 @@ def test_two_passes_that_agree_cost_nothing_more():
     model, task = prepared(data=CaptionData(source="small", consistency=3.0))
     batch = task.load(range(7), 0)
     model.eval()  # without dropout both passes are the same
-    images = task.seen(model, batch)
+    images = task.model_inputs(model, batch)
     once, twice = caption_loss(model, images, batch.ids), task.loss(model, batch)
     torch.testing.assert_close(twice.total / twice.terms, once.total / once.terms)
     assert twice.terms == 2 * once.terms
@@ -97,7 +97,7 @@ def test_two_passes_that_differ_are_drawn_together():
     model, task = made(dropout=0.3)
     task.prepare(CPU)
     batch = task.load(range(7), 0)
-    images = task.seen(model, batch)
+    images = task.model_inputs(model, batch)
     torch.manual_seed(5)
     plain = caption_loss(model, torch.cat([images] * 2), torch.cat([batch.ids] * 2))
     torch.manual_seed(5)
@@ -119,7 +119,7 @@ def test_hidden_cells_are_zero_in_training_alone():
     taken = []
     model.encode = lambda images: taken.append(images) or torch.zeros(len(images), 4, 16)
     grids = torch.ones(7, 4, 11)
-    task.seen = lambda model, batch: grids
+    task.model_inputs = lambda model, batch: grids
     task.loss(model, task.load(range(7), 0))
     hidden = (taken[0] == 0).all(-1)
     assert 0 < hidden.sum() < hidden.numel()
@@ -128,7 +128,7 @@ def test_hidden_cells_are_zero_in_training_alone():
 
 def test_fewer_captions_are_drawn_anew_each_epoch_and_are_real():
     _, task = prepared(data=CaptionData(source="small", captions=1))
-    indices = list(range(len(task.trained.records)))
+    indices = list(range(len(task.train_split.records)))
     drawn = [task.load(indices, epoch).ids for epoch in range(9)]
     assert all(ids.shape[1] == 1 and (ids[:, 0, 0] == BOS).all() for ids in drawn)
     assert len({tuple(ids[:, 0, 1].tolist()) for ids in drawn}) > 1
@@ -137,11 +137,11 @@ def test_fewer_captions_are_drawn_anew_each_epoch_and_are_real():
 def test_augmented_in_training_and_not_in_evaluation():
     model, task = prepared(data=CaptionData(source="small", augment=Augment(flip=0.5, shift=0.2)))
     batches = [task.load([5], epoch) for epoch in range(5)]
-    seen = [task.seen(model, batch) for batch in batches]
+    seen = [task.model_inputs(model, batch) for batch in batches]
     assert any(not torch.equal(seen[0], other) for other in seen)
-    assert torch.equal(seen[2], task.seen(model, task.load([5], 2)))
-    plain = [images for images, *_ in task.batches(task.trained)]
-    again = [images for images, *_ in task.batches(task.trained)]
+    assert torch.equal(seen[2], task.model_inputs(model, task.load([5], 2)))
+    plain = [images for images, *_ in task.batches(task.train_split)]
+    again = [images for images, *_ in task.batches(task.train_split)]
     assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))
 
 
@@ -174,8 +174,8 @@ def test_broken_images_are_named_and_left_out(caplog, tmp_path):
     said = caplog.text
     assert said.count("it is left out") == 3
     assert "'8' can't be read" in said
-    assert len(task.trained.records) == len(captions.split("train")) - 2
-    assert max(max(batch) for batch in task.plan(0)) == len(task.trained.records) - 1
+    assert len(task.train_split.records) == len(captions.split("train")) - 2
+    assert max(max(batch) for batch in task.plan(0)) == len(task.train_split.records) - 1
 
 
 def test_streamed_is_the_same_as_kept(monkeypatch):
@@ -184,17 +184,19 @@ def test_streamed_is_the_same_as_kept(monkeypatch):
     model, streamed = prepared()
     batch = streamed.load([2, 9], 1)
     assert batch.pictures is not None
-    assert torch.equal(streamed.seen(model, batch), kept.seen(model, kept.load([2, 9], 1)))
+    assert torch.equal(streamed.model_inputs(model, batch), kept.model_inputs(model, kept.load([2, 9], 1)))
 
 
 def test_a_broken_image_in_a_stream_is_named_once_and_teaches_nothing(monkeypatch, caplog):
     monkeypatch.setattr("sightline.tasks.caption.objective._KEPT", 0)
     model, task = prepared(captions=small_set(broken=(4,)))
-    at = [record.name for record in task.trained.records].index("4")
+    at = [record.name for record in task.train_split.records].index("4")
     for epoch in range(2):
         batch = task.load([at, 9, 2], epoch)
         assert batch.indices.tolist() == [9, 2]
-        assert torch.equal(task.seen(model, batch), task.seen(model, task.load([9, 2], epoch)))
+        assert torch.equal(
+            task.model_inputs(model, batch), task.model_inputs(model, task.load([9, 2], epoch))
+        )
         assert torch.equal(batch.ids, task.load([9, 2], epoch).ids)
     alone = task.loss(model, task.load([at], 0))
     assert (alone.total.item(), alone.terms.item()) == (0.0, 0)
@@ -238,7 +240,7 @@ def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, caplog, tmp_pat
     captions = small_set(n=23, broken=(3, 8))
     wishes = {"encoder": "none", "size": 16, "views": 2, "seed": 0, "device": CPU, "folder": str(tmp_path)}
     room = 1 << 30 if resident else 0
-    grids, records = kept_grids(captions, captions.records, **wishes, resident_bytes=room)
+    grids, records = load_grids(captions, captions.records, **wishes, resident_bytes=room)
     assert [int(record.name) for record in records] == [i for i in range(23) if i not in (3, 8)]
     assert caplog.text.count("it is left out") == 2
     chosen = [0, 5, 20]
@@ -254,7 +256,7 @@ def test_views_are_kept_of_the_train_split_alone(monkeypatch):
         views[records[0].split] = wishes["views"]
         return Pixels(torch.zeros(len(records), 3, 16, 16, dtype=torch.uint8), Augment(), 0), list(records)
 
-    monkeypatch.setattr("sightline.tasks.caption.objective.kept_grids", kept)
+    monkeypatch.setattr("sightline.tasks.caption.objective.load_grids", kept)
     _, task = made(data=CaptionData(source="small", views=5))
     task.model = dataclasses.replace(task.model, encoder="efficientnet_lite0", image_size=224)
     task.prepare(CPU)

@@ -9,7 +9,7 @@ from sightline.data.augment import Augment
 from sightline.data.tokens import BOS, PAD, UNK
 from sightline.tasks.caption.data import CaptionData, open_captions
 from sightline.tasks.caption.generate import generate_captions
-from sightline.tasks.caption.pixels import Pixels, kept_grids
+from sightline.tasks.caption.pixels import Pixels, load_grids
 from tests.tasks.caption.small_captioner import CPU, made, prepared, small_set
 
 
@@ -31,7 +31,7 @@ def test_other_weights_are_other_grids(scaled, tmp_path):
     wishes = {"encoder": "none", "size": 16, "views": 1, "seed": 0, "device": CPU, "folder": str(tmp_path)}
 
     def seen():
-        grids, _ = kept_grids(captions, captions.records, **wishes, resident_bytes=1 << 30)
+        grids, _ = load_grids(captions, captions.records, **wishes, resident_bytes=1 << 30)
         return grids.take(None, torch.arange(7), None)
 
     before = seen()
@@ -47,7 +47,7 @@ def test_augmentation_that_has_no_effect_is_told(monkeypatch, caplog, augment):
     def kept(captions, records, **wishes):
         return Pixels(torch.zeros(len(records), 3, 16, 16, dtype=torch.uint8), Augment(), 0), list(records)
 
-    monkeypatch.setattr("sightline.tasks.caption.objective.kept_grids", kept)
+    monkeypatch.setattr("sightline.tasks.caption.objective.load_grids", kept)
     _, task = made(data=CaptionData(source="small", augment=augment))
     task.model = dataclasses.replace(task.model, encoder="efficientnet_lite0", image_size=224)
     for _ in range(2):  # a second stage says it no more
@@ -62,8 +62,8 @@ def test_validation_writes_what_evaluate_writes(val_beam):
     with torch.no_grad():
         model.decoder.bias[[PAD, BOS, UNK]] = 100.0
     model.eval()
-    images = task.trained.pictures.images[:5]
-    written = task.write(model, task.trained.pictures.take(None, torch.arange(5), None))
+    images = task.train_split.pictures.images[:5]
+    written = task.write(model, task.train_split.pictures.take(None, torch.arange(5), None))
     found = generate_captions(model, task.tokenizer, images, beam=val_beam)
     assert written == [ranks[0].text for ranks in found]
     assert not any("<unk>" in text for text in written)

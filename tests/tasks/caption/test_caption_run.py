@@ -102,7 +102,8 @@ def test_the_layers_of_a_prediction_are_those_it_was_made_with(place, name):
     for layer, found in layers.items():
         assert_close(found.weights.sum(-1), torch.ones(found.weights.shape[:-1]))
         if layer.startswith("encoder"):
-            assert isinstance(found.queries, Grid)
+            assert found.queries == found.keys.names()
+            assert found.queries[:4] == ("0,0", "0,1", "0,2", "1,0")
         elif layer.endswith("self_attn"):
             assert found.queries == found.keys
             assert found.queries[0] == "<bos>"
@@ -149,7 +150,7 @@ def test_scenes_are_scored_by_what_is_in_them(place):
         [p.attention.weights.flatten(0, 1).transpose(0, 1) for p in result.predictions],
         scenes,
         run.model.grid,
-    )
+    ).total
     assert result.scores["grounding_chance"] == pytest.approx(found["grounding_chance"])
     assert result.scores["grounding"] == pytest.approx(found["grounding"])
 
@@ -205,6 +206,11 @@ def test_look_as_json(place, name):
     (caption,) = direct(run, place, look=True)[0]
     assert_close(torch.tensor(found["weights"]), caption.weights)
     assert (found["words"], found["grid"]) == (list(caption.words), [3, 3])
+    some = dict(list(run.layers(p).items())[:1])
+    if name != "recurrent":  # which has no other
+        (of_layer,) = look_json(p, some)["layers"].values()
+        assert_close(torch.tensor(of_layer["weights"]), next(iter(some.values())).weights[0])
+        assert of_layer["queries"][0] == "<bos>"
     chosen = p.attention.select(layer=0)
     found = look_json(p, {"layer 0": chosen})
     assert_close(torch.tensor(found["weights"]), chosen.weights[0].transpose(0, 1))

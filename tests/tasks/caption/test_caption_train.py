@@ -8,11 +8,11 @@ import sys
 import pytest
 import torch
 from PIL import Image
-from sightline.tasks.training import train
 
 from sightline.models.captioner import DECODERS, CaptionerConfig
 from sightline.tasks.caption import CAPTION
 from sightline.tasks.configure import Request, configure
+from sightline.tasks.training import train
 
 COLOURS = ("red", "green", "blue")
 TINY = {

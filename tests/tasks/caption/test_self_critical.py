@@ -101,7 +101,7 @@ def test_the_loss_is_minus_advantage_times_log_probability(decoder, baseline):
     torch.manual_seed(3)
     loss = critical.loss(model, batch)
     torch.manual_seed(3)
-    seen = critical.first.seen(model, batch)
+    seen = critical.first.model_inputs(model, batch)
     drawn, reward, advantage = critical.draw(model, seen, batch.indices)
     # The search's own scores are the log-probabilities of what it drew, its end included.
     torch.testing.assert_close(loss.total, -(advantage * drawn.scores).sum().float(), rtol=1e-4, atol=1e-5)
@@ -124,7 +124,9 @@ def test_activations_are_dropped_only_if_asked_and_never_while_drawing(drop):
     loss = critical.loss(model, batch)
     assert model.training
     torch.manual_seed(3)
-    drawn, _, advantage = critical.draw(model.eval(), critical.first.seen(model, batch), batch.indices)
+    drawn, _, advantage = critical.draw(
+        model.eval(), critical.first.model_inputs(model, batch), batch.indices
+    )
     plain = -(advantage * drawn.scores).sum().float()
     assert torch.isclose(loss.total, plain, rtol=1e-4, atol=1e-4).item() is not drop
 
@@ -149,7 +151,7 @@ def test_what_is_learned_is_what_was_drawn_from(wishes):
     model, critical = stage(baseline="others", **wishes)
     model.eval()
     batch = critical.load([7], 0)
-    seen = critical.first.seen(model, batch)
+    seen = critical.first.model_inputs(model, batch)
     torch.manual_seed(3)
     drawn, _, advantage = critical.draw(model, seen, batch.indices)
     longest = drawn.ids.size(-1)
@@ -162,7 +164,7 @@ def test_what_is_learned_is_what_was_drawn_from(wishes):
 
 def test_a_beam_draws_what_the_search_finds():
     model, critical = stage(baseline="others", draw="beam")
-    seen = critical.first.seen(model, critical.load([5, 2], 0))
+    seen = critical.first.model_inputs(model, critical.load([5, 2], 0))
     drawn, _, _ = critical.draw(model, seen, torch.tensor([5, 2]))
     found = beam(
         model.eval(), model.start(seen), width=3, n_best=3, max_length=critical.first.model.max_length
@@ -174,7 +176,7 @@ def test_draws_are_as_wild_as_the_temperature():
     different = []
     for temperature in (1.0, 1e-3):
         model, critical = stage(temperature=temperature)
-        seen = critical.first.seen(model, critical.load([5], 0))
+        seen = critical.first.model_inputs(model, critical.load([5], 0))
         torch.manual_seed(3)
         found, _, _ = critical.draw(model, seen, torch.tensor([5]))
         different.append(len({tuple(ids) for ids in found.lists()[0]}))
@@ -190,12 +192,12 @@ def test_the_second_stage_neither_stops_early_nor_takes_means():
 
 def test_rewards_are_those_of_the_train_split():
     model, critical = stage()
-    split = critical.first.trained
+    split = critical.first.train_split
     known = [
         [[i for i in row[1:].tolist() if i != PAD] for row in rows if row[0] != PAD] for rows in split.ids
     ]
     drawn, reward, _ = critical.draw(
-        model.eval(), critical.first.seen(model, critical.load([5], 0)), torch.tensor([5])
+        model.eval(), critical.first.model_inputs(model, critical.load([5], 0)), torch.tensor([5])
     )
     for k, ids in enumerate(drawn.lists()[0]):
         ended = [*ids, EOS] if len(ids) < drawn.ids.size(-1) else ids
@@ -206,9 +208,9 @@ def test_rewards_are_those_of_the_train_split():
 
 def test_writing_unknown_is_never_rewarded():
     _, critical = stage()
-    ids = critical.first.trained.ids.clone()
+    ids = critical.first.train_split.ids.clone()
     ids[0][ids[0] > UNK] = UNK
-    critical.first._splits["train"] = dataclasses.replace(critical.first.trained, ids=ids)
+    critical.first._splits["train"] = dataclasses.replace(critical.first.train_split, ids=ids)
     critical.prepare(torch.device("cpu"))
     unknown = Hypotheses(
         ids=torch.full((1, 1, 6), UNK), lengths=torch.tensor([[6]]), scores=torch.zeros(1, 1)

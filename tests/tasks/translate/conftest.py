@@ -1,38 +1,15 @@
 """Tiny translation runs, trained once, and what commands print."""
 
-import contextlib
-import io
-from typing import NamedTuple
-
 import pytest
 
-from sightline.cli import main
 from sightline.tasks.run import open_run
+from tests.command import run as run_command
 
 SIZES = ["--n-train", "60", "--n-val", "7", "--n-test", "11", "--epochs", "1", "--no-tensorboard"]
 WIDTHS = {
     "recurrent": ["--d-model", "8", "--d-attn", "6"],
     "transformer": ["--d-model", "8", "--n-heads", "2", "--d-ff", "12"],
 }
-
-
-class Ended(NamedTuple):
-    """How a command ended, and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-
-def run_command(*words):
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as ended,
-    ):
-        main([str(word) for word in words])
-    return Ended(ended.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="session")

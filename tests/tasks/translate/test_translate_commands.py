@@ -1,6 +1,5 @@
 """``train translate`` and ``translate`` as they are typed."""
 
-import io
 import json
 import shutil
 
@@ -30,15 +29,19 @@ def test_a_training_ends_with_a_sentence_to_try(command, tmp_path, train_dates):
     assert command("look", out, text, *CPU).code == 0
 
 
-def test_texts_are_translated_from_arguments_and_from_standard_input(folder, command, monkeypatch):
+def test_texts_are_translated_from_arguments_and_from_standard_input(folder, command):
     ended = command("translate", folder, "3 mai 1979", "4 mai 1980", *CPU)
     assert (ended.code, len(ended.out.splitlines())) == (0, 2)
-    monkeypatch.setattr("sys.stdin", io.StringIO("3 mai 1979\n\n"))
-    (one,) = json.loads(command("translate", folder, "-", "--json", *CPU).out)["translations"]
+    (one,) = json.loads(command("translate", folder, "-", "--json", *CPU, stdin="3 mai 1979\n\n").out)[
+        "translations"
+    ]
     assert list(one) == ["source", "translation", "score"]
     assert one["source"] == "3 mai 1979"
-    monkeypatch.setattr("sys.stdin", io.StringIO("3 mai 1979\r\n4 mai\u20281980\n"))
-    rows = json.loads(command("translate", folder, "-", "--unknown", "--json", *CPU).out)["translations"]
+    rows = json.loads(
+        command(
+            "translate", folder, "-", "--unknown", "--json", *CPU, stdin="3 mai 1979\r\n4 mai\u20281980\n"
+        ).out
+    )["translations"]
     assert [row["source"] for row in rows] == ["3 mai 1979", "4 mai\u20281980"]
 
 
@@ -58,9 +61,8 @@ def test_a_refused_sentence_costs_itself_alone(folder, command, tmp_path):
 
 
 @pytest.mark.bad_input
-def test_where_nothing_is_left_the_command_fails(folder, command, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO("3 漢 1979\n\n4 漢 1979\n"))
-    ended = command("translate", folder, "-", *CPU)
+def test_where_nothing_is_left_the_command_fails(folder, command):
+    ended = command("translate", folder, "-", *CPU, stdin="3 漢 1979\n\n4 漢 1979\n")
     assert ended.code == 2
     assert [line[:22] for line in ended.err.splitlines()] == [
         f"left out text {i} of 3: "[:22] for i in (1, 2, 3)
@@ -115,8 +117,7 @@ def test_what_is_wrong_is_answered_with_a_sentence(folders, command, arguments, 
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("name", ["translate", "look"])
-@pytest.mark.parametrize("file", ["x.png", "x.html"])
+@pytest.mark.parametrize(("name", "file"), [("translate", "x.png"), ("look", "x.png"), ("look", "x.html")])
 def test_a_translation_without_words_has_nothing_to_draw(folders, command, name, file, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(folders["recurrent"], copy)

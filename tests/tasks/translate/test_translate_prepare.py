@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file
-from sightline.tasks.training import train
 
 from sightline.data.pair_set import Pair
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
@@ -14,6 +13,7 @@ from sightline.models.run_folder import read_config
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.settings import from_json
 from sightline.tasks.configure import Request, configure
+from sightline.tasks.training import train
 from sightline.tasks.translate import TRANSLATE
 from sightline.tasks.translate.data import TranslateData, open_pairs, train_tokenizers
 from sightline.tasks.translate.prepare import ALPHAS, prepare_translator, tune_length_penalty
@@ -195,8 +195,8 @@ def test_a_number_of_pairs_turns_a_presets_number_of_tokens_off():
 
 def test_few_pairs_are_gone_through_more_often_unless_epochs_are_asked_for():
     asked = {"train": {"epochs": 3}}
-    assert configure(TRANSLATE, Request(data="x", preset="default"))["train"].min_steps == 1000
-    settings = configure(TRANSLATE, Request(data="x", preset="default", fields=asked))
+    assert configure(TRANSLATE, Request(data="dates", preset="default"))["train"].min_steps == 1000
+    settings = configure(TRANSLATE, Request(data="dates", preset="default", fields=asked))
     assert (settings["train"].epochs, settings["train"].min_steps) == (3, None)
 
 

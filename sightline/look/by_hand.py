@@ -1,0 +1,184 @@
+"""Weights computed by hand: multiply, soften, multiply again.
+
+Models without a fused path compute ``softmax(q @ k) @ v`` in single operators. They are recognised by what
+happens to the numbers: a product of two activations, changed in any way, softened over its last dimension,
+and then multiplied over that dimension. The matrix that is there anyway is what a look is taken of.
+"""
+
+import collections
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from sightline.shapes import Bool, Float
+
+_MANY = 512  # tags, before those of freed memory are thrown away
+_HELD = 2  # softmax outputs held while nobody has multiplied them yet
+
+
+def _overloads(*names: str) -> frozenset[Any]:
+    packets = [getattr(torch.ops.aten, name) for name in names if hasattr(torch.ops.aten, name)]
+    return frozenset(getattr(packet, overload) for packet in packets for overload in packet.overloads())
+
+
+PRODUCTS = _overloads("bmm", "mm", "baddbmm", "addmm")
+SOFTMAX = _overloads("_softmax", "_safe_softmax", "_masked_softmax")
+# What may happen to scores before the softmax, and to weights before they meet the values.
+_PASSED_ON = _overloads(
+    "add", "sub", "rsub", "mul", "div", "masked_fill", "where", "cat", "clone", "_to_copy", "copy_", "copy",
+    "native_dropout", "tanh", "constant_pad_nd", "gather", "index", "index_select", "clamp", "clamp_min",
+    "maximum", "minimum", "_unsafe_view", "slice_scatter", "nan_to_num", "neg", "stack", "tril", "repeat",
+    "to", "dropout", "reshape", "contiguous", "flatten", "type_as",
+)  # fmt: skip
+WATCHED = PRODUCTS | SOFTMAX | _PASSED_ON
+# In inference mode these are not taken apart on their way here.
+COMPOSITE = _overloads("scaled_dot_product_attention", "_scaled_dot_product_attention_math", "softmax",
+                       "matmul", "einsum", "linear", "tensordot")  # fmt: skip
+
+
+class HandmadeWeights:
+    """The output of a softmax over scores, until it is multiplied with values."""
+
+    def __init__(
+        self, weights: Tensor, lse: Tensor, padding: Bool[Tensor, "B T"] | None, storage: int
+    ) -> None:
+        self.weights: Tensor | None = weights
+        self.lse, self.padding, self.storage = lse, padding, storage
+        self.shape = tuple(weights.shape)
+        self.columns: tuple[int, int] = (0, self.shape[-1])
+
+    def narrow(self, x: Tensor, storage: int) -> None:
+        """Note which columns go on, where a view of some of them is passed on: a sink is left behind."""
+        n = self.shape[-1]
+        if storage == self.storage and x.size(-1) < n and x.dim() == len(self.shape) and x.stride(-1) == 1:
+            first = int(x.storage_offset()) % n
+            self.columns = (first, first + x.size(-1))
+
+
+class SoftmaxTracker:
+    """Follows scores to their softmax and weights to their product.
+
+    Args:
+        parameters: The storages of the model's parameters: a product with one of them makes no scores.
+    """
+
+    def __init__(self, parameters: frozenset[int]) -> None:
+        self._parameters = parameters
+        self._scores: dict[int, StorageWeakRef] = {}
+        self._weights: dict[int, tuple[StorageWeakRef, HandmadeWeights]] = {}
+        self._held: collections.deque[HandmadeWeights] = collections.deque()
+
+    def follow(self, func: Any, args: tuple[Any, ...], result: Any) -> HandmadeWeights | None:
+        """Note what an operator has made of scores or weights; give those that have met their values."""
+        if func in PRODUCTS or func is torch.ops.aten.matmul.default:
+            return self._product(args[-2:], result)
+        if func in SOFTMAX:
+            if self._is_scores(args[0]) and args[1] in (-1, args[0].dim() - 1):
+                self._soften(args[0], result)
+        elif self._scores or self._weights:
+            self._pass_on(args, result)
+        return None
+
+    def _product(self, operands: tuple[Any, ...], result: Tensor) -> HandmadeWeights | None:
+        a, b = operands
+        for x, size in ((a, a.size(-1)), (b, b.size(-2))):
+            made = self._weights_of(x)
+            if made is None or made.weights is None:
+                continue
+            made.narrow(x, _storage(x))
+            if size == made.columns[1] - made.columns[0] or x.is_nested:
+                return made
+        if _storage(a) not in self._parameters and _storage(b) not in self._parameters:
+            self._trim()
+            self._scores[_storage(result)] = StorageWeakRef(result.untyped_storage())
+        return None
+
+    def done(self, made: HandmadeWeights) -> Tensor:
+        """Hand out weights that have been recognised, once."""
+        weights = made.weights
+        assert weights is not None  # noqa: S101
+        made.weights = None
+        if made in self._held:
+            self._held.remove(made)
+        return weights if made.columns == (0, made.shape[-1]) else weights[..., slice(*made.columns)]
+
+    def _soften(self, scores: Tensor, weights: Tensor) -> None:
+        storage = _storage(weights)
+        if weights.is_nested:
+            dense = torch.nested.to_padded_tensor(scores, -torch.inf)
+            weights = torch.nested.to_padded_tensor(weights, 0.0)
+            made = HandmadeWeights(weights.float(), dense.float().logsumexp(-1), None, storage)
+        else:
+            exact = scores if scores.dtype == torch.float64 else scores.float()
+            stored = weights.dtype in (torch.float32, torch.float64)
+            full = weights if stored else exact.softmax(-1)  # half precision has too few digits
+            made = HandmadeWeights(full, exact.logsumexp(-1), padding_of_scores(scores), storage)
+        self._held.append(made)
+        while len(self._held) > _HELD:
+            self._held.popleft().weights = None
+        self._trim()
+        self._tag(storage, weights, made)
+
+    def _pass_on(self, args: tuple[Any, ...], result: Any) -> None:
+        out = result[0] if isinstance(result, tuple) else result
+        if not isinstance(out, Tensor):
+            return
+        for x in args:
+            for part in x if isinstance(x, list | tuple) else (x,):
+                if not isinstance(part, Tensor):
+                    continue
+                made = self._weights_of(part)
+                if made is not None:
+                    made.narrow(part, _storage(part))
+                    self._tag(_storage(out), out, made)
+                    return
+                if self._is_scores(part):
+                    self._scores[_storage(out)] = StorageWeakRef(out.untyped_storage())
+                    return
+
+    def _tag(self, storage: int, x: Tensor, made: HandmadeWeights) -> None:
+        self._weights[storage] = (StorageWeakRef(x.untyped_storage()), made)
+        self._scores.pop(storage, None)
+
+    def _weights_of(self, x: Tensor) -> HandmadeWeights | None:
+        tag = self._weights.get(_storage(x))
+        return None if tag is None or tag[0].expired() else tag[1]
+
+    def _is_scores(self, x: Tensor) -> bool:
+        tag = self._scores.get(_storage(x))
+        return tag is not None and not tag.expired()
+
+    def _trim(self) -> None:
+        if len(self._scores) > _MANY:
+            self._scores = {key: ref for key, ref in self._scores.items() if not ref.expired()}
+        if len(self._weights) > _MANY:
+            self._weights = {key: tag for key, tag in self._weights.items() if not tag[0].expired()}
+
+
+def _storage(x: Tensor) -> int:
+    """The identity of the memory of a tensor, the same for its views."""
+    return x.untyped_storage()._cdata  # noqa: SLF001
+
+
+def padding_of_scores(scores: Float[Tensor, "... T S"]) -> Bool[Tensor, "B T"] | None:
+    """Queries that are padding, where scores show it: self-attention whose key nobody may look at."""
+    if scores.dim() != 4 or scores.size(-1) != scores.size(-2) or scores.size(-1) < 2:
+        return None
+    forbidden = torch.finfo(scores.dtype).min / 2
+    return unseen_positions((scores > forbidden).any(1))
+
+
+def unseen_positions(allowed: Bool[Tensor, "B T T"]) -> Bool[Tensor, "B T"] | None:
+    """Positions that no query may look at, itself included; None if there are none.
+
+    Hugging Face lets queries that are padding look everywhere, so that no row is empty. Such rows say
+    nothing: a row that sees all is left out where others don't, the last one excepted, which may see all by
+    right.
+    """
+    sees_all = allowed.all(-1)
+    sees_all[:, -1] = False
+    says_nothing = sees_all & ~allowed.all(-1).all(-1, keepdim=True)
+    seen = (allowed & ~says_nothing.unsqueeze(-1)).any(-2)
+    return None if not seen.is_cuda and bool(seen.all()) else ~seen  # a GPU is not waited for

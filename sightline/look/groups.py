@@ -1,0 +1,157 @@
+"""Groups of keys: what ``sight.mass`` sums over."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+
+from sightline.shapes import Bool
+
+__all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
+
+_EXAMPLE = "such as [slice(0, 576), [580, 581]], or ids (S,) with one whole number per key"
+
+Keys = slice | range | int | Sequence[int] | Tensor
+Groups = Tensor | Mapping[str, Keys] | list[Any] | tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeyGroups:
+    """Which keys belong to which group. A key may be in several groups, or in none.
+
+    Attributes:
+        members: True where a key is in a group; (S, G), or (B, S, G) where items differ.
+        names: The groups' names; their numbers if they have none.
+    """
+
+    members: Bool[Tensor, "... S G"]
+    names: tuple[str, ...]
+
+    @property
+    def overlapping(self) -> list[int]:
+        """The keys that are in more than one group: their weight counts in each of them."""
+        return self._positions(self.members.sum(-1) > 1)
+
+    @property
+    def left_out(self) -> list[int]:
+        """The keys that are in no group: a query's mass then sums to less than one."""
+        return self._positions(~self.members.any(-1))
+
+    def __repr__(self) -> str:
+        """Say what a reader has to know before adding numbers up."""
+        s, g = self.members.shape[-2:]
+        facts = [f"KeyGroups: {g} groups of {s} keys"]
+        if self.overlapping:
+            facts.append(f"{len(self.overlapping)} in more than one, {_shorten(self.overlapping)}")
+        if self.left_out:
+            facts.append(f"{len(self.left_out)} in none, {_shorten(self.left_out)}")
+        return "; ".join(facts)
+
+    def _positions(self, chosen: Tensor) -> list[int]:
+        chosen = chosen if chosen.dim() == 1 else chosen.any(0)
+        positions: list[int] = chosen.nonzero()[:, 0].tolist()
+        return positions
+
+
+def read_groups(groups: Groups | KeyGroups, s: int, device: torch.device | str = "cpu") -> KeyGroups:
+    """Read groups of S keys.
+
+    Args:
+        groups: Ids ``(S,)``, or ``(B, S)`` where items differ: a key with id g belongs to group g, one with
+            -1 to none. Or a list, or a dict with names, of groups: each a slice, a range, or indices.
+        s: How many keys there are.
+        device: Where to put the answer.
+
+    Example:
+        >>> read_groups([slice(0, 3), [2, 4]], 6)
+        KeyGroups: 2 groups of 6 keys; 1 in more than one, [2]; 2 in none, [3, 5]
+        >>> read_groups([0, 0, 1, -1], 4).members.long().T
+        tensor([[1, 1, 0, 0],
+                [0, 0, 1, 0]])
+    """
+    if isinstance(groups, KeyGroups):
+        if groups.members.size(-2) != s:
+            raise ValueError(
+                f"these groups are of S={groups.members.size(-2)} keys, got a sight of S={s}; read them "
+                f"again with read_groups(groups, {s})"
+            )
+        return KeyGroups(members=groups.members.to(device), names=groups.names)
+    if isinstance(groups, Mapping):
+        names, listed = tuple(map(str, groups)), list(groups.values())
+    elif isinstance(groups, Tensor) or _is_ids(groups, s):
+        return _read_ids(torch.as_tensor(groups, device=device), s)
+    elif isinstance(groups, list | tuple):
+        names, listed = tuple(map(str, range(len(groups)))), list(groups)
+    else:
+        raise TypeError(f"groups are a list of groups, {_EXAMPLE}, got {type(groups).__name__}")
+    if listed and all(map(is_integer, listed)):
+        raise ValueError(
+            f"ids must be one whole number per key, S={s} of them, got {len(listed)}; a list of groups is "
+            f"{_EXAMPLE}"
+        )
+    members = torch.zeros(s, len(listed), dtype=torch.bool)
+    for group, keys in enumerate(listed):
+        members[key_index(keys, s, f"group {names[group]}"), group] = True
+    return KeyGroups(members=members.to(device), names=names)
+
+
+def key_index(keys: Keys, s: int, what: str, of: str = "keys") -> list[int]:
+    """The positions that a slice, a range, a number or indices stand for; negative ones count from the end.
+
+    Args:
+        keys: What was asked for.
+        s: How many there are.
+        what: Who asks, for the sentence that refuses.
+        of: What they are positions of.
+    """
+    if isinstance(keys, slice):
+        return list(range(*keys.indices(s)))
+    listed: Any = keys.tolist() if isinstance(keys, Tensor) and keys.dtype != torch.bool else keys
+    listed = [listed] if is_integer(listed) else listed
+    if not isinstance(listed, Iterable) or isinstance(listed, str | bytes | Tensor):
+        raise TypeError(
+            f"{what} must be a slice, a range or a list of {of}, got {_kind(keys)}; marks become a list with "
+            "marks.nonzero().flatten()"
+        )
+    listed = list(listed)
+    for i in listed:
+        if not is_integer(i):
+            raise TypeError(f"{what} must hold whole numbers, positions of {of}, got {i!r}")
+        if not -s <= i < s:
+            raise ValueError(f"{what} must hold {of} in 0..{s - 1}, got {int(i)}; there are {s} {of} here")
+    return [int(i) % s for i in listed]
+
+
+def _read_ids(ids: Tensor, s: int) -> KeyGroups:
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise TypeError(
+            f"ids must be whole numbers, the group of each key, got {ids.dtype}; marks become ids with "
+            "marks.long()"
+        )
+    if ids.dim() not in (1, 2) or ids.size(-1) != s:
+        raise ValueError(f"ids must be (S,) or (B, S) with S={s}, got {tuple(ids.shape)}; one per key")
+    if ids.numel() and int(ids.min()) < -1:
+        raise ValueError(f"ids must be at least 0, or -1 for no group, got {int(ids.min())}")
+    n = int(ids.max()) + 1 if ids.numel() else 0
+    members = ids.unsqueeze(-1) == torch.arange(n, device=ids.device)
+    return KeyGroups(members=members, names=tuple(map(str, range(n))))
+
+
+def is_integer(x: object) -> TypeGuard[int]:
+    """Whether it is a whole number, numpy's included."""
+    return isinstance(x, Integral) and not isinstance(x, bool)
+
+
+def _is_ids(groups: object, s: int) -> bool:
+    return isinstance(groups, Sequence) and len(groups) == s and all(map(is_integer, groups))
+
+
+def _shorten(positions: list[int]) -> str:
+    return str(positions) if len(positions) <= 5 else f"{str(positions[:5])[:-1]}, ...]"
+
+
+def _kind(x: object) -> str:
+    return f"a tensor of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__

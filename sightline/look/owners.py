@@ -1,0 +1,123 @@
+"""Which module of a model is running, read off Python's own stack: nothing is hooked into the model."""
+
+import inspect
+import sys
+from types import FrameType
+from typing import NamedTuple
+
+from torch import nn
+
+# How methods and Hugging Face's attention functions call the module that they belong to.
+_FIRST_ARGUMENTS = frozenset({"self", "module"})
+_COMPILED = "/torch/_dynamo/eval_frame.py"
+_HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
+
+
+class Owner(NamedTuple):
+    """The innermost module of the model that is running.
+
+    Attributes:
+        name: Its qualified name.
+        module: The module itself.
+        site: Where in compiled code the call was made, if it was; else None.
+    """
+
+    name: str
+    module: nn.Module
+    site: tuple[object, int] | None = None
+
+
+class Owners:
+    """The modules of a model by identity, and the names of those that look like attention."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = uncompiled(model)
+        self._names: dict[int, tuple[str, nn.Module]] = {}
+        for name, module in model.named_modules():
+            short = ".".join(part for part in name.split(".") if part != "_orig_mod")
+            self._names.setdefault(id(module), (short, module))
+        self.attentions = {name: m for name, m in self._names.values() if looks_like_attention(m)}
+        self._sites: dict[str, dict[tuple[object, int], int]] = {}
+
+    def current(self, depth: int = 2, limit: int | None = None) -> Owner | None:
+        """The innermost module of the model on the stack; None if the model is not running.
+
+        Args:
+            depth: How many frames to leave out.
+            limit: How many frames to look at, at most.
+        """
+        frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001
+        first, is_compiled, n = None, False, 0
+        while frame is not None and (limit is None or n < limit):
+            code = frame.f_code
+            n += 1
+            if code.co_argcount and code.co_varnames[0] in _FIRST_ARGUMENTS:
+                known = self._names.get(id(_local(frame, code.co_varnames[0])))
+                if known is not None:
+                    return Owner(*known, site=first if is_compiled else None)
+            elif code.co_filename.endswith(_COMPILED):
+                is_compiled = True
+            if first is None and not is_compiled and "torch/" not in code.co_filename:
+                first = (code, frame.f_lineno)
+            frame = frame.f_back
+        return None
+
+    def name_in_compiled(self, owner: Owner) -> str:
+        """The name of an attention that ran in compiled code, by its place among those of its owner.
+
+        Compiled code has no modules any more, but its calls come in the order of the modules.
+        """
+        assert owner.site is not None  # noqa: S101
+        inside = self.attentions_in(owner.name)
+        if not inside:
+            return owner.name
+        sites = self._sites.setdefault(owner.name, {})
+        return inside[sites.setdefault(owner.site, len(sites)) % len(inside)]
+
+    def attentions_in(self, name: str) -> list[str]:
+        """The innermost modules in a module that look like attention, in their order."""
+        prefix = f"{name}." if name else ""
+        names = [n for n in self.attentions if n.startswith(prefix) and n != name]
+        return [n for n in names if not any(m.startswith(f"{n}.") for m in names)]
+
+    def misnamed(self) -> dict[str, str]:
+        """Names given in compiled code that can't be trusted, and the owner to name instead.
+
+        They are trusted where every attention of the owner was seen, each as often as the others.
+        """
+        wrong: dict[str, str] = {}
+        for name, sites in self._sites.items():
+            inside = self.attentions_in(name)
+            if len(sites) % len(inside):
+                wrong |= dict.fromkeys(inside, name)
+        return wrong
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """The module that ``torch.compile`` was given."""
+    inner = getattr(model, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else model
+
+
+def looks_like_attention(module: nn.Module) -> bool:
+    """Whether a module's class is named like one that attends."""
+    kind = type(module).__name__.lower()
+    return "attention" in kind or "attn" in kind or isinstance(module, nn.MultiheadAttention)
+
+
+def count_heads(module: nn.Module) -> int | None:
+    """How many heads a module says it has."""
+    for name in _HEADS:
+        heads = getattr(module, name, None)
+        if isinstance(heads, int) and heads > 0:
+            return heads
+    return None
+
+
+def _local(frame: FrameType, name: str) -> object:
+    """A local variable of a running function, leaving no snapshot that would keep tensors alive."""
+    variables = frame.f_locals
+    value = variables.get(name)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.gettrace() is None:
+        variables.clear()
+    return value

@@ -1,0 +1,69 @@
+"""Which queries are padding: they look at something, but nobody should count what they look at.
+
+In self-attention a position is padding as a query where it is padding as a key. A mask shows that of keys: no
+query may look at them, not even themselves.
+"""
+
+import functools
+import re
+
+import torch
+from torch import Tensor
+
+from sightline.attention.masks import Mask
+from sightline.look.by_hand import unseen_positions
+from sightline.look.score_inputs import ScoreInputs, StoredRows
+from sightline.shapes import Bool
+
+__all__ = ["KNOWN", "NONE", "UNKNOWN", "is_cross_name", "padding_of"]
+
+NONE = ""  # no padding that a mask would show
+KNOWN = "left out"
+UNKNOWN = "unknown"  # keys are masked, and which queries are padding can't be told
+
+# How torch and Hugging Face call the attention of a decoder to an encoder, where T = S may be an accident.
+_CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multihead_attn", re.IGNORECASE)
+_CROSS_ATTENTION = re.compile(r"cross_?att|encdec|enc_dec|encoder_att|multihead_attn", re.IGNORECASE)
+
+
+def is_cross_name(name: str) -> bool:
+    """Whether a module's name says that it looks from one sequence into another."""
+    *around, own = name.split(".")
+    inside = bool(around and _CROSS_ATTENTION.search(around[-1]))  # ``crossattention.self``
+    return inside or bool(_CROSS.search(own))
+
+
+def padding_of(
+    inputs: ScoreInputs, name: str, given: Bool[Tensor, "B T"] | None
+) -> tuple[Bool[Tensor, "B T"] | None, str]:
+    """The queries of a call that are padding, and what is known of them.
+
+    Args:
+        inputs: The call.
+        name: The module that called.
+        given: What the user said is padding; it counts where it has the call's batch and length.
+    """
+    if inputs.padding is not None:
+        return inputs.padding[:, 0], KNOWN
+    b, _, t, s = inputs.shape
+    if given is not None and tuple(given.shape) == (b, t) and not is_cross_name(name):
+        return given.to(inputs.q.device), KNOWN
+    if isinstance(inputs, StoredRows) or not inputs.mask.tensors or t == 1:
+        return None, NONE
+    if t != s or is_cross_name(name):
+        return None, UNKNOWN
+    padding = _padding_of_mask(inputs.mask, t)
+    return (None, NONE) if padding is None else (padding.expand(b, t), KNOWN)
+
+
+def _padding_of_mask(mask: Mask, t: int) -> Bool[Tensor, "b T"] | None:
+    found = [torch.arange(t, device=x.device) >= x.reshape(x.size(0), -1)[:, :1] for x in mask.lengths]
+    tensors = [*mask.allowed, *(x > torch.finfo(x.dtype).min / 2 for x in mask.added)]
+    for allowed in tensors:
+        if allowed.dim() != 4 or allowed.size(-1) != t:
+            continue
+        rows = allowed.any(1)  # (b, T or 1, T)
+        unseen = ~rows[:, 0] if rows.size(1) == 1 else unseen_positions(rows)
+        if unseen is not None and (unseen.is_cuda or bool(unseen.any())):
+            found.append(unseen)
+    return functools.reduce(torch.logical_or, found) if found else None

@@ -1,0 +1,126 @@
+"""Which heads and which keys mattered for a loss, from the gradient of an attention's output, by tiles.
+
+    importance[h] = |Σ_t O[t] · dO[t]|                                 (Michel et al., 2019)
+    relevance[t, s] = max(0, w[t, s] · dw[t, s])    dw = dO vᵀ         (Chefer et al., 2021)
+
+dw is a product of the output's gradient with the values, so its tiles are computed beside those of w:
+sums over rows and columns take O(T + S) memory.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from torch import Tensor
+
+from sightline.look.backward_record import BackwardRecord
+from sightline.look.score_inputs import Tile
+from sightline.look.tile_pass import over_tiles
+from sightline.shapes import Float
+
+if TYPE_CHECKING:
+    from sightline.look.sight import Sight
+
+__all__ = ["Relevance", "importance", "relevance", "relevance_matrix", "weighted_columns"]
+
+
+class Relevance(NamedTuple):
+    """Sums of the clamped products of weights and gradients.
+
+    Attributes:
+        keys: What each key contributed, summed over the queries, (..., S).
+        queries: What each query took, summed over the keys, (..., T).
+    """
+
+    keys: Float[Tensor, "... S"]
+    queries: Float[Tensor, "... T"]
+
+
+def importance(sight: "Sight") -> Float[Tensor, "..."]:
+    """See :attr:`sightline.Sight.importance`."""
+    record, gradient = _require_gradient(sight, "importance")
+    return (record.output * gradient).sum((-2, -1), dtype=sight.lse.dtype).abs().reshape(sight.lead)
+
+
+def relevance(sight: "Sight") -> Relevance:
+    """See :attr:`sightline.Sight.relevance`."""
+    record, gradient = _require_gradient(sight, "relevance")
+    ((inputs, lse),) = sight.require_kept("relevance")
+    keys, queries = (lse.new_zeros(*lse.shape[:2], n) for n in (sight.s, sight.t))
+
+    def ask(weights: Tensor, tile: Tile) -> Tensor:
+        products = _relevant(weights, tile, record, gradient)
+        queries[tile.row_index] = products.sum(-1)
+        return products.sum(-2)
+
+    for tile, part in over_tiles(inputs, lse, ask):
+        keys[tile.column_index] += part
+    return Relevance(sight.restore_lead(keys), sight.restore_lead(queries))
+
+
+def relevance_matrix(sight: "Sight") -> Float[Tensor, "... T S"]:
+    """The whole matrix, heads averaged: for short sequences, and the oracle of the vector."""
+    record, gradient = _require_gradient(sight, "relevance")
+    ((inputs, lse),) = sight.require_kept("relevance")
+    whole = lse.new_zeros(lse.size(0), sight.t, sight.s)
+
+    def ask(weights: Tensor, tile: Tile) -> Tensor:
+        return _relevant(weights, tile, record, gradient).sum(1)
+
+    for tile, part in over_tiles(inputs, lse, ask):
+        whole[tile.batch, slice(*tile.rows), slice(*tile.columns)] += part
+    return (whole / lse.size(1)).reshape(*sight.lead[: sight.n_batch], sight.t, sight.s)
+
+
+def weighted_columns(
+    sight: "Sight", rows: Float[Tensor, "... T"], *, gradients: bool
+) -> Float[Tensor, "... S"]:
+    """Σ_t rows[t] · M[t, s], heads averaged, of the weights M or of their relevance: a row times the matrix.
+
+    Args:
+        sight: One call, q and k kept.
+        rows: One number per query and item.
+        gradients: Whether M is the relevance, else the weights.
+    """
+    record, gradient = _require_gradient(sight, "relevance") if gradients else (None, None)
+    ((inputs, lse),) = sight.require_kept("a flow")
+    rows = rows.reshape(-1, 1, 1, sight.t).to(lse.dtype)
+    total = lse.new_zeros(lse.size(0), sight.s)
+
+    def ask(weights: Tensor, tile: Tile) -> Tensor:
+        if record is not None and gradient is not None:
+            weights = _relevant(weights, tile, record, gradient)
+        return (rows[tile.batch, :, :, slice(*tile.rows)] @ weights).sum((1, 2))
+
+    for tile, part in over_tiles(inputs, lse, ask):
+        total[tile.batch, slice(*tile.columns)] += part
+    return (total / lse.size(1)).reshape(*sight.lead[: sight.n_batch], sight.s)
+
+
+def _relevant(
+    weights: Tensor, tile: Tile, record: BackwardRecord, gradient: Tensor
+) -> Float[Tensor, "b h t s"]:
+    group = record.output.size(1) // record.v.size(1)
+    kv_heads = slice(tile.heads.start // group, -(-tile.heads.stop // group))
+    v = record.v[tile.batch, kv_heads, slice(*tile.columns)].to(weights.dtype)
+    g = gradient[tile.row_index].to(weights.dtype)
+    b, h, t, _ = g.shape
+    slopes = (g.reshape(b, v.size(1), -1, g.size(-1)) @ v.mT).view(b, h, t, v.size(2))
+    return (weights * slopes).clamp_(min=0.0)
+
+
+def _require_gradient(sight: "Sight", what: str) -> tuple[BackwardRecord, Tensor]:
+    record = sight.backward
+    where = sight.name or "this sight"
+    if record is None:
+        raise ValueError(
+            f"{where} has no {what}; watch with sl.watch(model, grad=True), gradients on, and call "
+            "loss.backward()"
+        )
+    if sight.averaged:
+        raise ValueError(f"{what} belongs to single heads; ask the sight before mean_heads()")
+    gradient = record.gradient
+    if gradient is None:
+        raise ValueError(
+            f"{where} has no {what} yet: no backward pass has reached its output; call loss.backward() on a "
+            "loss that depends on it"
+        )
+    return record, gradient

@@ -1,0 +1,41 @@
+"""Alignment error rate on a few sentences aligned by hand."""
+
+import pytest
+
+from sightline.evaluate.alignment import alignment_error_rate, read_links, read_links_file
+
+# das kleine Haus / the small house; ich habe es gesehen / I saw it;
+# er geht nicht nach Hause / he is not going home
+GOLD = ["0-0 1-1 2-2", "0-0 1?1 2-2 3-1", "0-0 1?1 1-3 2-2 3?4 4-4"]
+
+
+def test_by_counting():
+    gold = [read_links(line) for line in GOLD]
+    found = [{(0, 0), (1, 1), (2, 2)}, {(0, 0), (1, 1), (2, 1)}, {(0, 0), (1, 3), (2, 2), (4, 4), (4, 3)}]
+    # sure hits 3 + 1 + 4, possible hits 3 + 2 + 4, links 3 + 3 + 5, sure 3 + 3 + 4
+    assert alignment_error_rate(found, gold) == pytest.approx(1 - (8 + 9) / (11 + 10))
+
+
+def test_bounds():
+    gold = [read_links(line) for line in GOLD]
+    assert alignment_error_rate([x.sure for x in gold], gold) == 0
+    assert alignment_error_rate([x.possible for x in gold], gold) == 0
+    assert alignment_error_rate([[(9, 9)]] * 3, gold) == 1
+    assert alignment_error_rate([], []) == 0
+
+
+def test_files(tmp_path):
+    path = tmp_path / "gold"
+    path.write_text("das haus ||| the house ||| 0-0 1?1\n1-1\n", encoding="utf-8")
+    assert read_links_file(path) == [read_links("0-0 1?1"), read_links("1-1")]
+    assert read_links("1-1 2p3", first=1) == read_links("0-0 1?2")
+
+
+@pytest.mark.bad_input
+def test_what_is_no_link():
+    with pytest.raises(ValueError, match=r"a link is source-target.*got '3'"):
+        read_links("0-0 3")
+    with pytest.raises(ValueError, match="positions count from 1, got '0-0'; say first=0"):
+        read_links("0-0", first=1)
+    with pytest.raises(ValueError, match="got 1 found and 0 gold"):
+        alignment_error_rate([[(0, 0)]], [])
