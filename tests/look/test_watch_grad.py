@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from test_edit import FAMILIES, set_implementation
+from tests.look.test_edit import FAMILIES, set_implementation
 from torch import nn
 
 import sightline as sl
