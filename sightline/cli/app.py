@@ -119,7 +119,11 @@ class Command(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> Any:
         """The help option, which takes no value and so shows none."""
-        return _without_type(super().get_help_option(ctx))
+        option = _without_type(super().get_help_option(ctx))
+        panels = [getattr(parameter, "rich_help_panel", None) for parameter in self.params]
+        if option is not None and any(panels):
+            option.rich_help_panel = panels[-1]
+        return option
 
 
 class Group(TyperGroup):

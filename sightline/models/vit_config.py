@@ -32,8 +32,8 @@ SIZES = {
 class VisionTransformerConfig:
     """What a Vision Transformer is like."""
 
-    n_classes: int = setting(10, "How many classes there are.", at_least=1)
-    channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1)
+    n_classes: int = setting(10, "How many classes there are.", at_least=1, advanced=True)
+    channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1, advanced=True)
     image_size: int = setting(224, "Height and width of the images it is trained on, in pixels.", at_least=1)
     patch: int = setting(16, "Height and width of a patch; it must divide the image.", at_least=1)
     d_model: int = setting(192, "Width of the tokens, E.", at_least=1)
@@ -44,22 +44,25 @@ class VisionTransformerConfig:
         "patches",
         "How tokens are made: 'patches', or 'conv' for overlapping 3 x 3 convolutions.",
         choices=("patches", "conv"),
+        advanced=True,
     )
     positions: str = setting(
         "learned",
         "Where a token stands: 'learned', 'sinusoidal' or 'rotary'.",
         choices=("learned", "sinusoidal", "rotary"),
+        advanced=True,
     )
     pool: str = setting(
         "token",
         "What is classified: the class 'token', or the 'mean' of the patches.",
         choices=("token", "mean"),
+        advanced=True,
     )
     dropout: float = setting(0.0, "Share of the activations dropped in training.", at_least=0, below=1)
     drop_path: float = setting(
         0.0, "Stochastic depth: how often the last layer is left out; earlier ones less.", at_least=0, below=1
     )
-    norm_eps: float = setting(1e-6, "Added to the variance in every norm.", at_least=0)
+    norm_eps: float = setting(1e-6, "Added to the variance in every norm.", at_least=0, advanced=True)
 
     def __post_init__(self) -> None:
         check(self)

@@ -30,7 +30,7 @@ CLASSIFY = Task(
             name="data",
             config=ClassifyData,
             title="Data",
-            no_flags=frozenset({"names", "counts", "augment"}),
+            no_flags=frozenset({"names", "counts", "augment", "deal"}),
         ),
         Part(name="augment", config=Augment, title="Augmentation", inside=("data", "augment")),
         TRAINING,
