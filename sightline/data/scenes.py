@@ -32,17 +32,10 @@ from sightline.data.captions import DRAWN_SIZE, CaptionedImage, CaptionSet
 from sightline.data.counter_rng import CounterRNG, Ints
 from sightline.data.dataset import SPLITS
 from sightline.data.images import digest, resize_crop
+from sightline.data.scenes_captions import Relation, captions_of, relations_of
 from sightline.data.scenes_draw import draw
 from sightline.data.scenes_layout import SIDE, Layout, random_layout
-from sightline.data.scenes_words import (
-    COLOURS,
-    SHAPES,
-    TEXTURES,
-    Relation,
-    captions_of,
-    phrases_of,
-    relations_of,
-)
+from sightline.data.scenes_words import COLOURS, SHAPES, TEXTURES, phrases_of
 from sightline.shapes import Shaped, did_you_mean
 
 __all__ = ["Relation", "Scene", "SceneImages", "Scenes", "Thing", "scenes_set"]
