@@ -23,15 +23,20 @@ def digit_images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return train.images / 255, train.labels, test.images / 255, test.labels
 
 
-def digit_model(
-    n_steps: int = 300, lr: float = 3e-3, follow: Callable[[nn.Module], object] = lambda _model: None
-) -> VisionTransformer:
-    """A vision transformer that reads digits, four heads in each of two layers; ``follow`` may monitor it."""
+def make_digit_model() -> VisionTransformer:
+    """The same untrained."""
     torch.manual_seed(0)
     config = VisionTransformerConfig(
         n_classes=10, channels=1, image_size=8, patch=PATCH, d_model=32, n_heads=4, n_layers=2, d_ff=64
     )
-    model = VisionTransformer(config)
+    return VisionTransformer(config)
+
+
+def digit_model(
+    n_steps: int = 300, lr: float = 3e-3, follow: Callable[[nn.Module], object] = lambda _model: None
+) -> VisionTransformer:
+    """A vision transformer that reads digits, four heads in each of two layers; ``follow`` may monitor it."""
+    model = make_digit_model()
     x, y, _, _ = digit_images()
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     follow(model)
@@ -79,14 +84,14 @@ def repeated(n: int) -> Tensor:
     return torch.cat([half, half], 1)
 
 
-def repeater(n_steps: int = 1500) -> Repeater:
+def repeater(n_steps: int = 3000) -> Repeater:
     """A model that has learned to copy what it has seen before."""
     torch.manual_seed(0)
     model = Repeater()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=n_steps)
     for _ in range(n_steps):
-        ids = repeated(64)
+        ids = repeated(32)
         optimizer.zero_grad()
         loss = F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
@@ -128,14 +133,14 @@ class Listener(nn.Module):
         return self.out(self.decoder(y, x, tgt_mask=causal, tgt_is_causal=True))
 
 
-def listener(n_steps: int = 2500) -> Listener:
+def listener(n_steps: int = 3500) -> Listener:
     """A model that writes down what was said."""
     torch.manual_seed(0)
     model = Listener()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=n_steps)
     for _ in range(n_steps):
-        frames, words, _ = stretched(64)
+        frames, words, _ = stretched(32)
         optimizer.zero_grad()
         loss = F.cross_entropy(model(frames, words).flatten(0, 1), words.flatten())
         loss.backward()
