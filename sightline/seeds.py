@@ -67,7 +67,7 @@ def visualize_positional_encoding(PE: Any) -> Any:  # noqa: N803
     """
     from sightline import show  # noqa: PLC0415 - matplotlib, which the exercises need here alone
 
-    return show.positions(torch.as_tensor(PE))
+    return show.positions(PE)
 
 
 def att_score(

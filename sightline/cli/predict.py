@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sightline import show
-from sightline.cli.commands import made
+from sightline.cli.app import made
 from sightline.cli.options import Fields, Given
 from sightline.cli.outputs import FIGURES, PAGES, check_output, output_names, save_figure, save_text, tell
 from sightline.messages import flag

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.cli.commands import CONTEXT, Group, LazyCommand, help_all, made
+from sightline.cli.app import CONTEXT, Group, LazyCommand, help_all, made
 from sightline.cli.next_steps import tell_next
 from sightline.cli.options import SWITCHES, Fields, Given
 from sightline.messages import listing

@@ -6,10 +6,11 @@ import unicodedata
 import warnings
 from typing import Any
 
-from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, fontManager
 from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
+
+from sightline.show.display import DisplayFigure
 
 __all__ = ["FONT", "FallbackFontFigure"]
 
@@ -21,7 +22,7 @@ _logger = logging.getLogger(__name__)
 _reported: set[str] = set()
 
 
-class FallbackFontFigure(Figure):
+class FallbackFontFigure(DisplayFigure):
     """A figure that takes letters missing in its font from other installed fonts.
 
     A letter that no font has is drawn as a box, and a warning is logged once.

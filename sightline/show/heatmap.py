@@ -1,5 +1,8 @@
 """The heatmap of a table of positions."""
 
+from typing import Any
+
+import numpy.typing as npt
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -8,11 +11,12 @@ from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import COLOURS, name_ticks, style, to_matrix
 
 
-def positions(table: Float[Tensor, "T E"], *, title: str | None = None) -> Figure:
+def positions(table: Float[Tensor, "T E"] | npt.NDArray[Any], *, title: str | None = None) -> Figure:
     """Draw a table of positions, positions down and embedding dimensions across.
 
     Args:
-        table: ``sightline.positions.sinusoidal(length, d_model)``, or the weight of learned positions.
+        table: ``sightline.positions.sinusoidal(length, d_model)``, or the weight of learned positions; a
+            tensor or an array, (T, E).
         title: Text above.
 
     Returns:

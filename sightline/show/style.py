@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+import torch
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.colors import Colormap
@@ -182,8 +185,9 @@ def name_ticks(
     axis.set_ticks(range(0, count, step), shortened[::step], parse_math=False, fontsize=size, **sideways)
 
 
-def to_matrix(x: Tensor, name: str) -> Any:
-    """A 2-D tensor as a float64 array; ValueError if it is not 2-D or is empty."""
+def to_matrix(x: "Tensor | npt.NDArray[Any]", name: str) -> Any:
+    """A 2-D tensor or array as a float64 array; ValueError if it is not 2-D or is empty."""
+    x = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
     is_tensor(x, name)
     if x.dim() != 2 or not x.numel():
         raise ValueError(

@@ -111,6 +111,8 @@ def test_fonts_can_be_read(name):
 
 def test_positions_shows_the_table():
     table = sinusoidal(11, 7)
+    array = show.positions(table.numpy()).axes[0].images[0].get_array()  # an array will do
+    np.testing.assert_array_equal(array, table.double().numpy())
     figure = show.positions(table)
     axes, bar = figure.axes
     np.testing.assert_array_equal(axes.images[0].get_array(), table.double().numpy())

@@ -38,8 +38,7 @@ class TranslateData:
     )
     max_tokens: int | None = setting(
         None,
-        "Batches of like length with at most so many tokens a side, instead of batch_size examples. "
-        "Words are counted as they are cut without bpe_dropout, which cuts them finer.",
+        "Batches of at most so many tokens a side, before bpe_dropout, instead of batch_size pairs.",
         at_least=1,
     )
     consistency: float = setting(
