@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from sightline.tasks.train import train
 
 from sightline.models.rnn import SCORES
 from sightline.show.style import style
+from sightline.tasks import train
 
 HERE = Path(__file__).parent
 

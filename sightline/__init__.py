@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sightline.public import (
         Look,
         Mask,
+        Monitor,
         Sight,
         align,
         attention,
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Look",
     "Mask",
+    "Monitor",
     "Sight",
     "align",
     "attention",

@@ -8,6 +8,7 @@ from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
 from sightline.look.align import align
 from sightline.look.edit import edit
+from sightline.look.monitor import Monitor
 from sightline.look.sight import Look, Sight
 from sightline.look.watch import watch
 
@@ -19,6 +20,7 @@ else:
 __all__ = [
     "Look",
     "Mask",
+    "Monitor",
     "Sight",
     "align",
     "attention",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.cli.commands import made
+from sightline.cli.app import made
 from sightline.cli.options import Fields, Given
 from sightline.cli.outputs import save_text, tell
 from sightline.evaluate.scores import rank

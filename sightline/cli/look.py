@@ -11,7 +11,7 @@ import typer
 
 from sightline import show
 from sightline.cli import look_model
-from sightline.cli.commands import made
+from sightline.cli.app import made
 from sightline.cli.options import Fields, Given
 from sightline.cli.outputs import PAGES, check_output, save_figure, save_text, tell
 from sightline.cli.predict import read_inputs

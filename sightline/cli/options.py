@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Annotated, Any
 
@@ -89,10 +89,25 @@ class Fields:
         )
         self._parameters.append(parameter)
 
-    def on(self, function: Callable[..., None]) -> Callable[..., None]:
-        """The function as a command with these flags besides its own parameters; it gets ``given``."""
+    def on(
+        self,
+        function: Callable[..., None],
+        *,
+        panels: Sequence[str] = (),
+        without: frozenset[str] = frozenset(),
+    ) -> Callable[..., None]:
+        """The function as a command with these flags besides its own parameters; it gets ``given``.
+
+        Args:
+            function: The command.
+            panels: Headings in the order of the help. Default: as they come.
+            without: Parameters of the function that are no options here: they keep their defaults.
+        """
         own = inspect.signature(function, eval_str=True).parameters
-        parameters = [p for name, p in own.items() if name != "given"] + self._parameters
+        taken = [p for name, p in own.items() if name not in without | {"given"}]
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in taken] + self._parameters
+        if panels:
+            parameters.sort(key=lambda parameter: panels.index(_panel(parameter)))
         for name in self._places:
             if name in own:
                 raise ValueError(f"the flag {flag(name)} is there twice; give its part a prefix")
@@ -111,6 +126,11 @@ class Fields:
         return command
 
 
+def _panel(parameter: inspect.Parameter) -> str:
+    """The heading that a parameter stands under."""
+    return str(parameter.annotation.__metadata__[0].rich_help_panel)
+
+
 def _parameter(
     name: str, field: "dataclasses.Field[Any]", hint: Any, title: str, default: Any
 ) -> inspect.Parameter:
@@ -123,8 +143,8 @@ def _parameter(
     if bool in kinds:
         option = typer.Option(
             *(f"{one}/--no-{one[2:]}" for one in names),
-            help=about.help,
-            show_default=_shown_default(default, names[0]),
+            help=_with_default(about.help, _shown_default(default, names[0])),
+            show_default=False,
             rich_help_panel=panel,
             metavar="",
             hidden=about.advanced,
@@ -134,15 +154,25 @@ def _parameter(
         kind = next(k for k in (int, float, str) if k in kinds)
         option = typer.Option(
             *names,
-            help=about.help,
+            help=_with_default(about.help, "none" if default is None else str(default)),
             parser=_parser(kind, optional=optional),
             metavar=_TYPES[kind] + ("|none" if optional else ""),
-            show_default="none" if default is None else str(default),
+            show_default=False,
             rich_help_panel=panel,
             hidden=about.advanced,
         )
         annotation = Annotated[Any, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _with_default(text: str, default: str) -> str:
+    """A help text that ends in its default: on the same line, where there is room.
+
+    Example:
+        >>> _with_default("Width of the model.", "512")
+        'Width of the model (default: 512).'
+    """
+    return f"{text.removesuffix('.')} (default: {default})."
 
 
 def _shown_default(default: bool | None, name: str) -> str:

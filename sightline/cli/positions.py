@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from sightline import show
-from sightline.cli.commands import made
+from sightline.cli.app import made
 from sightline.cli.outputs import check_figure, save_figure, tell
 from sightline.positions import sinusoidal
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.cli.commands import CONTEXT, Group, LazyCommand, help_all, made
+from sightline.cli.app import CONTEXT, Group, LazyCommand, help_all, made
 from sightline.cli.next_steps import tell_next
 from sightline.cli.options import SWITCHES, Fields, Given
 from sightline.messages import listing
@@ -18,8 +18,7 @@ from sightline.train.stepping import is_main_process
 
 __all__ = ["group"]
 
-_OUTPUT = "Output"
-_START = "Data and start"
+_DATA, _MODEL, _OUTPUT = "Data", "Model", "Output"
 
 
 def group() -> Any:
@@ -54,29 +53,26 @@ def command(task: Task) -> Any:
     def train(
         given: Given,
         out: Annotated[Path, typer.Option(help="The run folder to make.", rich_help_panel=_OUTPUT)],
-        data: Annotated[str | None, typer.Option(help=task.data_help, rich_help_panel=_START)] = None,
+        data: Annotated[str | None, typer.Option(help=task.data_help, rich_help_panel=_DATA)] = None,
         preset: Annotated[
             str | None,
             typer.Option(
                 help=f"Settings to start from: {names}.{' By itself for' + sets if sets else ''}",
-                show_default="default",
-                rich_help_panel=_START,
+                rich_help_panel=_DATA,
             ),
         ] = None,
         model: Annotated[
             str | None,
             typer.Option(
                 help=f"Which model: {listing(list(task.architectures), 'or')}.",
-                rich_help_panel=_START,
-                hidden=not task.architectures,
+                rich_help_panel=_MODEL,
             ),
         ] = None,
         size: Annotated[
             str | None,
             typer.Option(
                 help=f"Named widths and depth: {', '.join(task.sizes)}.",
-                rich_help_panel=_START,
-                hidden=not task.sizes,
+                rich_help_panel=_MODEL,
             ),
         ] = None,
         start_from: Annotated[
@@ -84,7 +80,7 @@ def command(task: Task) -> Any:
             typer.Option(
                 "--from",
                 help="Start from the weights of another run, as far as they fit.",
-                rich_help_panel=_START,
+                rich_help_panel=_MODEL,
             ),
         ] = None,
         resume: Annotated[
@@ -111,7 +107,11 @@ def command(task: Task) -> Any:
         if is_main_process():
             tell_next(task, out, sample)
 
-    return made(fields.on(train), name=task.kind, help=task.train_help)
+    titles = dict.fromkeys([_DATA, _MODEL, *(part.title for part in task.parts), _OUTPUT])
+    titles[_OUTPUT] = titles.pop(_OUTPUT)  # the last one
+    absent = {"model": not task.architectures, "size": not task.sizes}
+    without = frozenset(name for name, is_absent in absent.items() if is_absent)
+    return made(fields.on(train, panels=list(titles), without=without), name=task.kind, help=task.train_help)
 
 
 def _is_variant(task: Task, name: str) -> bool:

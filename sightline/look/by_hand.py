@@ -48,11 +48,14 @@ class HandmadeWeights:
         self.lse, self.padding, self.storage = lse, padding, storage
         self.shape = tuple(weights.shape)
         self.columns: tuple[int, int] = (0, self.shape[-1])
+        self.is_in_blocks = False  # whether they met their values in another shape
 
     def narrow(self, x: Tensor, storage: int) -> None:
         """Note which columns go on, where a view of some of them is passed on: a sink is left behind."""
         n = self.shape[-1]
-        if storage == self.storage and x.size(-1) < n and x.dim() == len(self.shape) and x.stride(-1) == 1:
+        if x.is_nested:
+            return
+        if storage == self.storage and x.size(-1) < n and x.dim() > 1 and x.stride()[-2:] == (n, 1):
             first = int(x.storage_offset()) % n
             self.columns = (first, first + x.size(-1))
 
@@ -83,13 +86,16 @@ class SoftmaxTracker:
 
     def _product(self, operands: tuple[Any, ...], result: Tensor) -> HandmadeWeights | None:
         a, b = operands
-        for x, size in ((a, a.size(-1)), (b, b.size(-2))):
+        for x, dim in ((a, -1), (b, -2)):
             made = self._weights_of(x)
             if made is None or made.weights is None:
                 continue
             made.narrow(x, _storage(x))
-            if size == made.columns[1] - made.columns[0] or x.is_nested:
+            made.is_in_blocks = False
+            if x.is_nested or x.size(dim) == made.columns[1] - made.columns[0]:
                 return made
+            made.is_in_blocks = True
+            return made
         if _storage(a) not in self._parameters and _storage(b) not in self._parameters:
             self._trim()
             self._scores[_storage(result)] = StorageWeakRef(result.untyped_storage())

@@ -8,52 +8,36 @@ kept q and k, in O(T + S) memory. It is about positions in one sequence, so cros
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from sightline.look.head_kinds import head_shares, kind_of
+from sightline.look.head_rows import Head, HeadTable
 from sightline.look.padding import is_cross_name
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.seen import Seen
-from sightline.look.sight import Sight
+from sightline.look.sight import Sight, Span
 from sightline.look.steps import stack
 from sightline.look.stream import tile_weights
 from sightline.shapes import Float
 
-__all__ = ["Head", "by_layer", "distance", "head_table", "mean_per_head", "share", "sharpest"]
+__all__ = ["Head", "HeadTable", "by_layer", "distance", "head_table", "mean_per_head", "share", "sharpest"]
 
 _TILE = {"cpu": 1 << 19}  # weights alive at a time
 _TILE_ELSEWHERE = 1 << 24
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Head:
-    """One head of one layer, averaged over the batch and over the queries that may look at something.
-
-    Attributes:
-        layer: The module's name, with the call's number where it was called again.
-        head: Which of its heads.
-        entropy: How spread out its weights are, in nats.
-        distance: How many tokens away it looks; None for cross-attention and where q and k are not kept.
-        first: The share of its weight on the first key, the attention sink.
-        peak: A query's largest weight.
-    """
-
-    layer: str
-    head: int
-    entropy: float
-    distance: float | None
-    first: float
-    peak: float
-
-
-def head_table(seen: Seen | Mapping[str, Sight]) -> list[Head]:
-    """Describe every head that was seen, layer by layer.
+def head_table(
+    seen: Seen | Mapping[str, Sight], *, period: int | None = None, span: Span | None = None
+) -> HeadTable:
+    """Describe and name every head that was seen, layer by layer.
 
     Args:
         seen: What :func:`sightline.watch` gave, or sights by name. ``watch(model, keep=True)`` makes the
-            distances known.
+            distances known, and the names that depend on them.
+        period: After how many tokens the input, a random sequence, repeats: names induction heads.
+        span: The keys ``(first, past_the_last)`` that hold what was to be found: names retrieval heads.
 
     Example:
         >>> model = nn.TransformerEncoderLayer(8, 2, batch_first=True)
@@ -62,19 +46,22 @@ def head_table(seen: Seen | Mapping[str, Sight]) -> list[Head]:
         >>> [(row.layer, row.head) for row in head_table(seen)]
         [('self_attn', 0), ('self_attn', 1)]
     """
-    table = []
+    table = HeadTable()
     for layer, sight in by_layer(seen).items():
         columns = {
             "entropy": mean_per_head(sight.entropy.sum(-1), sight),
             "first": mean_per_head(sight.received[..., 0], sight),
             "peak": mean_per_head(sight.peak.sum(-1), sight),
         }
-        if sight.kept and not is_cross(layer, sight):
+        crosses = is_cross(layer, sight)
+        if sight.kept and not crosses:
             columns["distance"] = mean_per_head(distance(sight).sum(-1), sight)
+        shares = {} if sight.averaged else head_shares(sight, is_cross=crosses, period=period, span=span)
         rows = zip(*(x.tolist() for x in columns.values()), strict=True)
         for head, numbers in enumerate(rows):
             known = {"distance": None} | dict(zip(columns, numbers, strict=True))
-            table.append(Head(layer=layer, head=head, **known))
+            own = {kind: float(x[head]) for kind, x in shares.items()}
+            table.append(Head(layer=layer, head=head, **known, kind=kind_of(own), shares=own))
     return table
 
 

@@ -1,15 +1,23 @@
 """Which module of a model is running, read off Python's own stack: nothing is hooked into the model."""
 
+import functools
 import inspect
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+import torch
 from torch import nn
 
 # How methods and Hugging Face's attention functions call the module that they belong to.
 _FIRST_ARGUMENTS = frozenset({"self", "module"})
-_COMPILED = "/torch/_dynamo/eval_frame.py"
+# Files of frames that lie between compiled code and the module that runs it.
+_COMPILED = ("/torch/_functorch/_aot_autograd/", "/torch/_inductor/", "torchinductor_", "<eval_with_key>")
+_FLEX = "/torch/nn/attention/flex_attention.py"
+_SKIPPED = tuple(
+    str(Path(file).parent) for file in (torch.__file__, __file__)
+)  # torch's own frames, and ours
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 
 
@@ -54,10 +62,11 @@ class Owners:
             if code.co_argcount and code.co_varnames[0] in _FIRST_ARGUMENTS:
                 known = self._names.get(id(_local(frame, code.co_varnames[0])))
                 if known is not None:
-                    return Owner(*known, site=first if is_compiled else None)
-            elif code.co_filename.endswith(_COMPILED):
-                is_compiled = True
-            if first is None and not is_compiled and "torch/" not in code.co_filename:
+                    return Owner(*known, site=(first or (None, 0)) if is_compiled else None)
+            is_compiled = is_compiled or _is_compiled(code.co_filename)
+            if code.co_filename.endswith(_FLEX):  # it compiles itself, inside an eager model
+                is_compiled = False
+            if first is None and not code.co_filename.startswith(_SKIPPED):
                 first = (code, frame.f_lineno)
             frame = frame.f_back
         return None
@@ -80,17 +89,14 @@ class Owners:
         names = [n for n in self.attentions if n.startswith(prefix) and n != name]
         return [n for n in names if not any(m.startswith(f"{n}.") for m in names)]
 
-    def misnamed(self) -> dict[str, str]:
-        """Names given in compiled code that can't be trusted, and the owner to name instead.
+    def misnamed(self) -> set[str]:
+        """Owners whose attentions in compiled code can't be told apart: some were not seen."""
+        return {name for name, sites in self._sites.items() if len(sites) % len(self.attentions_in(name))}
 
-        They are trusted where every attention of the owner was seen, each as often as the others.
-        """
-        wrong: dict[str, str] = {}
-        for name, sites in self._sites.items():
-            inside = self.attentions_in(name)
-            if len(sites) % len(inside):
-                wrong |= dict.fromkeys(inside, name)
-        return wrong
+
+@functools.cache
+def _is_compiled(file: str) -> bool:
+    return any(part in file for part in _COMPILED)
 
 
 def uncompiled(model: nn.Module) -> nn.Module:

@@ -33,6 +33,10 @@ class Listener(Protocol):
         """An attention was called; ``read`` gives it, or raises."""
         ...
 
+    def on_blocks(self) -> None:
+        """Weights were cut into blocks before they met their values."""
+        ...
+
     def on_product(self) -> None:
         """A product of matrices was computed."""
         ...
@@ -91,6 +95,9 @@ class AttentionRecorder(TorchDispatchMode):
         except Exception:  # noqa: BLE001 (what is not understood is no attention)
             return
         if made is None:
+            return
+        if made.is_in_blocks:
+            self._listener.on_blocks()
             return
 
         def read(module: nn.Module) -> AttentionCall:

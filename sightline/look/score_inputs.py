@@ -4,7 +4,7 @@ import contextlib
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -127,6 +127,17 @@ class ScoreInputs:
     def _has_no_versions(self) -> bool:
         """Inference tensors do not count who writes to them."""
         return self.q.is_inference() or self.k.is_inference()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or sent: copies of q and k count who writes to them from zero."""
+        known = None if self.versions is None else (-1, -1) if self.was_modified else (0, 0)
+        return self.__dict__ | {"versions": known}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take a copy for as old as it is."""
+        self.__dict__.update(state)
+        if state["versions"] == (0, 0):
+            self.__dict__["versions"] = self.with_versions().versions
 
     def _with_versions_of(self, before: "ScoreInputs") -> "ScoreInputs":
         """A part or a copy of others, as old as they are."""

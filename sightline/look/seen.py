@@ -1,6 +1,7 @@
 """What was seen of a model: a sight for each call of each attention in it, and what could not be seen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from torch import nn
 
@@ -33,6 +34,7 @@ class Seen:
         self._called: set[str] = set()  # attentions that ran, seen or not
         self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
         self._failures: dict[str, str] = {}
+        self._dark: dict[str, str] = {}  # why nothing may be seen, in case that nothing is
         self.ran = False  # whether the model ran at all
         self.nbytes = 0
         self.full = False  # whether the limit was reached
@@ -40,6 +42,10 @@ class Seen:
     def mark_called(self, name: str) -> None:
         """Note that a module was called."""
         self._called.add(name)
+
+    def was_called(self, name: str) -> bool:
+        """Whether a module is known to have been called."""
+        return name in self._called
 
     def mark_skipped(self, name: str) -> None:
         """Note that a module attended and ``layers=`` did not choose it."""
@@ -49,18 +55,21 @@ class Seen:
         """Note that a module attended and could not be read."""
         self._failures.setdefault(name, reason)
 
+    def mark_dark(self, name: str, reason: str) -> None:
+        """Note why nothing may be seen of a module, in case that nothing is."""
+        self._dark.setdefault(name, reason)
+
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
         self._sights.setdefault(name, []).append(sight)
         self.nbytes += sight.nbytes
 
-    def rename(self, names: dict[str, str]) -> None:
-        """Put the sights of some names under others."""
-        if names:
-            sights = self._sights
-            self._sights = {}
-            for name, calls in sights.items():
-                self._sights.setdefault(names.get(name, name), []).extend(calls)
+    def rename(self, sight: Sight, name: str) -> None:
+        """Put a sight under another name."""
+        calls = [x for x in self._sights.pop(sight.name) if x is not sight]
+        if calls:
+            self._sights[sight.name] = calls
+        self._sights.setdefault(name, []).append(replace(sight, name=name))
 
     def names(self) -> list[str]:
         """The modules that attended, in the order of their first call; "" is the model itself."""
@@ -103,12 +112,13 @@ class Seen:
 
     def unseen(self) -> dict[str, str]:
         """Modules that attended and could not be read, and why; those that look like attention included."""
-        dark = {
+        dark = {name: reason for name, reason in self._dark.items() if not self._is_covered(name)}
+        silent = {
             name: _DARK
             for name in self._attentions
-            if name in self._called and name not in self._failures and not self._is_covered(name)
+            if name in self._called and not self._is_covered(name, dark)
         }
-        return self._failures | dark
+        return self._failures | dark | silent
 
     def explanation(self) -> str:
         """Why nothing was seen, and what to do about it."""
@@ -170,12 +180,12 @@ class Seen:
             parts.append(f"{', '.join(names[:3])}{more} ({reason})")
         return "; ".join(parts)
 
-    def _is_covered(self, name: str) -> bool:
-        """Whether the module, one inside it or one around it was seen, or failed and is named for it."""
+    def _is_covered(self, name: str, dark: Iterable[str] = ()) -> bool:
+        """Whether the module, one inside it or one around it was seen, or has a reason why it was not."""
         inside, around = f"{name}.", name
         return any(
             seen == name or seen.startswith(inside) or self._is_around(seen, around)
-            for seen in (*self._sights, *self._skipped, *self._failures)
+            for seen in (*self._sights, *self._skipped, *self._failures, *dark)
         )
 
     def _is_around(self, outer: str, name: str) -> bool:

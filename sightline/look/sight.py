@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -345,6 +345,11 @@ class Sight:
     def nbytes(self) -> int:
         """How much memory the statistics and what is kept take."""
         return sum(x.nbytes for x in self.statistics.values()) + self.kept_nbytes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or sent; FlexAttention's functions can't be, so what needs them stays behind."""
+        kept = () if any(inputs.modify is not None for inputs, _ in self.kept) else self.kept
+        return self.__dict__ | {"kept": kept}
 
     def save(self, path: str | Path) -> None:
         """Write the statistics to a safetensors file; what is kept for later questions stays behind."""

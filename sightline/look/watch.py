@@ -38,7 +38,15 @@ __all__ = ["watch"]
 
 _EVERYTHING = Look()
 _FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
-_FRAMES = 14  # from a product in an attention to the attention itself, a layer or two between
+_FRAMES = 40  # from a product in an attention to the attention itself, compiled code between
+_IN_BLOCKS = (
+    "its weights were cut into blocks before they met their values, as in banded attention; no column of "
+    "them stands for one key"
+)
+_IN_COMPILED = (
+    "it ran in compiled code, where a look meets the kernels alone, not every attention; watch the model "
+    "uncompiled"
+)
 
 
 class _Busy(threading.local):
@@ -137,6 +145,8 @@ class Watch:
         self._owners = Owners(self._model)
         self._seen = Seen(self._model, self._owners)
         self._counts: dict[str, int] = {}  # calls of each module so far
+        self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
+        self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
         parameters = frozenset(_storages(self._model))
         with contextlib.ExitStack() as undo:
@@ -156,7 +166,15 @@ class Watch:
         assert self._undo is not None  # noqa: S101
         undo, self._undo = self._undo, None
         undo.__exit__(kind, error, trace)
-        self._seen.rename(self._owners.misnamed())
+        misnamed = self._owners.misnamed()
+        for owner, sight in self._compiled:
+            if owner in misnamed:
+                self._seen.rename(sight, owner)
+                self._seen.mark_unseen(sight.name, _IN_COMPILED)
+        self._compiled = []
+        for name in sorted(self._in_compiled):
+            if not self._seen.was_called(name):
+                self._seen.mark_unseen(name, _IN_COMPILED)
         if error is not None:
             return
         if self._seen.full:
@@ -181,11 +199,21 @@ class Watch:
         if not self._silent:
             return
         owner = self._owners.current(3, _FRAMES)
+        if owner is None:
+            return
+        name = owner.name
+        if owner.site is not None:
+            self._in_compiled |= self._silent.intersection(self._owners.attentions_in(name))
+            self._silent -= self._in_compiled
+        for attention in [n for n in self._silent if n == name or name.startswith(f"{n}.")]:
+            self._silent.discard(attention)
+            self._seen.mark_called(attention)
+
+    def on_blocks(self) -> None:
+        """Weights were cut into blocks before they met their values."""
+        owner = self._owners.current(3)
         if owner is not None:
-            name = owner.name
-            for attention in [n for n in self._silent if n == name or name.startswith(f"{n}.")]:
-                self._silent.discard(attention)
-                self._seen.mark_called(attention)
+            self._seen.mark_dark(owner.name, _IN_BLOCKS)
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention ran."""
@@ -271,7 +299,9 @@ class Watch:
             self._seen.ran = True
             name = name if owner.site is None else self._owners.name_in_compiled(owner)
             with context():
-                self._measure_call(name, owner.module, read)
+                sight = self._measure_call(name, owner.module, read)
+            if owner.site is not None and sight is not None:
+                self._compiled.append((owner.name, sight))
         except _RefusedError:
             raise
         except Exception as error:  # noqa: BLE001 (the model must not feel it)
@@ -279,7 +309,9 @@ class Watch:
         finally:
             _BUSY.is_on = False
 
-    def _measure_call(self, name: str, module: nn.Module, read: Callable[[nn.Module], AttentionCall]) -> None:
+    def _measure_call(
+        self, name: str, module: nn.Module, read: Callable[[nn.Module], AttentionCall]
+    ) -> Sight | None:
         call: AttentionCall | None = None
         if hasattr(module, "self_attn"):  # a whole layer may be one operator
             call = read(module)
@@ -287,13 +319,13 @@ class Watch:
         self._seen.mark_called(name)
         if not self._is_selected(name):
             self._seen.mark_skipped(name)
-            return
+            return None
         count = self._counts[name] = self._counts.get(name, -1) + 1
         if count % self._every:
-            return
+            return None
         if self._seen.nbytes > self._limit:
             self._seen.full = True
-            return
+            return None
         if _capturing():
             raise _RefusedError(
                 "a watched model can't be captured into a CUDA graph, whose replays write over what was "
@@ -321,6 +353,7 @@ class Watch:
         elif self._keep and sight.t <= _FEW_QUERIES and call.source != "weights":
             sight = _keep_rows(sight)
         self._seen.add(name, sight)
+        return sight
 
 
 def _reason(error: Exception) -> str:

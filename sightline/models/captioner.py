@@ -38,10 +38,12 @@ _ALIGNED = 8  # a GPU's products are several times slower where a row is no mult
 class CaptionerConfig:
     """What a captioner is made of; a run keeps it beside the weights."""
 
-    vocab_size: int = setting(10000, "Words the model knows, the special ones included.", at_least=5)
+    vocab_size: int = setting(
+        10000, "Words the model knows, the special ones included.", at_least=5, advanced=True
+    )
     encoder: str = setting("patches", f"What sees the picture: {', '.join(ENCODERS)}.", choices=ENCODERS)
     decoder: str = setting(
-        "transformer", f"What writes the caption: {', '.join(DECODERS)}.", choices=DECODERS
+        "transformer", f"What writes the caption: {', '.join(DECODERS)}.", choices=DECODERS, advanced=True
     )
     image_size: int = setting(224, "Side of the square pictures, in pixels.", at_least=1)
     patch: int = setting(
@@ -54,7 +56,9 @@ class CaptionerConfig:
     local_keys: bool = setting(
         False, "Find a patch by its own pixels, without what convolutions add.", advanced=True
     )
-    finetune: bool = setting(False, "Train the pretrained encoder along instead of keeping it frozen.")
+    finetune: bool = setting(
+        False, "Train the pretrained encoder along instead of keeping it frozen.", advanced=True
+    )
     d_model: int = setting(512, "Width of the model.", at_least=1)
     n_heads: int = setting(8, "Attention heads; they divide d_model.", at_least=1)
     n_layers: int = setting(3, "Layers of the Transformer decoder.", at_least=1)
@@ -72,7 +76,7 @@ class CaptionerConfig:
         advanced=True,
     )
     tied: bool = setting(True, "Whether words read and words written share their vectors.", advanced=True)
-    max_length: int = setting(40, "Most tokens of a caption, its end included.", at_least=1)
+    max_length: int = setting(40, "Most tokens of a caption, its end included.", at_least=1, advanced=True)
     embedding_scale: float = setting(
         1.0,
         "Scale of the word embeddings against what the layers add, before training.",

@@ -50,24 +50,31 @@ FEEDS = ("none", "context", "readout")
 class RecurrentConfig:
     """The shape of a recurrent translator."""
 
-    architecture: Literal["recurrent"] = setting("recurrent", "Which translator this is.")
-    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.", at_least=0)
-    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0)
+    architecture: Literal["recurrent"] = setting("recurrent", "Which translator this is.", advanced=True)
+    source_vocab_size: int = setting(
+        0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, advanced=True
+    )
+    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, advanced=True)
     cell: str = setting("gru", "gru or lstm.", choices=CELLS)
     score: str = setting(
         "additive", f"How a state is matched with the source: {', '.join(SCORES)}.", choices=SCORES
     )
     feed: str = setting(
-        "none", f"What of the last step joins the next input: {', '.join(FEEDS)}.", choices=FEEDS
+        "none",
+        f"What of the last step joins the next input: {', '.join(FEEDS)}.",
+        choices=FEEDS,
+        advanced=True,
     )
     d_model: int = setting(256, "Width of embeddings and states.", at_least=1)
-    d_attn: int = setting(128, "Width of queries and keys.", at_least=1)
-    rank: int = setting(32, "Rank of the low_rank score.", at_least=1)
+    d_attn: int = setting(128, "Width of queries and keys.", at_least=1, advanced=True)
+    rank: int = setting(32, "Rank of the low_rank score.", at_least=1, advanced=True)
     n_layers: int = setting(1, "Layers of the encoder and of the decoder.", at_least=1)
     dropout: float = setting(0.2, "Share of values dropped in training.", at_least=0, below=1)
-    tied: bool = setting(True, "Whether the output uses the target's embeddings.")
-    shared: bool = setting(False, "Whether source and target share embeddings; needs a joint vocabulary.")
-    max_length: int = setting(128, "The longest source and target, in tokens.", at_least=1)
+    tied: bool = setting(True, "Whether the output uses the target's embeddings.", advanced=True)
+    shared: bool = setting(
+        False, "Whether source and target share embeddings; needs a joint vocabulary.", advanced=True
+    )
+    max_length: int = setting(128, "The longest source and target, in tokens.", at_least=1, advanced=True)
 
     def __post_init__(self) -> None:
         if self.architecture != "recurrent":

@@ -39,26 +39,33 @@ NORMS = ("pre", "post")
 class TranslatorConfig:
     """The shape of a Transformer translator."""
 
-    architecture: Literal["transformer"] = setting("transformer", "Which translator this is.")
-    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.", at_least=0)
-    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0)
+    architecture: Literal["transformer"] = setting("transformer", "Which translator this is.", advanced=True)
+    source_vocab_size: int = setting(
+        0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, advanced=True
+    )
+    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, advanced=True)
     d_model: int = setting(256, "Width of the tokens, E.", at_least=1)
     n_heads: int = setting(4, "Heads of a layer; they share d_model.", at_least=1)
     n_layers: int = setting(3, "Layers of the encoder and of the decoder.", at_least=1)
     d_ff: int = setting(1024, "Width of the feed-forward layers.", at_least=1)
     positions: str = setting(
-        "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS
+        "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS, advanced=True
     )
     norm: str = setting(
-        "pre", "Whether a branch is normed at its entrance (pre) or its sum after it (post).", choices=NORMS
+        "pre",
+        "Whether a branch is normed at its entrance (pre) or its sum after it (post).",
+        choices=NORMS,
+        advanced=True,
     )
     dropout: float = setting(0.1, "Share of values dropped in training.", at_least=0, below=1)
     attention_dropout: float | None = setting(
-        None, "Share of weights dropped; None: as the values.", at_least=0, below=1
+        None, "Share of weights dropped; None: as the values.", at_least=0, below=1, advanced=True
     )
-    tied: bool = setting(True, "Whether the output uses the target's embeddings.")
-    shared: bool = setting(False, "Whether source and target share embeddings; needs a joint vocabulary.")
-    max_length: int = setting(256, "The longest source and target, in tokens.", at_least=1)
+    tied: bool = setting(True, "Whether the output uses the target's embeddings.", advanced=True)
+    shared: bool = setting(
+        False, "Whether source and target share embeddings; needs a joint vocabulary.", advanced=True
+    )
+    max_length: int = setting(256, "The longest source and target, in tokens.", at_least=1, advanced=True)
 
     def __post_init__(self) -> None:
         if self.architecture != "transformer":

@@ -12,7 +12,6 @@ instant at which a run is killed, the pointer names a checkpoint that is whole.
 import json
 import os
 import shutil
-import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.files import atomic_write, fsync_path, reason
+from sightline.logs import logger
 
 __all__ = ["Checkpoint", "Checkpoints", "load_weights", "read_tensors", "weights_of", "write_tensors"]
 
@@ -91,7 +91,7 @@ class Checkpoints:
                 damaged.append(f"checkpoint {str(self.folder / name)!r} is damaged: {problem}")
                 continue
             for sentence in damaged:
-                sys.stderr.write(f"{sentence}; going on from {name}\n")
+                logger.warning("%s; going on from %s", sentence, name)
             self._good = [name]
             return found
         if damaged:

@@ -25,12 +25,11 @@ from sightline.settings import as_json
 from sightline.shapes import did_you_mean
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
 from sightline.train.config import LOWER_IS_BETTER, TrainConfig, stretched
-from sightline.train.curve import Curve
 from sightline.train.folder import held, open_run
 from sightline.train.interrupt import Interrupt, Interrupted, interruptible
 from sightline.train.objective import Objective, Stage
 from sightline.train.optimizer import rate
-from sightline.train.progress import Progress
+from sightline.train.progress import Curve, Progress
 from sightline.train.stepping import Part, Stepper, accelerator_for, to_device
 from sightline.train.weights import BestWeights
 

@@ -25,7 +25,7 @@ class CaptionData:
     source: str = setting(SCENES, "A folder or a zip of images with captions, or 'scenes', the embedded set.")
     tokens: str = setting("word", "What a token is: word or bpe.", choices=("word", "bpe"))
     vocabulary: int = setting(10_000, "Most tokens learned from the train split.", above=len(SPECIALS))
-    min_count: int = setting(1, "A word seen less often is unknown.", at_least=1)
+    min_count: int = setting(1, "A word seen less often is unknown.", at_least=1, advanced=True)
     captions: int | None = setting(
         None,
         "Captions of an image that a step learns from, drawn anew each epoch; None: all.",
@@ -63,13 +63,13 @@ class CaptionData:
     val_most: int | None = setting(
         None, "Evaluate at most so many images of the validation split.", at_least=1, advanced=True
     )
-    n_train: int = setting(8000, "Scenes to train on, where the set is embedded.")
+    n_train: int = setting(8000, "Scenes to train on, where the set is embedded.", advanced=True)
     n_val: int = setting(200, "Scenes to evaluate on, where the set is embedded.", advanced=True)
     n_test: int = setting(1000, "Scenes kept aside, where the set is embedded.", advanced=True)
     data_seed: int = setting(
         0, "Draws the embedded set, and splits where the data states none.", advanced=True
     )
-    augment: Augment = setting(Augment(), "How pictures are changed in training.")  # noqa: RUF009 - frozen
+    augment: Augment = setting(Augment(), "How pictures are changed in training.", advanced=True)  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         check(self)

@@ -8,26 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.data.augment import Augment
 from sightline.data.batches import pad, shuffled_batches
 from sightline.data.captions import CaptionedImage, CaptionSet, clean
 from sightline.data.counter_rng import random_uniform
-from sightline.data.tokens import BOS, EOS, PAD, UNSAID, Tokenizer
+from sightline.data.tokens import BOS, EOS, PAD, UNK, UNSAID, Tokenizer
 from sightline.decode.search import beam, greedy
 from sightline.logs import logger
-from sightline.models.caption_encoders import NETWORKS
+from sightline.models.caption_encoders import NETWORKS, GridEncoder
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
-from sightline.shapes import Int
+from sightline.shapes import Float, Int
 from sightline.tasks.caption.data import CaptionData
-from sightline.tasks.caption.loss import caption_loss, encode_grids
 from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, load_grids, no_image_error, read_all
 from sightline.train.config import TrainConfig
+from sightline.train.losses import symmetric_kl
 from sightline.train.objective import Loss, Objective
 
-__all__ = ["CaptionBatch", "CaptionObjective", "Score", "Split"]
+__all__ = ["CaptionBatch", "CaptionObjective", "Score", "Split", "caption_loss", "encode_grids"]
 
 Score = Callable[[Sequence[str], Sequence[Sequence[str]]], Mapping[str, float]]
 
@@ -302,3 +303,54 @@ def _readable_rows(pictures: Pictures, indices: Sequence[int]) -> list[int]:
     """The rows of a batch that was loaded whose pictures could be read."""
     broken = pictures.broken if isinstance(pictures, Streamed) else ()
     return [row for row, i in enumerate(indices) if i not in broken]
+
+
+def encode_grids(model: Captioner, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B ..."]:
+    """The grids of a pretrained network, so that it sees pictures once; pictures for any other encoder."""
+    encoder = model.encoder
+    return encoder.features(images) if isinstance(encoder, GridEncoder) and images.dim() == 4 else images
+
+
+def caption_loss(
+    model: Captioner,
+    images: Float[Tensor, "B ..."],
+    ids: Int[Tensor, "B C L"],
+    *,
+    smoothing: float = 0.0,
+    hidden: float = 0.0,
+    consistency: float = 0.0,
+) -> Loss:
+    """Cross-entropy of every word of all captions; a picture is encoded once for all of its own.
+
+    Args:
+        model: Its decoder takes several captions for each encoded picture.
+        images: What the encoder takes.
+        ids: BOS, words, EOS, padded.
+        smoothing: Probability taken from the right word and spread over all.
+        hidden: Share of the words read that are hidden from the decoder.
+        consistency: Weight of the divergence between two passes, which drop other activations and hide other
+            words (R-Drop: Liang et al., 2021).
+    """
+    if consistency:  # the second half of every batch is the first one again
+        images, ids = torch.cat([images, images]), torch.cat([ids, ids])
+    rows = ids.flatten(0, 1)  # (B * C, L), or twice as many
+    read, written = rows[:, :-1], rows[:, 1:]
+    if hidden:
+        drop = (torch.rand(read.shape, device=read.device) < hidden) & (read != PAD) & (read != BOS)
+        read = read.masked_fill(drop, UNK)
+    logits = model.decoder(model.encode(images), read)
+    received = None
+    if isinstance(logits, tuple):
+        logits, received = logits
+    logits = logits.flatten(0, 1).float()  # (N, V)
+    total = F.cross_entropy(
+        logits, written.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
+    )
+    terms = (written != PAD).sum()
+    if consistency:
+        one, other = logits.log_softmax(-1).chunk(2)
+        divergence = symmetric_kl(one, other)
+        total = total + consistency * (divergence * (written.flatten()[: len(one)] != PAD)).sum()
+    if received is not None and model.regularised and model.training:
+        total = total + terms * model.regulariser(received)
+    return Loss(total, terms)

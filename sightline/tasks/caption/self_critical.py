@@ -41,9 +41,11 @@ DRAWS = ("sample", "beam")
 class SelfCriticalConfig:
     """Settings of the self-critical stage; what it does not say is as in the first."""
 
-    epochs: int = setting(10, "How often the training split is gone through in the self-critical stage.")
+    epochs: int = setting(
+        10, "How often the training split is gone through in the self-critical stage.", advanced=True
+    )
     steps: int | None = setting(None, "Stop after this many of its steps; None: all epochs.", advanced=True)
-    lr: float = setting(1e-4, "Its largest learning rate.")
+    lr: float = setting(1e-4, "Its largest learning rate.", advanced=True)
     schedule: str = setting(
         "cosine", "How the rate falls: constant, cosine, inverse_sqrt or linear.", advanced=True
     )
@@ -51,7 +53,7 @@ class SelfCriticalConfig:
     batch_size: int | None = setting(
         None, "Images that one of its steps sees; None: as before.", advanced=True
     )
-    samples: int = setting(5, "Captions drawn of each image.")
+    samples: int = setting(5, "Captions drawn of each image.", advanced=True)
     baseline: str = setting(
         "others",
         "What a draw is compared with: others (its fellow draws), or greedy.",

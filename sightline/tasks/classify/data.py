@@ -54,9 +54,9 @@ class ClassifyData:
         at_most=2,
         advanced=True,
     )
-    names: tuple[str, ...] = setting((), "Of the classes; found out.")
-    counts: tuple[int, ...] = setting((), "Images of train, val and test; found out.")
-    augment: Augment = setting(Augment(), "How training images are changed.")  # noqa: RUF009 - frozen
+    names: tuple[str, ...] = setting((), "Of the classes; found out.", advanced=True)
+    counts: tuple[int, ...] = setting((), "Images of train, val and test; found out.", advanced=True)
+    augment: Augment = setting(Augment(), "How training images are changed.", advanced=True)  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         check(self)

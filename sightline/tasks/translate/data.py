@@ -24,22 +24,28 @@ class TranslateData:
     target: str | None = setting(None, "Language to write; None: the other one.")
     tokens: str = setting("bpe", "What a token is: bpe or char.", choices=KINDS)
     vocabulary: int = setting(8000, "Most tokens of a BPE vocabulary.", at_least=1)
-    joint: bool = setting(False, "One vocabulary for both languages.")
-    lowercase: bool = setting(False, "Whether capitals are small letters.")
+    joint: bool = setting(False, "One vocabulary for both languages.", advanced=True)
+    lowercase: bool = setting(False, "Whether capitals are small letters.", advanced=True)
     bpe_dropout: float = setting(
-        0.0, "How likely a merge is left out in training: words cut in many ways.", at_least=0, below=1
+        0.0,
+        "How likely a merge is left out in training: words cut in many ways.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
     variants: int = setting(
         16, "In how many ways each word is cut, with bpe_dropout.", at_least=1, advanced=True
     )
     max_tokens: int | None = setting(
         None,
-        "Batches of like length with at most so many tokens a side, instead of batch_size examples. "
-        "Words are counted as they are cut without bpe_dropout, which cuts them finer.",
+        "Batches of at most so many tokens a side, before bpe_dropout, instead of batch_size pairs.",
         at_least=1,
     )
     consistency: float = setting(
-        0.0, "R-Drop: weight of the divergence between two passes with different dropout.", at_least=0
+        0.0,
+        "R-Drop: weight of the divergence between two passes with different dropout.",
+        at_least=0,
+        advanced=True,
     )
     word_dropout: float = setting(
         0.0,
@@ -65,7 +71,11 @@ class TranslateData:
     n_test: int = setting(1000, "Dates kept aside, of the embedded set.", at_least=1, advanced=True)
     data_seed: int = setting(0, "Draws the embedded set.", advanced=True)
     deal: str = setting(
-        "hash", "By which rule a single table is dealt to the splits.", choices=DEALS, former="0.1"
+        "hash",
+        "By which rule a single table is dealt to the splits.",
+        choices=DEALS,
+        former="0.1",
+        advanced=True,
     )
 
     def __post_init__(self) -> None:
