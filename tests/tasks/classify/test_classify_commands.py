@@ -96,7 +96,19 @@ def test_look_shows_every_head_for_the_class(trained, data, tmp_path):
 
 
 def test_a_seed_fixes_a_training(data, trained, tmp_path):
-    args = ["train", "classify", "--data", data, "--out", tmp_path / "two", "--image-size", 8, "--patch", 4, *QUICK]
+    args = [
+        "train",
+        "classify",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "two",
+        "--image-size",
+        8,
+        "--patch",
+        4,
+        *QUICK,
+    ]
     assert run(*args).code == 0
     one, two = ((x / "model.safetensors").read_bytes() for x in (trained, tmp_path / "two"))
     assert one == two
@@ -128,7 +140,8 @@ def test_each_mistake_has_its_sentence(trained, data, tmp_path):
     for path in sorted((lonely / "red").iterdir())[1:]:
         path.unlink()
     assert "'red' has 1" in refused(*train, "--data", lonely)
-    assert "patch=5 for image_size=8; 1, 2, 4, 8 do" in refused(*train, "--data", data, "--image-size", 8, "--patch", 5, "--stem", "patches"
+    assert "patch=5 for image_size=8; 1, 2, 4, 8 do" in refused(
+        *train, "--data", data, "--image-size", 8, "--patch", 5, "--stem", "patches"
     )
     assert "unknown size 'giant'" in refused(*train, "--data", data, "--size", "giant")
     assert "unknown preset 'fashon'" in refused(*train, "--data", data, "--preset", "fashon")
@@ -141,8 +154,7 @@ def test_images_that_can_not_be_classified(trained, data, tmp_path):
     assert "it is text" in refused("classify", trained, tmp_path / "text.png")
     assert "no.png" in refused("classify", trained, tmp_path / "no.png")
     assert "is a folder" in refused("classify", trained, tmp_path)
-    assert "top must be at least 1, got 0" in refused("classify", trained, data / "red" / "0.png", "--top", 0
-    )
+    assert "top must be at least 1, got 0" in refused("classify", trained, data / "red" / "0.png", "--top", 0)
     two = [data / "red" / "0.png", data / "red" / "1.png"]
     assert "got 2 and --out" in refused("classify", trained, *two, "--out", tmp_path / "a.png")
     assert "between 0 and 1, there are 2 layers, got 7" in refused("look", trained, two[0], "--layer", 7)
@@ -151,7 +163,7 @@ def test_images_that_can_not_be_classified(trained, data, tmp_path):
     other = pictures(tmp_path / "other")
     (other / "red").rename(other / "green")
     assert "'green' is in one of the two only" in refused("evaluate", trained, "--data", other)
-    assert "'gone' does not exist" in refused("evaluate", trained, "--data", "gone")
+    assert "there is no data 'gone'" in refused("evaluate", trained, "--data", "gone")
 
 
 @pytest.mark.bad_input
