@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.cli.app import made
+from sightline.cli.app import make_command
 from sightline.cli.mechanism import draw_pictures
 from sightline.cli.next_steps import program
 from sightline.cli.outputs import save_figure, save_text
@@ -62,7 +62,7 @@ def command() -> Any:
         seconds = _train(folder, preset, seed, resume=resume)
         typer.echo(_write_report(open_run(folder), seconds))
 
-    return made(demo, name="demo")
+    return make_command(demo, name="demo")
 
 
 def _train(out: Path, preset: str, seed: int, *, resume: bool) -> float | None:

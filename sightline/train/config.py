@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sightline.settings import check, setting
 
-__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig", "stretched"]
+__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig", "with_min_steps"]
 
 SCHEDULES = ("constant", "cosine", "inverse_sqrt", "linear")
 PRECISIONS = ("auto", "bf16", "fp16", "no")
@@ -117,11 +117,11 @@ class TrainConfig:
             )
 
 
-def stretched(config: TrainConfig, n_batches: int) -> TrainConfig:
-    """The settings with as many epochs as ``min_steps`` asks for; what happens by epochs is stretched alike.
+def with_min_steps(config: TrainConfig, n_batches: int) -> TrainConfig:
+    """The settings with as many epochs as ``min_steps`` asks for; intervals in epochs grow alike.
 
     Example:
-        >>> stretched(TrainConfig(epochs=10, min_steps=600), 3).epochs            # 10 epochs make 30 steps
+        >>> with_min_steps(TrainConfig(epochs=10, min_steps=600), 3).epochs  # 10 epochs make 30 steps
         200
     """
     if config.min_steps is None or config.steps is not None or config.epochs * n_batches >= config.min_steps:
