@@ -216,9 +216,13 @@ class _Trainer:
             f"{n:,} trainable parameters, on {self.accelerator.device}"
         )
         if self.total < _FEW_STEPS:
+            remedy = (
+                f"raise --steps {self.config.steps}"
+                if self.total == self.config.steps
+                else f"raise --epochs {self.config.epochs}, or lower --batch-size {self.config.batch_size},"
+            )
             self.progress.print_line(
-                f"{self.total} steps are too few to learn much: raise --epochs {self.config.epochs}, or "
-                f"lower --batch-size {self.config.batch_size}, to make at least {_FEW_STEPS}"
+                f"{self.total} steps are too few to learn much: {remedy} to make at least {_FEW_STEPS}"
             )
 
     def _check_data(self, before: str, now: str) -> None:

@@ -151,6 +151,8 @@ def test_a_training_says_what_it_will_do_and_whether_that_is_too_little(tmp_path
     told = capsys.readouterr().err
     assert "53 examples, 5 steps an epoch, 15 steps in all; 77 trainable parameters, on cpu" in told
     assert "15 steps are too few to learn much: raise --epochs 3, or lower --batch-size 64" in told
+    fit(Toy(), ToyObjective(), dataclasses.replace(QUICK, steps=7), tmp_path / "few")
+    assert "7 steps are too few to learn much: raise --steps 7 to make" in capsys.readouterr().err
     fit(Toy(), ToyObjective(), dataclasses.replace(QUICK, epochs=20), tmp_path / "run", resume=True)
     told = capsys.readouterr().err
     assert "going on after step 15: 53 examples, 5 steps an epoch, 100 steps in all" in told
