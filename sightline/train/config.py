@@ -53,12 +53,17 @@ class TrainConfig:
         advanced=True,
     )
     warmup: float = setting(
-        0.05, "Steps until the largest rate is reached; below 1, a share of all steps.", at_least=0
+        0.05,
+        "Steps until the largest rate is reached; below 1, a share of all steps.",
+        at_least=0,
+        advanced=True,
     )
     final_lr: float = setting(
         0.0, "Where cosine and linear end, as a share of the largest rate.", at_least=0, advanced=True
     )
-    weight_decay: float = setting(0.01, "Decay of matrices, not of biases and norms (AdamW).", at_least=0)
+    weight_decay: float = setting(
+        0.01, "Decay of matrices, not of biases and norms (AdamW).", at_least=0, advanced=True
+    )
     beta2: float = setting(
         0.98, "How slowly AdamW forgets the size of gradients.", at_least=0, below=1, advanced=True
     )
@@ -66,10 +71,14 @@ class TrainConfig:
         1.0, "Longest gradient; longer ones are shortened. None: never.", above=0, advanced=True
     )
     label_smoothing: float = setting(
-        0.0, "Probability spread from the right answer over all.", at_least=0, below=1
+        0.0, "Probability spread from the right answer over all.", at_least=0, below=1, advanced=True
     )
     ema: float | None = setting(
-        None, "Evaluate and keep a moving mean of the weights with this decay.", at_least=0, below=1
+        None,
+        "Evaluate and keep a moving mean of the weights with this decay.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
     average_last: int = setting(
         0,

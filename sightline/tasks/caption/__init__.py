@@ -29,6 +29,9 @@ CAPTION = Task(
     inputs="IMAGE",
     inputs_help="Images.",
     input_is_file=True,
+    dataset=open_captions,
+    prepare=prepare_captioner,
+    open=open_captioner,
     parts=(
         Part(
             name="model",
@@ -55,9 +58,6 @@ CAPTION = Task(
             stage=STAGE,
         ),
     ),
-    dataset=open_captions,
-    prepare=prepare_captioner,
-    open=open_captioner,
     presets=PRESETS,
     embedded={SCENES: "demo"},
     metrics=("loss", "perplexity", *_SCORES),

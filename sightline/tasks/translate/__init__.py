@@ -28,10 +28,6 @@ TRANSLATE = Task(
     dataset=open_pairs,
     prepare=prepare_translator,
     open=open_sentence_translator,
-    predict_options=TranslateOptions,
-    predictions_json=predictions_json,
-    look_json=look_json,
-    evaluate_options=TranslateEvaluateOptions,
     parts=(
         Part(name="model", config=TranslatorConfig, title="Model", no_flags=_NO_FLAGS),
         Part(
@@ -44,6 +40,10 @@ TRANSLATE = Task(
         Part(name="data", config=TranslateData, title="Data", no_flags=frozenset({"deal"})),
         TRAINING,
     ),
+    predict_options=TranslateOptions,
+    predictions_json=predictions_json,
+    look_json=look_json,
+    evaluate_options=TranslateEvaluateOptions,
     presets=PRESETS,
     embedded={DATES: "dates"},
     metrics=("loss", "perplexity", "bleu", "chrf", "exact_match"),
