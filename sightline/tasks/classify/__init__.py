@@ -26,7 +26,7 @@ CLASSIFY = Task(
     input_is_file=True,
     parts=(
         Part(name="model", config=VisionTransformerConfig, no_flags=frozenset({"n_classes"})),
-        Part(name="data", config=ClassifyData, no_flags=frozenset({"names", "counts", "augment", "deal"})),
+        Part(name="data", config=ClassifyData, no_flags=frozenset({"names", "counts", "augment"})),
         Part(name="augment", config=Augment, title="Augmentation", inside=("data", "augment")),
         TRAINING,
     ),
