@@ -55,9 +55,12 @@ class RecurrentConfig:
         0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, advanced=True
     )
     vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, advanced=True)
-    cell: str = setting("gru", "gru or lstm.", choices=CELLS)
+    cell: str = setting("gru", "gru or lstm.", choices=CELLS, advanced=True)
     score: str = setting(
-        "additive", f"How a state is matched with the source: {', '.join(SCORES)}.", choices=SCORES
+        "additive",
+        f"How a state is matched with the source: {', '.join(SCORES)}.",
+        choices=SCORES,
+        advanced=True,
     )
     feed: str = setting(
         "none",

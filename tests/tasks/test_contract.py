@@ -56,7 +56,7 @@ def test_a_training_prints_its_folder_alone_and_its_progress_to_standard_error(t
     folder, result = trained
     assert result.out == f"{folder}\n"
     assert re.search(
-        r"^[\d,]+ examples, [\d,]+ steps an epoch, [\d,]+ steps in all; [\d,]+ weights to learn",
+        r"^[\d,]+ examples, [\d,]+ steps an epoch, [\d,]+ steps in all; [\d,]+ trainable parameters",
         result.err,
         re.MULTILINE,
     )
