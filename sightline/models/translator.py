@@ -1,4 +1,4 @@
-"""The Transformer as a translator (Vaswani et al., 2017): one stack reads, another looks at it and writes.
+"""The Transformer as a translator (Vaswani et al., 2017): encoder, decoder, embeddings and positions.
 
     memory = encoder(embed(source) + positions)
     logits = embeddingᵀ · decoder(embed(target) + positions, memory)
@@ -136,7 +136,7 @@ class Translator(SaveableModel):
                 nn.init.normal_(embedding.weight, std=e**-0.5)
 
     def _set_attention(self) -> None:
-        """Let self-attention turn its queries and keys, if positions are rotary; and drop weights."""
+        """Give self-attention rotary positions if they are chosen, and all attention its dropout."""
         dropped = self.config.attention_dropout
         for layer in (*self.encoder.layers, *self.decoder.layers):
             if self.rotary is not None:
@@ -166,7 +166,7 @@ class Translator(SaveableModel):
         return self._logits(x)
 
     def encode(self, source: Int[Tensor, "B S"]) -> tuple[Float[Tensor, "B S E"], Float[Tensor, "B S"]]:
-        """Read the source; and the bias that hides its padding, made once for all layers."""
+        """Encode the source; also the bias that hides its padding, made once for all layers."""
         if source.size(1) > self.config.max_length:
             raise ValueError(
                 f"this model reads at most max_length={self.config.max_length} tokens, got a source of "
@@ -206,7 +206,7 @@ class Translator(SaveableModel):
 
 
 class RotaryAttention(MultiheadAttention):
-    """Self-attention whose queries and keys are turned by their positions, so that only distance counts."""
+    """Self-attention with rotary positions: queries and keys are rotated, so that only distance counts."""
 
     def __init__(self, config: TranslatorConfig, rotary: Rotary) -> None:
         super().__init__(config.d_model, config.n_heads, config.dropout, batch_first=True)
@@ -251,7 +251,7 @@ def _places(config: TranslatorConfig) -> nn.Module | None:
 
 
 def _bias(real: Bool[Tensor, "B S"], x: Tensor) -> Float[Tensor, "B S"]:
-    """What hides the padding, in the dtype that attention will run in."""
+    """The padding's attention bias, in the dtype that attention will run in."""
     device = x.device.type
     halved = torch.is_autocast_enabled(device)
     return padding_bias(real, torch.get_autocast_dtype(device) if halved else x.dtype)
