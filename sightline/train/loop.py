@@ -210,15 +210,18 @@ class _Trainer:
         plan = self.objective.plan(0)
         examples = sum(map(len, plan))
         n = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        a_step = "step" if len(plan) == 1 else "steps"
         start = f"going on after step {self.state.step:,}: " if resumed else ""
         self.progress.say(
-            f"{start}{examples:,} examples, {len(plan):,} steps an epoch, {self.total:,} steps in all; "
+            f"{start}{examples:,} examples, {len(plan):,} {a_step} an epoch, {self.total:,} steps in all; "
             f"{n:,} weights to learn, on {self.accelerator.device}"
         )
         if self.total < _FEW_STEPS:
+            config = self.config
+            more = f"--epochs {config.epochs}, or lower --batch-size {config.batch_size}"
+            more = more if config.steps is None else f"--steps {config.steps}"
             self.progress.say(
-                f"{self.total} steps are too few to learn much: raise --epochs {self.config.epochs}, or "
-                f"lower --batch-size {self.config.batch_size}, to make at least {_FEW_STEPS}"
+                f"{self.total} steps are too few to learn much: raise {more}, to make at least {_FEW_STEPS}"
             )
 
     def _check_data(self, before: str, now: str) -> None:
