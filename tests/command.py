@@ -14,8 +14,8 @@ import multiprocessing
 import os
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -28,8 +28,7 @@ _PRELOADED = ["accelerate", "pytest", "sightline.cli.train", *(f"sightline.tasks
 _WAIT = 120  # seconds; only a command that hangs takes so long
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """How a command ended, and what it wrote."""
 
     code: int

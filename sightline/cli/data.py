@@ -15,7 +15,7 @@ from rich.text import Text
 from sightline.cli.app import CONTEXT, Group, made
 from sightline.cli.data_sheet import contact_sheet
 from sightline.cli.outputs import check_figure, save_figure, tell
-from sightline.data.check import MEANINGS, OnProgress, Report, check
+from sightline.data.check import MEANINGS, DataReport, OnProgress, check
 from sightline.data.readers import READERS, open_dataset
 
 __all__ = ["group", "print_problems"]
@@ -86,7 +86,7 @@ def _progress(total: int) -> Iterator[OnProgress]:
         yield lambda count: bar.update(task, completed=count)
 
 
-def _print(report: Report) -> None:
+def _print(report: DataReport) -> None:
     console = Console(highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     # The names of splits, which --split takes, are never cut.

@@ -81,7 +81,7 @@ def _write_report(run: Run, seconds: float | None) -> Path:
     predictions = result.predictions
     worst = rank([p.metrics["cider"] for p in predictions], _WORST).worst
     about = f"{len(predictions)} further scenes, five references each, beam {_BEAM}"
-    report = pages.Report(
+    report = pages.DemoReport(
         run=run.folder,
         facts=_facts(run, _grid(predictions[0]), seconds),
         metrics=read_metrics(run.folder / "metrics.csv"),

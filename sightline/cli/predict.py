@@ -15,9 +15,10 @@ from sightline.cli.app import made
 from sightline.cli.options import Fields, Given
 from sightline.cli.outputs import FIGURES, PAGES, check_output, output_names, save_figure, save_text, tell
 from sightline.messages import flag
+from sightline.models.run_folder import kind_of
 from sightline.show import pages
 from sightline.tasks.prediction import Prediction
-from sightline.tasks.run import Run, open_run
+from sightline.tasks.run import Run, is_run, open_run
 from sightline.tasks.task import Task
 
 __all__ = ["command", "read_inputs"]
@@ -59,8 +60,8 @@ def command(task: Task) -> Any:
         read = read_inputs(task, inputs)
         if out is not None:
             check_output(out, len(read))
+        check_kind(run, task)
         opened = open_run(run, device)
-        check_kind(opened, task)
         refused: dict[Any, Exception] = {}
         found = list(
             opened.predict(
@@ -98,12 +99,12 @@ def read_inputs(task: Task, inputs: Sequence[str]) -> list[Any]:
     return read
 
 
-def check_kind(run: Run, task: Task) -> None:
-    """Refuse a run of another kind."""
-    if run.kind != task.kind:
+def check_kind(run: Path, task: Task) -> None:
+    """Refuse a run of another kind, before anything of it is read."""
+    if is_run(run) and (kind := kind_of(run)) != task.kind:
         raise ValueError(
-            f"`sightline {task.kind}` takes a run of kind {task.kind!r}, {str(run.folder)!r} is of kind "
-            f"{run.kind!r}; call `sightline {run.kind}`"
+            f"`sightline {task.kind}` takes a run of kind {task.kind!r}, {str(run)!r} is of kind {kind!r}; "
+            f"call `sightline {kind}`"
         )
 
 

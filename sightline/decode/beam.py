@@ -19,6 +19,7 @@ from torch import Tensor
 from sightline.data.tokens import BOS, EOS, PAD
 from sightline.decode.hypotheses import Hypotheses, HypothesisTree, column_index, limits, may_synchronise
 from sightline.decode.protocol import S, StepModel, branch, reorder
+from sightline.decode.trace import BeamTrace
 from sightline.shapes import Float, Int
 
 __all__ = ["beam", "top_k"]
@@ -54,6 +55,7 @@ def beam(
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
+    trace: BeamTrace | None = None,
 ) -> Hypotheses:
     """The likeliest sequences that a search of some width finds.
 
@@ -66,6 +68,7 @@ def beam(
         max_length: Most tokens of a sequence, its end included: one number, or one for each input.
         bos, eos: The ids of the first and the last token.
         forbidden: Ids that are never chosen.
+        trace: Is told every step of one input; a GPU then waits at each.
 
     Returns:
         ``n_best`` sequences for each input, best first. One that was still open at ``max_length`` is
@@ -92,7 +95,16 @@ def beam(
         ended = tokens == eos
         told = (best / (t + 1) ** alpha).where(ended, -torch.inf)
         pool = pool.add(told[:, :k], t * k + rows[:, :k])
-        scores, at = best.masked_fill(ended, -torch.inf).topk(k)
+        before, (scores, at) = scores, best.masked_fill(ended, -torch.inf).topk(k)
+        if trace is not None:
+            trace.add(
+                before=before,
+                candidates=(best, rows, tokens),
+                kept=at,
+                ended=ended,
+                final=told,
+                weights=state.attention_weights,
+            )
         parents, tokens = rows.gather(1, at), tokens.gather(1, at)
         tree.grow(parents, tokens, state.attention_weights)
         if t + 1 in limit.steps:  # what is still open here is ranked like all others, and goes no further

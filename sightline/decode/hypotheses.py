@@ -126,7 +126,7 @@ def all_done(done: Bool[Tensor, "..."], t: int) -> bool:
     return may_synchronise(done.device, t) and bool(done.all())
 
 
-class Limits(NamedTuple):
+class LengthLimits(NamedTuple):
     """The most tokens that each input may get.
 
     Attributes:
@@ -140,7 +140,7 @@ class Limits(NamedTuple):
     each: Int[Tensor, " B"]
 
 
-def limits(max_length: SupportsIndex | Sequence[int], n: int, device: torch.device) -> Limits:
+def limits(max_length: SupportsIndex | Sequence[int], n: int, device: torch.device) -> LengthLimits:
     """The same limit for all of ``n`` inputs, or one for each.
 
     Raises:
@@ -155,7 +155,7 @@ def limits(max_length: SupportsIndex | Sequence[int], n: int, device: torch.devi
     if min(given, default=1) < 1:
         raise ValueError(f"max_length must be at least 1 token, got {min(given)}")
     each = column_index(given, device)
-    return Limits(max(given, default=1), frozenset(given), each.expand(n) if alike else each)
+    return LengthLimits(max(given, default=1), frozenset(given), each.expand(n) if alike else each)
 
 
 def column_index(ids: tuple[int, ...], device: torch.device) -> Int[Tensor, " F"]:

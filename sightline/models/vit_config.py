@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from sightline.settings import check, setting
 
-__all__ = ["SIZES", "Size", "VisionTransformerConfig"]
+__all__ = ["SIZES", "ModelSize", "VisionTransformerConfig"]
 
 
-class Size(NamedTuple):
+class ModelSize(NamedTuple):
     """How wide and how deep."""
 
     d_model: int
@@ -19,12 +19,12 @@ class Size(NamedTuple):
 
 # Parameters of the encoder alone; the last three are the papers' Ti, S and B.
 SIZES = {
-    "micro": Size(48, 3, 4, 192),  # 0.1 M
-    "mini": Size(96, 4, 6, 384),  # 0.7 M
-    "compact": Size(256, 4, 7, 768),  # 4.6 M
-    "tiny": Size(192, 3, 12, 768),  # 5.3 M
-    "small": Size(384, 6, 12, 1536),  # 21 M
-    "base": Size(768, 12, 12, 3072),  # 85 M
+    "micro": ModelSize(48, 3, 4, 192),  # 0.1 M
+    "mini": ModelSize(96, 4, 6, 384),  # 0.7 M
+    "compact": ModelSize(256, 4, 7, 768),  # 4.6 M
+    "tiny": ModelSize(192, 3, 12, 768),  # 5.3 M
+    "small": ModelSize(384, 6, 12, 1536),  # 21 M
+    "base": ModelSize(768, 12, 12, 3072),  # 85 M
 }
 
 

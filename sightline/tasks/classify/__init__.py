@@ -30,7 +30,7 @@ CLASSIFY = Task(
             name="data",
             config=ClassifyData,
             title="Data",
-            no_flags=frozenset({"names", "counts", "augment", "deal"}),
+            no_flags=frozenset({"names", "counts", "augment"}),
         ),
         Part(name="augment", config=Augment, title="Augmentation", inside=("data", "augment")),
         TRAINING,
