@@ -1,12 +1,12 @@
 # ruff: noqa: INP001, T201
-"""Train the preset ``transformer`` and variants of it on scenes; print what each reached and how long it took.
+"""Train the preset ``transformer`` or variants of it on scenes; print what each reached, and how long it took.
 
     python docs/transformer_preset.py                                  # the preset itself, on two cores
-    python docs/transformer_preset.py --only wide deep --device cuda   # how well variants learn, step for step
-    python docs/transformer_preset.py --share 0.01                     # a hundredth of the scenes: does it run?
+    python docs/transformer_preset.py --only wide deep --device cuda   # how well variants learn
+    python docs/transformer_preset.py --share 0.01                     # a hundredth of the scenes: a try
 
-How much is learned in a step is the same on every device; how long a step takes is not. So variants are compared
-on a GPU, and what is chosen is measured on two cores that do nothing else.
+How much is learned in a step is the same on every device; how long a step takes is not. So variants are
+compared on a GPU, and what is chosen is measured on two cores that do nothing else.
 """
 
 import argparse

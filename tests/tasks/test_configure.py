@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from sightline.data.augment import Augment
+from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.models.run_folder import write_config
 from sightline.settings import as_json, check, setting
-from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.tasks.caption.presets import PRESETS
 from sightline.tasks.configure import Request, configure, preset_of, saved_preset
 from sightline.tasks.task import TRAINING, Part, Task
