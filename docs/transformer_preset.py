@@ -1,5 +1,5 @@
 # ruff: noqa: INP001, T201
-"""Train the preset ``transformer`` or variants of it on scenes; print what each reached, and how long it took.
+"""Train the preset ``transformer`` or variants of it on scenes; print what each reached, and in what time.
 
     python docs/transformer_preset.py                                  # the preset itself, on two cores
     python docs/transformer_preset.py --only wide deep --device cuda   # how well variants learn

@@ -67,8 +67,8 @@ _SCENES_TRAIN = {
     "threads": 0,  # all is in memory, and threads that load would only take the cores from those that learn
 }
 
-# The textbook's model: no convolutions, patches are embedded by one matrix and look at each other. Shapes are put
-# together by attention, which takes wider layers and a gentler rate than convolutions do.
+# The textbook's model: no convolutions, patches are embedded by one matrix and look at each other. Shapes
+# are put together by attention, which takes wider layers and a gentler rate than convolutions do.
 _TRANSFORMER_MODEL = _SCENES_MODEL | {
     "stem": 0,
     "n_convs": 0,
