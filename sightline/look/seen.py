@@ -6,8 +6,9 @@ from dataclasses import replace
 from torch import nn
 
 from sightline.look.owners import Owners
+from sightline.look.padding import is_cross_name
 from sightline.look.sight import Sight
-from sightline.look.steps import stack
+from sightline.look.steps import are_steps, split_runs, stack
 from sightline.shapes import did_you_mean
 
 __all__ = ["Seen"]
@@ -31,6 +32,8 @@ class Seen:
         self._kind = type(owners.model).__name__
         self._attentions = {name: type(module).__name__ for name, module in owners.attentions.items()}
         self._sights: dict[str, list[Sight]] = {}
+        self._orders: dict[str, list[int]] = {}  # the number of each call, over all modules
+        self._n_calls = 0
         self._called: set[str] = set()  # attentions that ran, seen or not
         self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
         self._failures: dict[str, str] = {}
@@ -62,14 +65,18 @@ class Seen:
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
         self._sights.setdefault(name, []).append(sight)
+        self._orders.setdefault(name, []).append(self._n_calls)
+        self._n_calls += 1
         self.nbytes += sight.nbytes
 
     def rename(self, sight: Sight, name: str) -> None:
         """Put a sight under another name."""
-        calls = [x for x in self._sights.pop(sight.name) if x is not sight]
+        calls, orders = self._sights.pop(sight.name), self._orders.pop(sight.name)
+        at = next(i for i, x in enumerate(calls) if x is sight)
+        self._orders.setdefault(name, []).append(orders.pop(at))
+        self._sights.setdefault(name, []).append(replace(calls.pop(at), name=name))
         if calls:
-            self._sights[sight.name] = calls
-        self._sights.setdefault(name, []).append(replace(sight, name=name))
+            self._sights[sight.name], self._orders[sight.name] = calls, orders
 
     def names(self) -> list[str]:
         """The modules that attended, in the order of their first call; "" is the model itself."""
@@ -91,8 +98,37 @@ class Seen:
         return list(self._sights[name])
 
     def stack(self, name: str) -> Sight:
-        """All calls of a module as one sight, their queries on top of each other."""
-        return stack(self.calls(name))
+        """The calls of a module as one sight, their queries on top of each other."""
+        calls = self.calls(name)
+        n = len(self._split(name))
+        if n > 1 and n < len(calls):
+            raise ValueError(
+                f"the {len(calls)} calls of {name!r} are {n} runs, each over a sequence of its own; "
+                f"seen.runs({name!r}) gives one sight for each"
+            )
+        return stack(calls)
+
+    def runs(self, name: str) -> list[Sight]:
+        """The passes of a module over a sequence: steps of a decoding loop are stacked, one sight a run."""
+        calls, runs = self.calls(name), []
+        for run in self._split(name):
+            chosen = [calls[i] for i in run]
+            runs += [stack(chosen)] if are_steps(chosen) else chosen
+        return runs
+
+    def _split(self, name: str) -> list[list[int]]:
+        """Which calls belong to one run; cross-attention starts again when the rest of the model does."""
+        runs = split_runs(self._sights[name])
+        if len(runs) > 1 or not is_cross_name(name):
+            return runs
+        starts: set[int] = set()
+        for other, calls in self._sights.items():
+            if not is_cross_name(other) and len(calls) > 1:
+                starts |= {self._orders[other][run[0]] for run in split_runs(calls) if len(run) > 1}
+        parts: dict[int, list[int]] = {}
+        for i, order in enumerate(self._orders[name]):
+            parts.setdefault(sum(start <= order for start in starts), []).append(i)
+        return list(parts.values())
 
     def items(self) -> Iterator[tuple[str, list[Sight]]]:
         """Names and the sights of their calls."""

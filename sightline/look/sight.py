@@ -71,6 +71,7 @@ class KeptInputs(NamedTuple):
 
     inputs: ScoreInputs
     lse: Float[Tensor, "B H T"]
+    first_key: int = 0  # where in the whole sequence the first key stands
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -184,9 +185,14 @@ class Sight:
         if self.averaged:
             raise ValueError("the largest weights belong to single heads; ask the sight before mean_heads()")
         kept = self.require_kept(f"the top {k}", f"measure=sl.Look(top={k})")
-        stats = [measure(inputs, StatsRequest(top=min(k, inputs.shape[3])), lse) for inputs, lse in kept]
-        values = [pad_last(part.top, k, 0.0) for part in stats if part.top is not None]
-        indices = [pad_last(part.top_at, k, -1.0) for part in stats if part.top_at is not None]
+        values, indices = [], []
+        for inputs, lse, first_key in kept:
+            stats = measure(inputs, StatsRequest(top=min(k, inputs.shape[3])), lse)
+            assert stats.top is not None  # noqa: S101
+            assert stats.top_at is not None  # noqa: S101
+            at = torch.where(stats.top_at >= 0, stats.top_at + first_key, stats.top_at)
+            values.append(pad_last(stats.top, k, 0.0))
+            indices.append(pad_last(at, k, -1.0))
         return self.restore_lead(torch.cat(values, dim=2)), self.restore_lead(torch.cat(indices, dim=2))
 
     @property
@@ -298,7 +304,8 @@ class Sight:
         heads = torch.arange(math.prod(self.lead[n:])).view(self.lead[n:])[index[n:]]
         b, h = batch.flatten().tolist(), heads.flatten().tolist()
         kept = tuple(
-            KeptInputs(inputs.select(b, h), lse[as_index(b)][:, as_index(h)]) for inputs, lse in self.kept
+            KeptInputs(inputs.select(b, h), lse[as_index(b)][:, as_index(h)], first_key)
+            for inputs, lse, first_key in self.kept
         )
         lead = (*batch.shape, *heads.shape)
         backward = None if self.backward is None else self.backward.select(b, h)
@@ -315,7 +322,9 @@ class Sight:
 
     def to(self, device: torch.device | str) -> "Sight":
         """The same on another device."""
-        kept = tuple(KeptInputs(inputs.to(device), lse.to(device)) for inputs, lse in self.kept)
+        kept = tuple(
+            KeptInputs(inputs.to(device), lse.to(device), first_key) for inputs, lse, first_key in self.kept
+        )
         moved = {n: x.to(device) for n, x in self.statistics.items()}
         backward = None if self.backward is None else self.backward.to(device)
         return replace(self, statistics=moved, kept=kept, backward=backward)
@@ -339,7 +348,7 @@ class Sight:
     @property
     def kept_nbytes(self) -> int:
         """How much memory q and k take, if nobody else holds on to them."""
-        return sum(inputs.nbytes + lse.nbytes for inputs, lse in self.kept)
+        return sum(inputs.nbytes + lse.nbytes for inputs, lse, _ in self.kept)
 
     @property
     def nbytes(self) -> int:
@@ -348,7 +357,7 @@ class Sight:
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or sent; FlexAttention's functions can't be, so what needs them stays behind."""
-        kept = () if any(inputs.modify is not None for inputs, _ in self.kept) else self.kept
+        kept = () if any(piece.inputs.modify is not None for piece in self.kept) else self.kept
         return self.__dict__ | {"kept": kept}
 
     def save(self, path: str | Path) -> None:
@@ -395,7 +404,7 @@ class Sight:
             raise ValueError(
                 f"{what} can't be had any more, q and k were not kept; keep them with keep=True{remedy}"
             )
-        if any(inputs.was_modified for inputs, _ in self.kept):
+        if any(piece.inputs.was_modified for piece in self.kept):
             remedy = "" if beforehand is None else f", or ask beforehand with {beforehand}"
             raise ValueError(
                 f"{what} can't be had any more, q or k was written to since it was kept; "
@@ -403,7 +412,7 @@ class Sight:
             )
         if history:
             return self.kept
-        return tuple(KeptInputs(inputs.detached(), lse.detach()) for inputs, lse in self.kept)
+        return tuple(x._replace(inputs=x.inputs.detached(), lse=x.lse.detach()) for x in self.kept)
 
     def check_span(self, name: str, span: Span | None) -> Span:
         """A range of queries or keys within those that there are; all of them by default."""
@@ -415,8 +424,8 @@ class Sight:
 
     def _pool(self, kept: tuple[KeptInputs, ...], cells: Cells) -> Tensor:
         total, first = None, 0
-        for inputs, lse in kept:
-            part = pool(inputs, lse, cells, first)
+        for inputs, lse, first_key in kept:
+            part = pool(inputs, lse, cells, first, first_key)
             total = part if total is None else total + part
             first += inputs.shape[2]
         assert total is not None  # noqa: S101
@@ -469,7 +478,7 @@ def measure_sight(
 def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:
     if isinstance(inputs, StoredRows):
         return KeptInputs(inputs.with_versions(), torch.zeros_like(lse))
-    return KeptInputs(inputs.with_versions(), lse)
+    return KeptInputs(inputs.countable().with_versions(), lse)
 
 
 def count_batch_dims(lead: tuple[int, ...]) -> int:

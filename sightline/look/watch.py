@@ -377,7 +377,7 @@ def _accelerator(device: torch.device) -> str:
 
 def _keep_rows(sight: Sight) -> Sight:
     """Keep the weights themselves instead of q and k."""
-    ((inputs, lse),) = sight.kept
+    ((inputs, lse, _),) = sight.kept
     b, h, t, s = inputs.shape
     tile = Tile(slice(0, b), slice(0, h), (0, t), (0, s))
     rows = StoredRows.of(tile_weights(inputs, tile, lse))
