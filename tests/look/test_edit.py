@@ -12,8 +12,6 @@ from look_oracle import near, randn
 from torch import nn
 
 import sightline as sl
-from sightline.models import vit_parts
-from sightline.models.vit_config import VisionTransformerConfig
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -173,6 +171,9 @@ def test_models_of_hugging_face(family, name):
 
 @pytest.mark.parametrize("name", EDITS)
 def test_our_vision_transformer(name):
+    from sightline.models import vit_parts
+    from sightline.models.vit_config import VisionTransformerConfig
+
     torch.manual_seed(0)
     shape = {"image_size": 8, "patch": 4, "channels": 3, "d_model": E, "n_heads": H, "n_layers": 2, "d_ff": 7}
     model = sl.models.VisionTransformer(VisionTransformerConfig(n_classes=3, **shape)).eval()
