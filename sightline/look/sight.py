@@ -1,5 +1,7 @@
 """``Look``, what to measure; ``Sight``, what was seen."""
 
+import html
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +20,9 @@ from sightline.look.stream import Cells, StatsRequest, pool
 from sightline.shapes import Bool, Float, Int
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
     from sightline.look.relevance import Relevance
 
 __all__ = ["Look", "Sight"]
@@ -97,6 +102,7 @@ class Sight:
         padding: ``left out`` where queries that are padding were known: they count as queries that look at
             nothing. ``unknown`` where keys are masked and it can't be told which queries are padding: if
             some are, they are counted.
+        tokens: The tokens of each item of the batch, where ``watch(tokens=...)`` was told.
         backward: What the backward pass tells, where the model was watched with ``grad=True``.
     """
 
@@ -110,6 +116,7 @@ class Sight:
     n_batch: int = 1
     source: str = "kernel"
     padding: str = ""
+    tokens: tuple[tuple[str, ...], ...] = ()
     backward: BackwardRecord | None = None
 
     @property
@@ -308,8 +315,9 @@ class Sight:
             for inputs, lse, first_key in self.kept
         )
         lead = (*batch.shape, *heads.shape)
+        tokens = tuple(self.tokens[i] for i in b) if len(self.tokens) > max(b, default=-1) else self.tokens
         backward = None if self.backward is None else self.backward.select(b, h)
-        cut = replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim())
+        cut = replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim(), tokens=tokens)
         return replace(cut, backward=backward)
 
     def forget(self) -> "Sight":
@@ -360,11 +368,36 @@ class Sight:
         kept = () if any(piece.inputs.modify is not None for piece in self.kept) else self.kept
         return self.__dict__ | {"kept": kept}
 
-    def save(self, path: str | Path) -> None:
-        """Write the statistics to a safetensors file; what is kept for later questions stays behind."""
+    def save(self, path: str | Path, *, keep: bool = False) -> None:
+        """Write the statistics to a safetensors file.
+
+        Args:
+            path: The file.
+            keep: Also write q, k and the mask, for later questions: as much as ``kept_nbytes``.
+        """
         from sightline.look.files import save  # noqa: PLC0415
 
-        save(self, path)
+        save(self, path, keep=keep)
+
+    def numpy(self) -> "dict[str, np.ndarray[Any, Any]]":
+        """The statistics as numpy arrays, by name."""
+        return {name: x.detach().cpu().numpy() for name, x in self.statistics.items()}
+
+    def to_json(self) -> str:
+        """What was measured as a JSON object, numbers as nested lists; -inf and NaN as null."""
+        from sightline.look.export import sight_to_dict  # noqa: PLC0415
+
+        return json.dumps(sight_to_dict(self))
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A row for each query of each item and head; pandas has to be installed."""
+        from sightline.look.export import sight_to_frame  # noqa: PLC0415
+
+        return sight_to_frame(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     @classmethod
     def load(cls, path: str | Path) -> "Sight":
@@ -451,6 +484,7 @@ def measure_sight(
     name: str = "",
     source: str = "kernel",
     padding: str = "",
+    tokens: tuple[tuple[str, ...], ...] = (),
 ) -> Sight:
     """Measure what was asked and wrap it up."""
     t, s = inputs.shape[2:]
@@ -472,7 +506,9 @@ def measure_sight(
         statistics["output"] = output
     kept = (_keep_inputs(inputs, stats.lse),) if keep else ()
     n_batch = count_batch_dims(lead)
-    return Sight(t, s, lead, statistics, kept, name, n_batch=n_batch, source=source, padding=padding)
+    return Sight(
+        t, s, lead, statistics, kept, name, n_batch=n_batch, source=source, padding=padding, tokens=tokens
+    )
 
 
 def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:
