@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.layers import TransformerEncoder, TransformerEncoderLayer
-from sightline.positions import SinusoidalPositions2d
+from sightline.models.rotary_attention import Rotary2d, rotate_self_attention
+from sightline.positions import LearnedPositions, SinusoidalPositions2d
 from sightline.shapes import Float, did_you_mean
 
 __all__ = ["NETWORKS", "GridEncoder", "PatchEncoder", "pretrained_grid", "pretrained_network", "signature_of"]
@@ -56,6 +57,8 @@ class PatchEncoder(nn.Module):
             to those around it, and attention that finds things by them may look beside a thing. What
             comes out is then twice as wide: what keys are made of, beside what values are made of.
         d_model, n_heads, n_layers, d_ff, dropout: Of the Transformer encoder, pre-norm.
+        positions: How a cell knows its place: ``sinusoidal`` or ``learned`` vectors are added to it, or its
+            queries and keys are turned, ``rotary``; that takes layers, without them it has sinusoids.
 
     Example:
         >>> encoder = PatchEncoder(
@@ -78,6 +81,7 @@ class PatchEncoder(nn.Module):
         n_layers: int,
         d_ff: int,
         dropout: float,
+        positions: str = "sinusoidal",
     ) -> None:
         super().__init__()
         if patch < 1 or image_size % patch:
@@ -108,9 +112,11 @@ class PatchEncoder(nn.Module):
         self.cut = nn.Sequential(*blocks, *(_Residual(d_model) for _ in range(n_convs)))
         self.norm = nn.LayerNorm(d_model)  # else the positions would drown the features
         # The slowest wave turns by one radian across the grid: of longer ones there is nothing to see in it.
-        self.positions = SinusoidalPositions2d(d_model, base=max(2, *self.grid))
+        base = max(2, *self.grid)
+        self.positions = _grid_positions(positions, d_model, self.grid, n_layers, base)
         self.dropout = nn.Dropout(dropout)
-        layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
+        rotary = Rotary2d(d_model // n_heads, self.grid) if positions == "rotary" and n_layers else None
+        layers = _layers(d_model, n_heads, n_layers, d_ff, dropout, rotary)
         self.layers = nn.LayerNorm(d_model) if n_layers == 0 else layers
         self.keys = nn.Conv2d(3, d_model, patch, stride=patch) if local_keys else None
         self.key_norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2)) if local_keys else None
@@ -133,7 +139,7 @@ class PatchEncoder(nn.Module):
 
     def _with_positions(self, grid: Float[Tensor, "B E r c"], norm: nn.Module) -> Float[Tensor, "B P E"]:
         """The cells row by row, normalised, with their positions added."""
-        return self.positions(norm(grid.flatten(2).transpose(1, 2)), grid=self.grid)
+        return _placed(norm(grid.flatten(2).transpose(1, 2)), self.positions, self.grid)
 
 
 class _Residual(nn.Module):
@@ -158,6 +164,7 @@ class GridEncoder(nn.Module):
             else it stays as its package has it, is loaded when first needed, and is no part of the model.
         d_model, n_heads, n_layers, d_ff, dropout: Of a Transformer encoder over the grid, 0 layers for none.
         feature_dropout: Drops features of the grid.
+        positions: As for :class:`PatchEncoder`.
     """
 
     def __init__(
@@ -172,6 +179,7 @@ class GridEncoder(nn.Module):
         d_ff: int,
         dropout: float,
         feature_dropout: float,
+        positions: str = "sinusoidal",
     ) -> None:
         super().__init__()
         if name not in NETWORKS:
@@ -184,8 +192,9 @@ class GridEncoder(nn.Module):
         self.dropout = nn.Dropout(feature_dropout)
         self.project = nn.Linear(CHANNELS, d_model)
         self.norm = nn.LayerNorm(d_model)
-        self.positions = SinusoidalPositions2d(d_model)
-        self.layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
+        self.positions = _grid_positions(positions, d_model, self.grid, n_layers)
+        rotary = Rotary2d(d_model // n_heads, self.grid) if positions == "rotary" and n_layers else None
+        self.layers = _layers(d_model, n_heads, n_layers, d_ff, dropout, rotary)
 
     def forward(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P E"]:
         """Encode pictures (B, 3, h, w), -1 to 1, or their :meth:`features`, (B, P, C)."""
@@ -196,7 +205,7 @@ class GridEncoder(nn.Module):
                 f"{CHANNELS}), got {tuple(grids.shape)}; compute it with the same image_size"
             )
         x = self.norm(self.project(self.dropout(grids.to(self.project.weight.dtype))))
-        return self.layers(self.positions(x, grid=self.grid))
+        return self.layers(_placed(x, self.positions, self.grid))
 
     def features(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P C"]:
         """The network's feature grids of some pictures; they may be cached while it is frozen."""
@@ -271,10 +280,35 @@ def signature_of(name: str, net: nn.Module, image_size: int) -> str:
     return f"{name} {weights.hexdigest()[:16]}, {image_size} pixels, -1 to 1"
 
 
-def _layers(d_model: int, n_heads: int, n_layers: int, d_ff: int, dropout: float) -> nn.Module:
+def _grid_positions(
+    kind: str, d_model: int, grid: tuple[int, int], n_layers: int, base: float = 10000.0
+) -> SinusoidalPositions2d | LearnedPositions | None:
+    """What is added to the cells of a grid: nothing where the layers over it rotate.
+
+    Without layers there is no attention between cells to rotate in, and sinusoids say where each one is.
+    """
+    if kind == "learned":
+        return LearnedPositions(grid[0] * grid[1], d_model)
+    return None if kind == "rotary" and n_layers else SinusoidalPositions2d(d_model, base=base)
+
+
+def _placed(
+    x: Float[Tensor, "B P E"], positions: nn.Module | None, grid: tuple[int, int]
+) -> Float[Tensor, "B P E"]:
+    if isinstance(positions, SinusoidalPositions2d):
+        return positions(x, grid=grid)
+    return x if positions is None else positions(x)
+
+
+def _layers(
+    d_model: int, n_heads: int, n_layers: int, d_ff: int, dropout: float, rotary: Rotary2d | None = None
+) -> nn.Module:
     if n_layers == 0:
         return nn.Identity()
     layer = TransformerEncoderLayer(
         d_model, n_heads, d_ff, dropout, activation="gelu", batch_first=True, norm_first=True
     )
-    return TransformerEncoder(layer, n_layers, nn.LayerNorm(d_model), enable_nested_tensor=False)
+    stack = TransformerEncoder(layer, n_layers, nn.LayerNorm(d_model), enable_nested_tensor=False)
+    if rotary is not None:
+        rotate_self_attention(stack, rotary)
+    return stack

@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -55,9 +55,12 @@ class RecurrentConfig:
         0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, advanced=True
     )
     vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, advanced=True)
-    cell: str = setting("gru", "gru or lstm.", choices=CELLS)
+    cell: str = setting("gru", "gru or lstm.", choices=CELLS, advanced=True)
     score: str = setting(
-        "additive", f"How a state is matched with the source: {', '.join(SCORES)}.", choices=SCORES
+        "additive",
+        f"How a state is matched with the source: {', '.join(SCORES)}.",
+        choices=SCORES,
+        advanced=True,
     )
     feed: str = setting(
         "none",
@@ -74,7 +77,10 @@ class RecurrentConfig:
     shared: bool = setting(
         False, "Whether source and target share embeddings; needs a joint vocabulary.", advanced=True
     )
-    max_length: int = setting(128, "The longest source and target, in tokens.", at_least=1, advanced=True)
+    max_length: int = setting(
+        128, "The longest source and target in training, in tokens.", at_least=1, advanced=True
+    )
+    longest: ClassVar[None] = None  # a recurrence has no end: what it can read is not bounded
 
     def __post_init__(self) -> None:
         if self.architecture != "recurrent":
@@ -156,11 +162,6 @@ class RecurrentTranslator(SaveableModel):
 
     def start(self, source: Int[Tensor, "B S"], *, look: bool = False) -> RecurrentState:
         """Read the source once; the state from which the first token is chosen."""
-        if source.size(1) > self.config.max_length:
-            raise ValueError(
-                f"this model reads at most max_length={self.config.max_length} tokens, got a source of "
-                f"{source.size(1)}; split it into sentences"
-            )
         real = source != PAD
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         x = self.dropout(embedding(source))

@@ -60,7 +60,11 @@ class VisionTransformerConfig:
     )
     dropout: float = setting(0.0, "Share of the activations dropped in training.", at_least=0, below=1)
     drop_path: float = setting(
-        0.0, "Stochastic depth: how often the last layer is left out; earlier ones less.", at_least=0, below=1
+        0.0,
+        "Stochastic depth: how often the last layer is left out; earlier ones less.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
     norm_eps: float = setting(1e-6, "Added to the variance in every norm.", at_least=0, advanced=True)
 
