@@ -1,4 +1,4 @@
-"""What a Vision Transformer is like: its settings, and widths and depths that have a name."""
+"""Settings of a Vision Transformer, and its named sizes."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,7 +30,7 @@ SIZES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VisionTransformerConfig:
-    """What a Vision Transformer is like."""
+    """Settings of a Vision Transformer."""
 
     n_classes: int = setting(10, "How many classes there are.", at_least=1, advanced=True)
     channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1, advanced=True)

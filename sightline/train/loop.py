@@ -210,9 +210,10 @@ class _Trainer:
         plan = self.objective.plan(0)
         examples = sum(map(len, plan))
         n = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        a_step = "step" if len(plan) == 1 else "steps"
         start = f"going on after step {self.state.step:,}: " if resumed else ""
         self.progress.print_line(
-            f"{start}{examples:,} examples, {len(plan):,} steps an epoch, {self.total:,} steps in all; "
+            f"{start}{examples:,} examples, {len(plan):,} {a_step} an epoch, {self.total:,} steps in all; "
             f"{n:,} trainable parameters, on {self.accelerator.device}"
         )
         if self.total < _FEW_STEPS:

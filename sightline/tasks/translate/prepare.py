@@ -47,7 +47,13 @@ def prepare_translator(settings: Settings, begun: Path | None) -> Prepared:
     torch.manual_seed(train.seed)
     model = _model(settings["model"], tokens)
     objective = TranslateObjective(
-        pairs, tokens, train=train, data=data, max_length=model.config.max_length, score=corpus_scores
+        pairs,
+        tokens,
+        train=train,
+        data=data,
+        max_length=model.config.max_length,
+        longest=model.config.longest,
+        score=corpus_scores,
     )
     val = pairs.split("val")
     return Prepared(
