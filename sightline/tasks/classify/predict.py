@@ -141,8 +141,8 @@ class Classifier(Predictor):
         for i, p in enumerate(predictions):
             for guess in p.alternatives:
                 log_p[i, column[guess.text]] = torch.tensor(guess.score).log()
-        found = score(log_p, labels)
-        total = {name: found[name] for name in ("accuracy", "top5", "ece")}
+        scores = score(log_p, labels)
+        total = {name: scores[name] for name in ("accuracy", "top5", "ece")}
         signatures = {name: signature(name, n=len(labels), views=self.data.views) for name in total}
         if dataset.source == DIGITS:
             total |= ink_scores(self.model, torch.stack([example.truth[1] for example in examples]))
