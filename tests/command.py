@@ -3,8 +3,8 @@
     result = run("evaluate", folder, "--json")
     with start("train", "classify", ...) as child: child.send(signal.SIGINT)
 
-A child is forked from a process that has imported everything once, so that an instant of it is an instant of the
-command, not of the imports.
+A child is forked from a process that has imported everything once, so that an instant of it is an instant of
+the command, not of the imports.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ import multiprocessing
 import os
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -28,8 +28,7 @@ _PRELOADED = ["accelerate", "pytest", "sightline.cli.train", *(f"sightline.tasks
 _WAIT = 120  # seconds; only a command that hangs takes so long
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """How a command ended, and what it wrote."""
 
     code: int
@@ -47,9 +46,12 @@ def run(*words, stdin=""):
     out, err, before = io.StringIO(), io.StringIO(), sys.stdin
     sys.stdin = io.StringIO(stdin)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            with pytest.raises(SystemExit) as ended:
-                main([str(word) for word in words])
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main([str(word) for word in words])
     finally:
         sys.stdin = before
     return Result(int(ended.value.code or 0), out.getvalue(), err.getvalue())

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from sightline.data.captions import CaptionSet
-from sightline.data.check import Report
+from sightline.data.check import DataReport
 from sightline.data.class_set import ClassSet
 from sightline.data.dataset import Dataset
 from sightline.data.images import resize_crop
@@ -28,7 +28,7 @@ class _Tile(NamedTuple):
     label: str
 
 
-def contact_sheet(dataset: Dataset[Any], report: Report) -> Figure:
+def contact_sheet(dataset: Dataset[Any], report: DataReport) -> Figure:
     """Some images of each split, drawn by a hash of their names, and the first broken ones.
 
     Raises:
@@ -55,7 +55,7 @@ def contact_sheet(dataset: Dataset[Any], report: Report) -> Figure:
     )
 
 
-def _captioned(captions: CaptionSet, broken: dict[str, str], report: Report) -> Iterator[_Tile]:
+def _captioned(captions: CaptionSet, broken: dict[str, str], report: DataReport) -> Iterator[_Tile]:
     for split in report.splits:
         records = [x for x in captions.split(split) if x.name not in broken]
         records.sort(key=lambda x: _hash(x.name))
@@ -64,7 +64,7 @@ def _captioned(captions: CaptionSet, broken: dict[str, str], report: Report) -> 
             yield _Tile(captions.open(record, size=_PIXELS), record.captions[0], label)
 
 
-def _classified(classes: ClassSet, report: Report) -> Iterator[_Tile]:
+def _classified(classes: ClassSet, report: DataReport) -> Iterator[_Tile]:
     for split in report.splits:
         part = classes.parts[split]
         keys = part.keys or tuple(map(str, range(len(part))))

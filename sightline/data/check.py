@@ -7,12 +7,12 @@ from sightline.data.captions import CaptionSet
 from sightline.data.check_captions import check_captions
 from sightline.data.check_classes import check_classes
 from sightline.data.check_pairs import check_pairs
-from sightline.data.check_report import OnProgress, Report
+from sightline.data.check_report import DataReport, OnProgress
 from sightline.data.class_set import ClassSet
 from sightline.data.dataset import Dataset
 from sightline.data.pair_set import PairSet
 
-__all__ = ["MEANINGS", "OnProgress", "Report", "check"]
+__all__ = ["MEANINGS", "DataReport", "OnProgress", "check"]
 
 MEANINGS = MappingProxyType(
     {
@@ -37,7 +37,7 @@ MEANINGS = MappingProxyType(
 )  # of the kinds of problems
 
 
-def check(dataset: Dataset[Any], *, longest: int = 50, on_progress: OnProgress | None = None) -> Report:
+def check(dataset: Dataset[Any], *, longest: int = 50, on_progress: OnProgress | None = None) -> DataReport:
     """Look at every example of a set.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sightline.data.batches import prefetch
 from sightline.data.captions import CLEANING, CaptionedImage, CaptionSet, clean
-from sightline.data.check_report import Cell, OnProgress, Report
+from sightline.data.check_report import Cell, DataReport, OnProgress
 from sightline.data.dataset import Problem, in_order
 from sightline.data.images import BrokenImage, digest
 
@@ -42,7 +42,7 @@ class _OpenedImage:
 
 def check_captions(
     captions: CaptionSet, *, longest: int = 50, on_progress: OnProgress | None = None, threads: int = 2
-) -> Report:
+) -> DataReport:
     """Open every image and count every word.
 
     Args:
@@ -78,7 +78,7 @@ def check_captions(
     if repeated:
         notes.append(f"repeated ({repeated:,}): images that are twice in their split")
     names = in_order(Counter(one.record.split for one in sound))
-    return Report(
+    return DataReport(
         source=captions.source,
         rule=captions.rule,
         about=f"{captions.layout} captions",

@@ -4,7 +4,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sightline.data.check_captions import find_duplicates
-from sightline.data.check_report import Cell, Report
+from sightline.data.check_report import Cell, DataReport
 from sightline.data.class_set import ClassSet, LabelledImages
 from sightline.data.images import digest
 
@@ -21,7 +21,7 @@ _COLUMNS: MappingProxyType[str, Cell] = MappingProxyType(
 )
 
 
-def check_classes(classes: ClassSet) -> Report:
+def check_classes(classes: ClassSet) -> DataReport:
     """Count images by split and class, and name what was left out, and what is in two splits.
 
     Args:
@@ -47,7 +47,7 @@ def check_classes(classes: ClassSet) -> Report:
         )
     if repeated:
         notes.append(f"repeated ({repeated:,}): images that are twice in their split")
-    return Report(
+    return DataReport(
         source=classes.source,
         rule=classes.rule,
         about=f"{len(classes.names)} classes, {classes.layout}",

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sightline.data.check_report import Report
+from sightline.data.check_report import DataReport
 from sightline.data.dataset import Problem, find_split
 from sightline.data.pair_set import Pair, PairSet
 
 __all__ = ["check_pairs"]
 
 
-def check_pairs(pairs: PairSet) -> Report:
+def check_pairs(pairs: PairSet) -> DataReport:
     """Count pairs and words by split, and name what is unequal, empty, identical, uneven or double.
 
     Args:
@@ -30,7 +30,7 @@ def check_pairs(pairs: PairSet) -> Report:
     train = find_split("train", pairs.parts)
     known = None if train is None else set(_words(pair.source for pair in pairs.parts[train]))
     read, written = pairs.source_language, pairs.target_language
-    return Report(
+    return DataReport(
         source=pairs.source,
         rule=pairs.rule,
         about=f"sentence pairs, {read} to {written}",

@@ -6,14 +6,14 @@ from typing import Any
 
 from sightline.data.dataset import Problem
 
-__all__ = ["Cell", "OnProgress", "Report"]
+__all__ = ["Cell", "DataReport", "OnProgress"]
 
 Cell = Callable[[Mapping[str, Any]], str]
 OnProgress = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class DataReport:
     """What a set holds, and what is wrong with it.
 
     Attributes:

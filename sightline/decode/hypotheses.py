@@ -1,4 +1,4 @@
-"""What a search found, and the tree of tries that it is read from."""
+"""The sequences that a search found, and the tree of prefixes they are read from."""
 
 import operator
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Detokenizer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Hypotheses:
-    """What was decoded: K sequences for each of B inputs, the best first.
+    """Decoded sequences: K for each of B inputs, the best first.
 
     Attributes:
         ids: The tokens, without the first and the last special one, padded with PAD; L is the number of
@@ -54,7 +54,7 @@ class Hypotheses:
         return [words.decode(of_input[0]) for of_input in self.lists()]
 
     def cpu(self) -> "Hypotheses":
-        """The same in the computer's own memory."""
+        """A copy in the memory of the host."""
         attention_weights = None if self.attention_weights is None else self.attention_weights.cpu()
         return replace(
             self,
@@ -67,7 +67,7 @@ class Hypotheses:
 
 @dataclass(eq=False)
 class HypothesisTree:
-    """All that a search tried: for each step, which row each of the K new rows continues, and with what.
+    """The prefixes of a search: for each step, the row that each of the K new rows continues, and its token.
 
     Rows are numbered within their input. Before the first step there is one.
     """
@@ -126,7 +126,7 @@ def all_done(done: Bool[Tensor, "..."], t: int) -> bool:
     return may_synchronise(done.device, t) and bool(done.all())
 
 
-class Limits(NamedTuple):
+class LengthLimits(NamedTuple):
     """The most tokens that each input may get.
 
     Attributes:
@@ -140,7 +140,7 @@ class Limits(NamedTuple):
     each: Int[Tensor, " B"]
 
 
-def limits(max_length: SupportsIndex | Sequence[int], n: int, device: torch.device) -> Limits:
+def limits(max_length: SupportsIndex | Sequence[int], n: int, device: torch.device) -> LengthLimits:
     """The same limit for all of ``n`` inputs, or one for each.
 
     Raises:
@@ -155,7 +155,7 @@ def limits(max_length: SupportsIndex | Sequence[int], n: int, device: torch.devi
     if min(given, default=1) < 1:
         raise ValueError(f"max_length must be at least 1 token, got {min(given)}")
     each = column_index(given, device)
-    return Limits(max(given, default=1), frozenset(given), each.expand(n) if alike else each)
+    return LengthLimits(max(given, default=1), frozenset(given), each.expand(n) if alike else each)
 
 
 def column_index(ids: tuple[int, ...], device: torch.device) -> Int[Tensor, " F"]:

@@ -18,6 +18,7 @@ except ImportError as missing:
     ) from missing
 
 from sightline.show import pages
+from sightline.show.beam_tree import beam_tree
 from sightline.show.caption_overlay import CaptionOverlay
 from sightline.show.compare import scores
 from sightline.show.curves import curves
@@ -31,6 +32,7 @@ from sightline.show.sights import heads, sight_map
 
 __all__ = [
     "CaptionOverlay",
+    "beam_tree",
     "curves",
     "entropy",
     "heads",

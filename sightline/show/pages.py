@@ -27,7 +27,7 @@ from sightline.show.vit import head_overlays
 
 __all__ = [
     "HEADS_LEGEND",
-    "Report",
+    "DemoReport",
     "figures_page",
     "head_cells",
     "heads_page",
@@ -122,7 +122,7 @@ def figures_page(title: str, introduction: str, figures: Figures) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class DemoReport:
     """The results of the demo.
 
     Attributes:
@@ -150,7 +150,7 @@ class Report:
     command: str = "sightline"
 
 
-def report_page(report: Report, *, title: str = "A captioner, trained on this machine") -> str:
+def report_page(report: DemoReport, *, title: str = "A captioner, trained on this machine") -> str:
     """The page of the demo: scores, curves, overlays, captions to point at, and what to try next."""
     example = report.examples[0]
     views = _views({"Scenes it has not seen": report.shown, "The worst of them, by CIDEr": report.worst})

@@ -8,7 +8,7 @@ The names of the tasks are light; the other names import PyTorch when they are f
 
 from typing import TYPE_CHECKING, Any
 
-from sightline.tasks.registry import kinds, register, summary, task_of
+from sightline.tasks.registry import kinds, register, summary, task_of, unregister
 
 if TYPE_CHECKING:
     from sightline.tasks.public import (
@@ -59,6 +59,7 @@ __all__ = [
     "summary",
     "task_of",
     "train",
+    "unregister",
 ]
 
 

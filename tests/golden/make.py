@@ -18,8 +18,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from sightline.cli import main
-from sightline.cli.app import app
-from sightline.cli.commands import LazyCommand
+from sightline.cli.app import LazyCommand, app
 
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "fixtures" / "written_by_0_1"

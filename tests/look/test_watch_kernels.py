@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from look_oracle import agrees, matrix, near, picture, randn
 from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import sightline as sl
+from tests.look.look_oracle import agrees, matrix, near, picture, randn
 
 B, H, T, S, D = 2, 3, 11, 13, 16
 

@@ -87,7 +87,7 @@ def a_report(**changes):
         "worst": [p],
         "examples": [Path("runs/my demo/examples/0.png")],
     }
-    return pages.Report(**(fields | changes))
+    return pages.DemoReport(**(fields | changes))
 
 
 def heads_page(text="a b", **more):

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 from sightline.data.augment import Augment
+from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.models.run_folder import write_config
 from sightline.settings import as_json, check, setting
+from sightline.tasks.caption.presets import PRESETS
 from sightline.tasks.configure import Request, configure, preset_of, saved_preset
 from sightline.tasks.task import TRAINING, Part, Task
 
@@ -103,6 +106,7 @@ def test_the_model_decides_which_settings_there_are():
 
 def test_data_is_known_by_its_absolute_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
     assert configure(TOY, Request(data="here"))["data"].source == str(tmp_path / "here")
     assert configure(TOY, Request(data="toys"))["data"].source == "toys"
 
@@ -170,3 +174,11 @@ def test_a_run_of_another_kind_is_not_gone_on_with(tmp_path):
         ValueError, match="holds a run of kind 'other'; go on with it by `sightline train other"
     ):
         saved_preset(TOY, tmp_path)
+
+
+def test_the_preset_transformer_has_no_convolution_but_the_cut_into_patches():
+    settings = PRESETS["transformer"]["model"]
+    model = Captioner(CaptionerConfig(vocab_size=23, **settings))
+    cuts = [part for part in model.modules() if isinstance(part, torch.nn.Conv2d)]
+    assert [(cut.kernel_size, cut.stride) for cut in cuts] == [((8, 8), (8, 8))]
+    assert settings["n_encoder_layers"] >= 2

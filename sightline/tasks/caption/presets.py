@@ -67,6 +67,17 @@ _SCENES_TRAIN = {
     "threads": 0,  # all is in memory, and threads that load would only take the cores from those that learn
 }
 
+# The textbook's model: no convolutions, patches are embedded by one matrix and look at each other. Shapes
+# are put together by attention, which takes wider layers and a gentler rate than convolutions do.
+_TRANSFORMER_MODEL = _SCENES_MODEL | {
+    "stem": 0,
+    "n_convs": 0,
+    "local_keys": False,
+    "n_encoder_layers": 3,
+    "d_model": 128,
+    "d_ff": 256,
+}
+
 PRESETS: dict[str, Preset] = {
     # A folder with captions, whatever it holds; a few photos are gone through often enough to learn from.
     "default": {"train": {"metric": "cider", "label_smoothing": 0.1, "min_steps": 1000}},
@@ -92,6 +103,12 @@ PRESETS: dict[str, Preset] = {
         "model": _SCENES_MODEL,
         "data": _SCENES_DATA | {"n_train": 32000, "captions": 3},
         "train": _SCENES_TRAIN | {"epochs": 4},
+    },
+    # The scenes by a Transformer end to end, from patches to words.
+    "transformer": {
+        "model": _TRANSFORMER_MODEL,
+        "data": _SCENES_DATA | {"n_train": 36000, "captions": 3},
+        "train": _SCENES_TRAIN | {"epochs": 4, "lr": 1e-3, "warmup": 300},
     },
     # A model that has begun to see, in less than a minute: to try things out.
     "tiny": {

@@ -15,6 +15,7 @@ from sightline.data.class_set import ClassSet, fit_image
 from sightline.data.images import check_image_paths, read_image
 from sightline.evaluate.classes import confusion, score, signature
 from sightline.evaluate.scores import Scores
+from sightline.logs import logger
 from sightline.models.run_folder import CONFIG
 from sightline.models.vit import VisionTransformer
 from sightline.settings import check, from_json, setting
@@ -22,7 +23,7 @@ from sightline.shapes import Shaped
 from sightline.show.vit import confusion_matrix
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.classify.attention import INKED, ink_scores, patch_attention, patch_distances
-from sightline.tasks.classify.data import DIGITS, ClassifyData
+from sightline.tasks.classify.data import DIGITS, ClassifyData, class_rows
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
 
@@ -54,6 +55,10 @@ class Classifier(Predictor):
 
     model: VisionTransformer
     data: ClassifyData
+
+    def batch(self, examples: Sequence[Example]) -> Tensor:
+        """Some images as the model takes them."""
+        return as_floats(super().batch(examples))
 
     def read(self, inputs: Sequence[Any]) -> list[Example]:
         """Images from files, of any size and colours, as the model sees them."""
@@ -96,10 +101,6 @@ class Classifier(Predictor):
             )
         return predictions
 
-    def batch(self, examples: Sequence[Example]) -> Tensor:
-        """Some images as the model takes them."""
-        return as_floats(super().batch(examples))
-
     def layers(self, example: Example, prediction: Prediction) -> Mapping[str, Attention]:  # noqa: ARG002
         """Every layer's weights over all tokens; the class token is called ``class``."""
         looked = patch_attention(self.model, example.value[None])
@@ -110,9 +111,14 @@ class Classifier(Predictor):
             for name, weights in looked.layers.items()
         }
 
+    def row_names(self) -> Mapping[str, Sequence[str]]:
+        """The classes."""
+        return class_rows(self.data.names)
+
     def examples(self, dataset: ClassSet, split: str, limit: int | None) -> Iterator[Example]:
         """The images of a split with their classes, which must be the model's, in any order."""
         images, labels = _with_classes_of(dataset, self.data, split)
+        _warn_of_change(dataset, self.data)
         for i in range(len(labels))[:limit]:
             name = self.data.names[labels[i]]
             yield Example(
@@ -224,6 +230,18 @@ def _with_classes_of(
     part = dataset.split(split)
     place = torch.tensor([data.names.index(name) for name in dataset.names])
     return part.images, place[part.labels]
+
+
+def _warn_of_change(dataset: ClassSet, data: ClassifyData) -> None:
+    """Say that the run's own data has other images now than when it was trained."""
+    if dataset.source == data.source and data.counts and list(data.counts) != dataset.counts:
+        before, now = (", ".join(map(str, counts)) for counts in (data.counts, dataset.counts))
+        logger.warning(
+            "the data has changed: train, val and test had %s images, now %s; where a seed splits them, some "
+            "that were learned from may be tested on",
+            before,
+            now,
+        )
 
 
 def _table(counts: Shaped[Tensor, "V V"], names: Sequence[str]) -> str:

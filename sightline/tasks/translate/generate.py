@@ -46,8 +46,12 @@ class Translation:
 
 
 def length_limit(model: AnyTranslator, n_source: int) -> int:
-    """The most tokens of a translation of ``n_source`` tokens."""
-    return min(model.config.max_length, _TIMES * n_source + _MORE)
+    """The most tokens of a translation of ``n_source`` tokens.
+
+    It is no longer than those of the training, unless the source is: then as long as positions reach.
+    """
+    trained, most = model.config.max_length, _TIMES * n_source + _MORE
+    return min(trained, most) if n_source <= trained or model.config.longest is not None else most
 
 
 @without_cudnn_sdpa()

@@ -50,31 +50,33 @@ class TranslateObjective(Objective):
         tokens: Learned from the train split.
         train: Settings of the training: batch size, seed, label smoothing.
         data: Settings of the data; they go into the run's config.
-        max_length: The longest source and target the model takes; longer ones are cut in training.
+        max_length: The longest source and target of the training; longer ones are cut.
+        longest: The longest source that the model can translate; None where its positions have no end.
         score: Scores translations against references; None to evaluate by the loss alone.
 
     Raises:
         ValueError: If a source of the validation split is longer: it could not be translated.
     """
 
-    kind = "translate"
     may_change = frozenset({"place", "length_penalty"})  # data may move
+    kind = "translate"
 
     def __init__(
         self,
         pairs: PairSet,
         tokens: PairTokens,
+        *,
         train: TrainConfig,
         data: TranslateData,
-        *,
         max_length: int,
+        longest: int | None = None,
         score: Score | None = None,
     ) -> None:
         self.tokens, self.train, self.settings, self.score = tokens, train, data, score
         self.max_length = max_length
         trained = pairs.split("train")
         self._val: Sequence[Pair] = pairs.split("val")[: data.val_most]
-        self._check_lengths(pairs.split("val"))
+        self._check_lengths(pairs.split("val"), longest)
         self._digest = pairs.digest()
 
         def cut(tokenizer: Tokenizer, texts: Sequence[str]) -> SegmentedCorpus:
@@ -86,13 +88,15 @@ class TranslateObjective(Objective):
         both = zip(self._source.lengths(), self._target.lengths(), strict=True)
         self._lengths = [max(s, t) + 1 for s, t in both]
 
-    def _check_lengths(self, val: Sequence[Pair]) -> None:
+    def _check_lengths(self, val: Sequence[Pair], longest: int | None) -> None:
         """Refuse now what the first evaluation would refuse, an epoch's work later."""
+        if longest is None:
+            return
         for number, pair in enumerate(val, 1):
             length = len(self.tokens.read(pair.source))
-            if length > self.max_length:
+            if length > longest:
                 raise ValueError(
-                    f"a source to be translated has at most max_length={self.max_length} tokens, pair "
+                    f"learned positions end at max_length={longest} tokens, the source of pair "
                     f"{number} of val has {length}: {pair.source[:40]!r}...; raise --max-length, or leave "
                     "the pair out"
                 )

@@ -15,6 +15,7 @@ from sightline.data.pair_tokens import PairTokens
 from sightline.data.tokens import BOS
 from sightline.evaluate.scores import Scores
 from sightline.evaluate.translation import alignment_accuracy, alignment_chance, score
+from sightline.logs import logger
 from sightline.look.seen import Seen
 from sightline.look.watch import watch
 from sightline.models.run_folder import CONFIG
@@ -23,7 +24,7 @@ from sightline.settings import check, from_json, setting
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
-from sightline.tasks.translate.data import TranslateData
+from sightline.tasks.translate.data import TranslateData, token_rows
 from sightline.tasks.translate.generate import (
     AnyTranslator,
     Translation,
@@ -80,7 +81,9 @@ class SentenceTranslator(Predictor):
         Raises:
             ValueError: If one is empty, no text, or longer than the model reads.
         """
-        return [Example(input=text, value=self._ids(text)) for text in inputs]
+        examples = [Example(input=text, value=self._ids(text)) for text in inputs]
+        self._note_lengths([len(example.value) for example in examples])
+        return examples
 
     def predict(self, examples: Sequence[Example], options: Any, *, attention: bool) -> list[Prediction]:
         """Translate a batch of sentences.
@@ -142,6 +145,10 @@ class SentenceTranslator(Predictor):
             weights = sight.rows(list(range(sight.t))).cpu()  # (1, H, T, S)
             layers[name] = Attention(weights=weights.float(), queries=queries, keys=keys)
         return layers
+
+    def row_names(self) -> Mapping[str, Sequence[str]]:
+        """The tokens of both languages."""
+        return token_rows(self.tokens)
 
     def needs_attention(self, dataset: PairSet) -> bool:
         """On dates: whether each digit looked at the word it comes from is a score."""
@@ -205,7 +212,7 @@ class SentenceTranslator(Predictor):
     def _decoder_ids(self, words: Sequence[str]) -> list[int]:
         """What the decoder reads to write these tokens, and the next."""
         ids = [self.tokens.target.inner.token_to_id(word) for word in words]
-        return [BOS, *(i for i in ids if i is not None)][: self.model.config.max_length]
+        return [BOS, *(i for i in ids if i is not None)][: self.model.config.longest]
 
     def _dates(self, dataset: PairSet, split: str) -> list[DatePair]:
         """The dates of a split with the places of their parts, in the order of their pairs."""
@@ -225,13 +232,27 @@ class SentenceTranslator(Predictor):
                     f"a text must be UTF-8, got the byte 0x{ord(letter) - 0xDC00:02x}; if it is Latin-1, "
                     "convert it: iconv -f latin1 -t utf-8 TEXT | sightline translate RUN -"
                 )
-        ids, most = self.tokens.read(text), self.model.config.max_length
-        if len(ids) > most:
+        ids, most = self.tokens.read(text), self.model.config.longest
+        if most is not None and len(ids) > most:
             raise ValueError(
-                f"the model reads at most {most} tokens, got {len(ids)} in {text[:40]!r}...; split it into "
+                f"learned positions end at {most} tokens, got {len(ids)} in {text[:40]!r}...; split it into "
                 "sentences"
             )
         return ids
+
+    def _note_lengths(self, lengths: Sequence[int]) -> None:
+        """Say so where sentences are longer than any of the training: positions reach, habits may not."""
+        trained = self.model.config.max_length
+        longer = [length for length in lengths if length > trained]
+        if longer:
+            logger.warning(
+                "%d of %d sentences have more than the %d tokens of the training, up to %d: expect worse "
+                "translations, or split them",
+                len(longer),
+                len(lengths),
+                trained,
+                max(longer),
+            )
 
     def _check_letters(self, text: str) -> None:
         letter = self.tokens.unknown(text)

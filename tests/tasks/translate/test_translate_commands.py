@@ -69,6 +69,20 @@ def test_where_nothing_is_left_the_command_fails(folder, command):
     ]
 
 
+def test_a_text_beyond_the_training_is_translated_with_a_note(folder, command):
+    ended = command("translate", folder, "1 " * 90, *CPU)
+    assert (ended.code, len(ended.out.splitlines())) == (0, 1)
+    assert "1 of 1 sentences have more than the 64 tokens of the training, up to 181" in ended.err
+
+
+@pytest.mark.bad_input
+def test_learned_positions_end_where_their_table_does(command, tmp_path, train_dates):
+    out = train_dates("transformer", tmp_path / "run", "--positions", "learned")
+    ended = command("translate", out, "1 " * 90, *CPU)
+    assert ended.code == 2
+    assert "learned positions end at 64 tokens, got 181 in '1 1 1" in ended.err
+
+
 @pytest.mark.parametrize("name", ["figure.png", "page.html"])
 def test_alignments_are_drawn(folder, command, name, tmp_path):
     ended = command("translate", folder, "3 mai 1979", "--out", tmp_path / name, *CPU)
@@ -82,7 +96,6 @@ def test_alignments_are_drawn(folder, command, name, tmp_path):
     [
         (["translate", "RUN", "3 漢 1979"], "has no token for the character '漢'"),
         (["translate", "RUN", " "], "something to translate, got ' '"),
-        (["translate", "RUN", "1 " * 90], "reads at most 64 tokens, got 181"),
         (["translate", "RUN", "3", "--beam", "0"], "beam must be at least 1, got 0"),
         (["translate", "RUN", "3", "--out", "x.doc"], "got 'x.doc'"),
         (["translate", "RUN", "3", "4", "--out", "x.png"], "one input, got 2"),

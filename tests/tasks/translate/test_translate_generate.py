@@ -113,6 +113,13 @@ def test_a_translation_is_no_longer_than_the_model_takes(tokens):
     ] == [13, 13]
 
 
+def test_a_source_beyond_the_training_gets_a_translation_of_its_own_length(tokens):
+    sizes = {"source_vocab_size": len(tokens.source), "vocab_size": len(tokens.target), "max_length": 13}
+    for positions, limits in (("sinusoidal", [12, 13, 13, 38]), ("learned", [12, 13, 13, 13])):
+        model = Translator(TranslatorConfig(d_model=4, n_heads=2, d_ff=5, positions=positions, **sizes))
+        assert [length_limit(model, n) for n in (1, 5, 13, 14)] == limits
+
+
 def test_a_model_in_training_goes_on_training(model, tokens):
     for mode in (True, False):
         model.train(mode)
@@ -122,7 +129,7 @@ def test_a_model_in_training_goes_on_training(model, tokens):
 
 def test_a_model_in_training_goes_on_training_after_an_error(tokens):
     sizes = {"source_vocab_size": len(tokens.source), "vocab_size": len(tokens.target), "max_length": 3}
-    model = RecurrentTranslator(RecurrentConfig(d_model=5, d_attn=3, **sizes))
+    model = Translator(TranslatorConfig(d_model=4, n_heads=2, d_ff=5, positions="learned", **sizes))
     with pytest.raises(ValueError, match="max_length=3 tokens"):
         generate_translations(model, tokens, ["ab ab ab"])
     assert model.training

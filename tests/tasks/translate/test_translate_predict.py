@@ -54,13 +54,12 @@ def test_a_batch_is_as_good_as_one_by_one(run):
 
 def test_a_refused_sentence_costs_no_other(run):
     refused = {}
-    texts = [TEXT, "3 漢 1979", OTHER, " ", "1 " * 90]
+    texts = [TEXT, "3 漢 1979", OTHER, " "]
     found = list(run.predict(texts, on_error=refused.__setitem__))
     assert [p.input for p in found] == [TEXT, OTHER]
-    assert list(refused) == ["3 漢 1979", " ", "1 " * 90]
+    assert list(refused) == ["3 漢 1979", " "]
     assert "no token for the character '漢'" in str(refused["3 漢 1979"])
     assert "something to translate, got ' '" in str(refused[" "])
-    assert "reads at most 64 tokens, got 181 in '1 1 1" in str(refused["1 " * 90])
     expected = list(run.predict([TEXT, OTHER]))
     assert [p.text for p in found] == [p.text for p in expected]
 

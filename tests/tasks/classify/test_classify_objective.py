@@ -11,8 +11,10 @@ from sightline.data.augment import Augment, as_floats
 from sightline.data.class_set import ClassSet, LabelledImages
 from sightline.evaluate.classes import score
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
-from sightline.tasks.classify.objective import ClassData, ClassifyObjective, read_source
-from sightline.tasks.task import preset, presets
+from sightline.tasks import task_of
+from sightline.tasks.classify.data import ClassifyData, open_classes
+from sightline.tasks.classify.objective import ClassifyObjective
+from sightline.tasks.configure import Request, configure
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
 
@@ -36,7 +38,7 @@ def a_set():
 
 
 def task(train=TRAIN, augment=None):
-    return ClassifyObjective(a_set(), train, ClassData(), augment or Augment(), score=score)
+    return ClassifyObjective(a_set(), train, ClassifyData(augment=augment or Augment()), score=score)
 
 
 def model(seed=0):
@@ -99,28 +101,25 @@ def test_batches_are_whole_where_there_are_many():
 
 
 def test_presets_are_settings_that_fit():
-    assert {"digits", "fashion", "tiny", "vit_b16", "default"} <= set(presets("classify"))
-    for name in presets("classify"):
-        chosen = preset("classify", name)
-        shape = {"digits": 8, "fashion": 28, "tiny": 32}
-        VisionTransformerConfig(**{"image_size": shape.get(name, 64), **chosen.get("model", {})})
-        Augment(**chosen.get("augment", {}))
-        ClassData(**chosen.get("data", {}))
-        TrainConfig(**chosen.get("train", {}))
+    classify = task_of("classify")
+    assert {"digits", "fashion", "tiny", "vit_b16", "default"} <= set(classify.presets)
+    for name in classify.presets:
+        found = configure(classify, Request(data="digits", preset=name))
+        assert set(found) == {"model", "data", "train"}
 
 
 def test_the_digits_have_a_name():
-    assert len(read_source(ClassData(source="digits", fold=2)).names) == 10
+    assert len(open_classes(ClassifyData(source="digits", fold=2), {}).names) == 10
 
 
 @pytest.mark.bad_input
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"8 x 8 pixels.*image_size=16"):
-        read_source(ClassData(source="digits"), image_size=16)
+        open_classes(ClassifyData(source="digits"), {"image_size": 16})
     with pytest.raises(ValueError, match=r"views .*got 3"):
-        ClassData(views=3)
+        ClassifyData(views=3)
     with pytest.raises(ValueError, match=r"val must be at least 0 and below 1, got 1\.5"):
-        ClassData(val=1.5)
+        ClassifyData(val=1.5)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
@@ -130,7 +129,7 @@ def test_a_mixed_image_is_judged_by_both_its_classes(smoothing):
     torch.nn.init.normal_(made.head.weight)
     chosen.prepare(torch.device("cpu"))
     batch = chosen.load(list(range(30)), 0)
-    images, share = chosen._augmented(batch)
+    images, share = chosen.augmented(batch)
     with torch.no_grad():
         log_probs = made(images).log_softmax(-1)
         found = chosen.loss(made, batch).total
@@ -158,7 +157,7 @@ def test_a_run_that_was_stopped_ends_the_same_with_all_that_is_random(tmp_path):
     def train(out, kind, *, resume=False):
         made = model(seed=5)
         made.dropout.p, made.layers[0].drop_path = 0.2, 0.5
-        chosen = kind(a_set(), config, ClassData(), augment, score=score)
+        chosen = kind(a_set(), config, ClassifyData(augment=augment), score=score)
         fit(made, chosen, config, out, resume=resume, shown=False)
         return (out / "model.safetensors").read_bytes()
 
@@ -175,13 +174,13 @@ def test_a_partner_is_changed_in_its_own_way():
     batch = chosen.load(list(range(30)), 0)
     batch = dataclasses.replace(batch, others=batch.indices)
     alone = dataclasses.replace(batch, others=None)
-    assert not torch.equal(chosen._augmented(batch)[0], chosen._augmented(alone)[0])
+    assert not torch.equal(chosen.augmented(batch)[0], chosen.augmented(alone)[0])
 
 
 def test_what_is_chosen_by_are_the_views_of_the_val_split():
     seen = []
     chosen = ClassifyObjective(
-        a_set(), TRAIN, ClassData(views=2), Augment(), score=lambda *given: seen.append(given) or {"n": 1.0}
+        a_set(), TRAIN, ClassifyData(views=2), score=lambda *given: seen.append(given) or {"n": 1.0}
     )
     made = model().eval()
     torch.nn.init.normal_(made.head.weight)

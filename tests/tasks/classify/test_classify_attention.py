@@ -1,12 +1,14 @@
 """What a Vision Transformer looked at, against the weights computed by hand."""
 
+import math
+
 import pytest
 import torch
 
 from sightline.data.augment import as_floats
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.models.vit_parts import rotate_2d
-from sightline.tasks.classify.attention import glance, ink
+from sightline.tasks.classify.attention import ink_scores, patch_attention, patch_distances
 
 B, LAYERS, H, PATCH, ROWS, COLUMNS = 3, 2, 2, 2, 3, 3
 
@@ -60,13 +62,12 @@ def by_hand(made, x):
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 @pytest.mark.parametrize("pool", ["token", "mean"])
-def test_a_glance_is_what_the_weights_say(pool, positions):
+def test_patch_attention_is_what_the_weights_say(pool, positions):
     made, x = model(pool, positions), images()
-    found = glance(made, x)
+    found = patch_attention(made, x)
     n = made.n_extra
     with torch.no_grad():
         weights = by_hand(made, x)
-        torch.testing.assert_close(found.logits, made(as_floats(x)))
     mixed = torch.eye(ROWS * COLUMNS + n)
     apart = torch.tensor(
         [[((i // 3 - j // 3) ** 2 + (i % 3 - j % 3) ** 2) ** 0.5 * PATCH for j in range(9)] for i in range(9)]
@@ -77,31 +78,32 @@ def test_a_glance_is_what_the_weights_say(pool, positions):
         got = w[..., n:].sum((1, 2))
         torch.testing.assert_close(found.received[:, layer], got / got.sum(-1, keepdim=True))
         among = w[..., n:, n:] / w[..., n:, n:].sum(-1, keepdim=True)
-        torch.testing.assert_close(found.distance[layer], (among * apart).sum(-1).mean((0, 2)))
+        distances = patch_distances(list(found.layers.values())[layer][..., n:, n:], found.grid)
+        torch.testing.assert_close(distances * PATCH, (among * apart).sum(-1).mean(-1))
         mixed = (0.5 * w.mean(1) + 0.5 * torch.eye(len(mixed[0] if mixed.dim() == 3 else mixed))) @ mixed
     row = (mixed[:, 0] if n else mixed.mean(1))[:, n:]
     torch.testing.assert_close(found.rollout, row / row.sum(-1, keepdim=True), rtol=1e-4, atol=1e-6)
     assert found.grid == (ROWS, COLUMNS)
-    assert found.with_token == bool(n)
+    assert found.n_extra == n
 
 
 def test_ink_is_the_mass_on_inked_patches_over_their_area():
     made, x = model(), images(7)
     x[0] = 0  # no ink, no vote
     x[1] = torch.tensor([255, 0]).repeat(3)  # half of full ink, which is just enough
-    found = ink(made, x, threshold=0.5, batch_size=3)
+    found = ink_scores(made, x, threshold=0.5, batch_size=3)
     mass, area = [], []
     for image in x[1:]:
         inked = torch.nn.functional.avg_pool2d(image[None].float() / 255, PATCH).flatten() >= 0.5
         if inked.any():
-            mass.append(float(glance(made, image[None]).rollout[0][inked].sum()))
+            mass.append(float(patch_attention(made, image[None]).rollout[0][inked].sum()))
             area.append(float(inked.float().mean()))
     assert found["ink"] == pytest.approx(sum(mass) / len(mass), rel=1e-4)
     assert found["ink_chance"] == pytest.approx(sum(area) / len(area))
     assert found["ink_ratio"] == pytest.approx(sum(mass) / sum(area), rel=1e-4)
 
 
-@pytest.mark.bad_input
-def test_no_ink_at_all():
-    with pytest.raises(ValueError, match=r"at least 0\.5 of full ink"):
-        ink(model(), torch.zeros(2, 1, 6, 6, dtype=torch.uint8))
+def test_without_ink_there_is_no_score():
+    found = ink_scores(model(), torch.zeros(2, 1, 6, 6, dtype=torch.uint8))
+    assert list(found) == ["ink", "ink_chance", "ink_ratio"]
+    assert all(math.isnan(value) for value in found.values())

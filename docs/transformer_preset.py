@@ -1,0 +1,91 @@
+# ruff: noqa: INP001, T201
+"""Train the preset ``transformer`` or variants of it on scenes; print what each reached, and in what time.
+
+    python docs/transformer_preset.py                                  # the preset itself, on two cores
+    python docs/transformer_preset.py --only wide deep --device cuda   # how well variants learn
+    python docs/transformer_preset.py --share 0.01                     # a hundredth of the scenes: a try
+
+How much is learned in a step is the same on every device; how long a step takes is not. So variants are
+compared on a GPU, and what is chosen is measured on two cores that do nothing else.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sightline.tasks import train
+from sightline.tasks.caption.presets import PRESETS
+
+PRESET = PRESETS["transformer"]
+VARIANTS: dict[str, dict[str, Any]] = {
+    "preset": {},
+    "narrow": {"d_model": 96, "d_ff": 192, "n_train": 48000},
+    "deep": {"d_model": 96, "d_ff": 192, "n_encoder_layers": 5, "n_train": 40000},
+    "wide": {"d_model": 160, "d_ff": 320, "n_train": 24000},
+    "faster": {"lr": 2e-3},
+    "slower": {"lr": 5e-4},
+    "fewer": {"n_train": 18000, "epochs": 8},
+    "one_caption": {"captions": 1, "n_train": 48000},
+    "learned": {"positions": "learned"},
+    "rotary": {"positions": "rotary"},
+    "unsmoothed": {"label_smoothing": 0.0},
+}
+
+
+def measured(name: str, device: str, share: float) -> dict[str, Any]:
+    """Train one variant, caption the test split with a beam of 5, and say what came of it."""
+    settings = dict(VARIANTS[name])
+    if share < 1:
+        scenes = settings.get("n_train", PRESET["data"]["n_train"])
+        settings |= {"n_train": max(32, round(share * scenes)), "n_val": 16, "n_test": 16}
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        run = train(
+            "caption",
+            data="scenes",
+            preset="transformer",
+            out=Path(folder) / name,
+            device=device,
+            shown=False,
+            **settings,
+        )
+        trained = time.perf_counter()
+        scores = run.evaluate(beam=5).scores
+        ended = time.perf_counter()
+    kept = ("bleu4", "attribute_accuracy", "grounding", "grounding_chance")
+    return {
+        "variant": name,
+        "settings": settings,
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "train_seconds": round(trained - begin, 1),
+        "evaluate_seconds": round(ended - trained, 1),
+        **{key: round(float(scores[key]), 4) for key in kept},
+    }
+
+
+def main() -> None:
+    """Measure the variants one after the other, a JSON object and a line each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=["preset"])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--share", type=float, default=1.0, help="of the scenes, for a try")
+    parser.add_argument("--json", type=Path, help="append a line for each variant to this file")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    for name in given.only:
+        row = measured(name, given.device, given.share)
+        print(json.dumps(row), flush=True)
+        if given.json is not None:
+            with given.json.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
