@@ -87,7 +87,7 @@ TABLE: dict[str, list[Row]] = {
         ("2.4.2 to 2.4.4: the forward pass of MultiheadAttention", [MULTIHEAD], "test_the_forward_pass_line_by_line"),
         ("2.4.4: its assertions", [MULTIHEAD], "test_the_assertions_that_are_printed"),
         ("2.4.5: `nn.Transformer()` as it is printed", [TRANSFORMER], "test_the_transformer_is_made_as_it_is_printed"),
-        ("3: Vision Transformers", ["sightline/models/vit.py::VisionTransformer", "docs/classification.md"], "test_a_vision_transformer_classifies_patches"),
+        ("3: Vision Transformers", ["sightline/models/vit.py::VisionTransformer", "docs/classification.md", "docs/mechanism.md"], "test_a_vision_transformer_classifies_patches"),
     ],
 }  # fmt: skip
 

@@ -28,8 +28,7 @@ __all__ = [
     "check",
     "current_names",
     "from_json",
-    "help_of",
-    "restored",
+    "restore_settings",
     "setting",
     "setting_of",
 ]
@@ -139,11 +138,6 @@ def setting_of(field: "dataclasses.Field[Any]") -> Setting:
     return about
 
 
-def help_of(field: "dataclasses.Field[Any]") -> str:
-    """What a field's setting is for."""
-    return setting_of(field).help
-
-
 def check(config: Any) -> None:
     """Refuse values outside the limits of their fields, and numbers that are not finite.
 
@@ -202,14 +196,14 @@ def current_names(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return {now.get(name, name): value for name, value in values.items()}
 
 
-def restored(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def restore_settings(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Values that a run saved, as they would be saved now: names of today, and what was done before.
 
     Example:
         >>> @dataclass(frozen=True)
         ... class Config:
         ...     deal: str = setting("hash", "How splits are dealt.", former="0.1")
-        >>> restored(Config, {})
+        >>> restore_settings(Config, {})
         {'deal': '0.1'}
     """
     before = {field.name: setting_of(field).former for field in dataclasses.fields(kind)}

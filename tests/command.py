@@ -3,8 +3,8 @@
     result = run("evaluate", folder, "--json")
     with start("train", "classify", ...) as child: child.send(signal.SIGINT)
 
-A child is forked from a process that has imported everything once, so that an instant of it is an instant of the
-command, not of the imports.
+A child is forked from a process that has imported everything once, so that an instant of it is an instant of
+the command, not of the imports.
 """
 
 import contextlib
@@ -46,9 +46,12 @@ def run(*words, stdin=""):
     out, err, before = io.StringIO(), io.StringIO(), sys.stdin
     sys.stdin = io.StringIO(stdin)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            with pytest.raises(SystemExit) as ended:
-                main([str(word) for word in words])
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main([str(word) for word in words])
     finally:
         sys.stdin = before
     return Result(int(ended.value.code or 0), out.getvalue(), err.getvalue())

@@ -142,11 +142,7 @@ def attention(
     else:
         check_same_width(q, k)
         scale = q.size(-1) ** -0.5 if scale is None else scale
-    lead = leading(q, k, v)
-    if mask.limits:
-        mask = _on_device(mask, q).fitted(lead, q.size(-2), k.size(-2))
-    output = _fused(*four_dimensional(q, k, v, mask, lead), scale, dropout_p)
-    return output if len(lead) == 2 else output.reshape(*lead, *output.shape[-2:])
+    return _by_dot_product(q, k, v, mask, scale, dropout_p)
 
 
 def _is_causal(mask: object, q: Tensor, k: Tensor) -> bool:
@@ -171,6 +167,17 @@ def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:
     if not said:
         refuse_ones(mask)
     return mask
+
+
+def _by_dot_product(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout_p: float) -> Tensor:
+    """Bring queries, keys and values to four dimensions, attend, and bring the output back."""
+    lead = leading(q, k, v)
+    if mask.limits:
+        mask = _on_device(mask, q).fitted(lead, q.size(-2), k.size(-2))
+    output = _in_plain_steps(q, k, v, mask, lead, scale, dropout_p)
+    if output is None:
+        output = _fused(*four_dimensional(q, k, v, mask, lead), scale, dropout_p)
+    return output if len(lead) == 2 else output.reshape(*lead, *output.shape[-2:])
 
 
 def _fused(
@@ -308,6 +315,35 @@ def _sdpa(
         q, k, v = (F.pad(x, (0, max(d, d_v) - x.size(-1))) for x in (q, k, v))
     output = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, causal, scale=scale, enable_gqa=grouped)
     return output[..., :d_v] if padded else output
+
+
+def _in_plain_steps(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, lead: tuple[int, ...], scale: float, dropout_p: float
+) -> Tensor | None:
+    """Attend in steps that can be differentiated twice and forward; None where that would cost time.
+
+    The fused kernel has one derivative. With other than four dimensions torch does without it.
+    """
+    small = math.prod(lead) * q.size(-2) * k.size(-2) <= _FEW and not q.is_cuda
+    if len(lead) == 2 or not small or not any(x.requires_grad or _is_dual(x) for x in (q, k, v)):
+        return None
+    q, k, v, mask = four_dimensional(q, k, v, mask, lead)
+    t, s = q.size(-2), k.size(-2)
+    block = mask.block((0, t), (0, s), t, s, device=q.device) if mask.limits else None
+    if block is not None and block.dtype == torch.bool:
+        block = torch.zeros_like(block, dtype=q.dtype).masked_fill_(~block, -torch.inf)
+    elif block is not None:
+        block = block.to(q.dtype)
+    output: Tensor
+    output, _ = torch.ops.aten._scaled_dot_product_attention_math(  # noqa: SLF001
+        q, k, v, block, dropout_p, False, None, scale=scale
+    )
+    return output
+
+
+def _is_dual(x: Tensor) -> bool:
+    """Whether forward-mode autograd is at work."""
+    return torch.autograd.forward_ad.unpack_dual(x).tangent is not None
 
 
 def four_dimensional(

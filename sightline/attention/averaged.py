@@ -37,7 +37,8 @@ def attention_with_weights(
     if observers.stack and not torch.compiler.is_compiling():
         call = observers.call(attention_with_weights, (q, k, v, mask), {"dropout_p": dropout_p})
         return call[0], call[1]
-    weights = F.dropout(_weights(q, k, mask.fitted((q.size(0), q.size(1)), q.size(2), k.size(2))), dropout_p)
+    weights = _weights(q, k, mask.fitted((q.size(0), q.size(1)), q.size(2), k.size(2)))
+    weights = F.dropout(weights.flatten(0, 1), dropout_p).view_as(weights)
     return weights @ v, weights
 
 
@@ -90,10 +91,16 @@ def _head_by_head(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout_p: float)
         and not _is_transformed(q, k, v)
     )
     outputs, total = [], None
+    factors = None
+    if dropout_p > 0:  # drawn at once and in torch's shape: the same weights are dropped as by torch
+        ones = q.new_ones(n_batch * n_heads, t, k.size(2))
+        factors = F.dropout(ones, dropout_p).view(n_batch, n_heads, t, k.size(2))
     for i, (q_some, k_some, v_some) in enumerate(
         zip(*(x.split(some, dim=1) for x in (q, k, v)), strict=True)
     ):
-        step = functools.partial(_some_heads, _of_heads(mask, slice(i * some, (i + 1) * some)), dropout_p)
+        heads = slice(i * some, (i + 1) * some)
+        part_of_factors = None if factors is None else factors[:, heads]
+        step = functools.partial(_some_heads, _of_heads(mask, heads), part_of_factors)
         if large:  # keep nothing for the backward pass: compute it again
             output, part = checkpoint(step, q_some, k_some, v_some, use_reentrant=False)
         else:
@@ -104,9 +111,9 @@ def _head_by_head(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout_p: float)
     return torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0], total / n_heads
 
 
-def _some_heads(mask: Mask, dropout_p: float, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def _some_heads(mask: Mask, factors: Tensor | None, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     weights = _weights(q, k, mask)
-    weights = F.dropout(weights, dropout_p) if dropout_p > 0 else weights
+    weights = weights if factors is None else weights * factors
     return weights @ v, _over_heads(weights)
 
 

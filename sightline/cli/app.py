@@ -11,16 +11,16 @@ import sightline
 from sightline.cli import Stopped
 from sightline.tasks.registry import kinds, summary, task_of
 
-__all__ = ["CONTEXT", "Command", "Group", "LazyCommand", "app", "help_all", "made"]
+__all__ = ["CONTEXT", "Command", "Group", "LazyCommand", "app", "help_all", "make_command"]
 
 _HELP = "Attention, from the equation to the trained model, and a line of sight into any of them."
 
 
-def _version(wanted: bool) -> bool:
-    if wanted:
+def _version(value: bool) -> bool:
+    if value:
         typer.echo(f"sightline {sightline.__version__}")
         raise typer.Exit
-    return wanted
+    return value
 
 
 def _options(
@@ -159,20 +159,20 @@ class LazyCommand(Command):
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
 
-def made(function: Callable[..., None], *, name: str, help: str = "", cls: type[Any] = Command) -> Any:  # noqa: A002
+def make_command(function: Callable[..., None], *, name: str, help: str = "") -> Any:  # noqa: A002
     """A command from a function with annotated parameters."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name, help=help or None, cls=cls, context_settings=dict(CONTEXT))(function)
+    app.command(name, help=help or None, cls=Command, context_settings=dict(CONTEXT))(function)
     return get_command(app)
 
 
-def _show_all(ctx: Any, wanted: bool) -> bool:
-    if wanted:
+def _show_all(ctx: Any, value: bool) -> bool:
+    if value:
         for parameter in ctx.command.params:
             parameter.hidden = False
         typer.echo(ctx.get_help())
         raise typer.Exit
-    return wanted
+    return value
 
 
 help_all: Any = typer.Option(

@@ -12,9 +12,9 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from sightline.cli.app import CONTEXT, Group, made
+from sightline.cli.app import CONTEXT, Group, make_command
 from sightline.cli.data_sheet import contact_sheet
-from sightline.cli.outputs import check_figure, save_figure, tell
+from sightline.cli.outputs import check_figure, print_paths, save_figure
 from sightline.data.check import MEANINGS, DataReport, OnProgress, check
 from sightline.data.readers import READERS, open_dataset
 
@@ -23,14 +23,14 @@ __all__ = ["group", "print_problems"]
 
 def group() -> Any:
     """``sightline data`` with its one command."""
-    found = Group(
+    commands = Group(
         name="data",
         help="Check data before training on it.",
         no_args_is_help=True,
         context_settings=dict(CONTEXT),
     )
-    found.add_command(made(check_data, name="check"))
-    return found
+    commands.add_command(make_command(check_data, name="check"))
+    return commands
 
 
 def check_data(
@@ -69,7 +69,7 @@ def check_data(
         _print(report)
     if out is not None:
         save_figure(contact_sheet(dataset, report), out)
-        tell([out])
+        print_paths([out])
 
 
 def _check_outside(out: Path, data: Path) -> None:
@@ -99,8 +99,8 @@ def _print(report: DataReport) -> None:
     console.print(table)
     for note in report.notes:
         console.print(Text(note))
-    told = {kind: [problem.sentence for problem in found] for kind, found in report.by_kind().items()}
-    print_problems(console, told, MEANINGS)
+    sentences = {kind: [problem.sentence for problem in same] for kind, same in report.by_kind().items()}
+    print_problems(console, sentences, MEANINGS)
 
 
 _SHOWN = 5  # problems of a kind that are listed; --json lists all

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.cli.app import made
+from sightline.cli.app import make_command
 from sightline.cli.mechanism import draw_pictures
 from sightline.cli.next_steps import program
 from sightline.cli.outputs import save_figure, save_text
@@ -20,13 +20,13 @@ from sightline.show.curves import read_metrics
 from sightline.tasks.attention import Grid
 from sightline.tasks.configure import Request
 from sightline.tasks.prediction import Evaluation, Prediction
-from sightline.tasks.registry import task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, open_run
 from sightline.tasks.training import train_task
 
 __all__ = ["command"]
 
-_KIND, _DATA, _BEAM = "caption", "scenes", 5
+_DATA, _BEAM = "scenes", 5
 _SHOWN, _WORST, _EXAMPLES = 6, 3, 4
 _INTRODUCTION = (
     "Attention mixes values, each query weighting them by how well it matches their keys. These four "
@@ -62,7 +62,7 @@ def command() -> Any:
         seconds = _train(folder, preset, seed, resume=resume)
         typer.echo(_write_report(open_run(folder), seconds))
 
-    return made(demo, name="demo")
+    return make_command(demo, name="demo")
 
 
 def _train(out: Path, preset: str, seed: int, *, resume: bool) -> float | None:
@@ -71,7 +71,8 @@ def _train(out: Path, preset: str, seed: int, *, resume: bool) -> float | None:
     score(["a"], [["a"]])  # says at once if what scores is not installed
     started = time.monotonic()
     request = Request(data=_DATA, preset=preset, fields={"train": {"seed": seed}})
-    train_task(task_of(_KIND), request, out, resume=resume)
+    task = next(task for task in map(task_of, kinds()) if _DATA in task.embedded)
+    train_task(task, request, out, resume=resume)
     return None if goes_on else time.monotonic() - started
 
 

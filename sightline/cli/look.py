@@ -11,9 +11,9 @@ import typer
 
 from sightline import show
 from sightline.cli import look_model
-from sightline.cli.app import made
-from sightline.cli.options import Fields, Given
-from sightline.cli.outputs import PAGES, check_output, save_figure, save_text, tell
+from sightline.cli.app import make_command
+from sightline.cli.options import Fields, FieldValues
+from sightline.cli.outputs import PAGES, check_output, print_paths, save_figure, save_text
 from sightline.cli.predict import read_inputs
 from sightline.look.names import matches
 from sightline.messages import flag, listing
@@ -47,7 +47,7 @@ def command() -> Any:
             str,
             typer.Argument(metavar="INPUT", help="What it reads: an image, a text, or - for standard input."),
         ],
-        given: Given,
+        field_values: FieldValues,
         out: Annotated[
             Path | None, typer.Option(help="A page (.html) or a figure (.png, .svg, ...) to write.")
         ] = None,
@@ -75,7 +75,7 @@ def command() -> Any:
         """
         if out is not None:
             check_output(out, folders=False)
-        options = given.get(_OPTIONS, {})
+        options = field_values.get(_OPTIONS, {})
         if not is_run(target):
             for name, value in (("head", head), ("device", device), *options.items()):
                 if value is not None:
@@ -97,7 +97,7 @@ def command() -> Any:
         prediction = next(run.predict([given_input], **{**run.task.look_options, **options}))
         look_run(run, prediction, layer, head, out, as_json=as_json)
 
-    return made(fields.on(look), name="look")
+    return make_command(fields.on(look), name="look")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,7 +136,7 @@ def look_run(
     else:
         attention = chosen or next(iter(layers.values()))
         save_figure(_figure(prediction, attention), out)
-    tell([out])
+    print_paths([out])
 
 
 def _figure(prediction: Prediction, attention: Attention, layer: int | None = None) -> Any:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sightline import show
-from sightline.cli.outputs import PAGES, save_figure, save_text, tell
+from sightline.cli.outputs import PAGES, print_paths, save_figure, save_text
 from sightline.look.heads import Head, by_layer, head_table, sharpest
 from sightline.look.names import matches
 from sightline.show.pages import HEADS_LEGEND, head_cells, heads_page
@@ -48,7 +48,7 @@ def look(target: Path, text: str, layer: str | None, out: Path | None, *, as_jso
         save_text(page, out)
     else:
         save_figure(_figure(watched), out)
-    tell([out])
+    print_paths([out])
 
 
 def _watched(target: Path, text: str, layer: str | None) -> WatchedModel:

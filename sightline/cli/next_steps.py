@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
 
-__all__ = ["program", "tell_next"]
+__all__ = ["print_next_steps", "program"]
 
 
 def program() -> str:
@@ -41,7 +41,7 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def tell_next(task: "Task", out: Path, sample: str) -> None:
+def print_next_steps(task: "Task", out: Path, sample: str) -> None:
     """Print the run folder, and on standard error the two commands that come next."""
     typer.echo(out)
     folder = shlex.quote(str(out))

@@ -2,7 +2,7 @@
 
     fields = Fields()
     fields.add_part(part, shown)                  # a flag for every field of a part of a task
-    command = fields.on(function)                 # function(..., given={"train": {"epochs": 3}})
+    command = fields.on(function)                 # function(..., field_values={"train": {"epochs": 3}})
 
 Only what was given is handed on, so that a preset or a saved run can stand below it.
 """
@@ -21,11 +21,11 @@ from sightline.messages import flag
 from sightline.settings import setting_of
 from sightline.tasks.task import Part
 
-__all__ = ["SWITCHES", "Fields", "Given"]
+__all__ = ["SWITCHES", "FieldValues", "Fields"]
 
-SWITCHES = "switches"  # where optional parts that were asked for stand among what was given
+SWITCHES = "switches"  # where optional parts that were asked for stand among the values
 
-Given = dict[str, dict[str, Any]]  # part -> field -> value
+FieldValues = dict[str, dict[str, Any]]  # part -> field -> value
 
 _NONE = "none"
 _NOTHING: Any = object()  # stands for a None that was typed: the parameter's own None is "not given"
@@ -77,7 +77,7 @@ class Fields:
             self._parameters.append(_parameter(parameter, field, hints[field.name], title, default))
 
     def add_switch(self, part: Part) -> None:
-        """The flag that asks for an optional part; ``given`` has it under ``switches``."""
+        """The flag that asks for an optional part; ``field_values`` has it under ``switches``."""
         assert part.switch is not None  # noqa: S101 - only an optional part has one
         self._places[part.switch] = (SWITCHES, part.name)
         option = typer.Option(
@@ -96,7 +96,7 @@ class Fields:
         panels: Sequence[str] = (),
         without: frozenset[str] = frozenset(),
     ) -> Callable[..., None]:
-        """The function as a command with these flags besides its own parameters; it gets ``given``.
+        """The function as a command with these flags besides its own parameters; it gets ``field_values``.
 
         Args:
             function: The command.
@@ -104,7 +104,7 @@ class Fields:
             without: Parameters of the function that are no options here: they keep their defaults.
         """
         own = inspect.signature(function, eval_str=True).parameters
-        taken = [p for name, p in own.items() if name not in without | {"given"}]
+        taken = [p for name, p in own.items() if name not in without | {"field_values"}]
         parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in taken] + self._parameters
         if panels:
             parameters.sort(key=lambda parameter: panels.index(_panel(parameter)))
@@ -114,12 +114,12 @@ class Fields:
 
         @wraps(function)
         def command(**values: Any) -> None:
-            given: Given = {}
+            chosen: FieldValues = {}
             for parameter, (part, field) in self._places.items():
                 value = values.pop(parameter)
                 if value is not None:
-                    given.setdefault(part, {})[field] = None if value is _NOTHING else value
-            function(**values, given=given)
+                    chosen.setdefault(part, {})[field] = None if value is _NOTHING else value
+            function(**values, field_values=chosen)
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}

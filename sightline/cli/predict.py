@@ -11,9 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from sightline import show
-from sightline.cli.app import made
-from sightline.cli.options import Fields, Given
-from sightline.cli.outputs import FIGURES, PAGES, check_output, output_names, save_figure, save_text, tell
+from sightline.cli.app import make_command
+from sightline.cli.options import Fields, FieldValues
+from sightline.cli.outputs import (
+    FIGURES,
+    PAGES,
+    check_output,
+    output_names,
+    print_paths,
+    save_figure,
+    save_text,
+)
 from sightline.messages import flag
 from sightline.models.run_folder import kind_of
 from sightline.show import pages
@@ -36,7 +44,7 @@ def command(task: Task) -> Any:
             Path, typer.Argument(help=f"A folder that `sightline train {task.kind}` wrote.", metavar="RUN")
         ],
         inputs: Annotated[list[str], typer.Argument(help=f"{task.inputs_help}", metavar=f"{task.inputs}...")],
-        given: Given,
+        field_values: FieldValues,
         out: Annotated[
             Path | None,
             typer.Option(help="Where it looked: a figure (.png, ...), a page (.html), or a folder."),
@@ -50,7 +58,7 @@ def command(task: Task) -> Any:
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", metavar="")] = False,
         device: Annotated[str | None, typer.Option(help="Where to run; a GPU if there is one.")] = None,
     ) -> None:
-        options = given.get(_OPTIONS, {})
+        options = field_values.get(_OPTIONS, {})
         task.predict_options(**options)  # refuses bad values before anything is loaded
         for name, value in (("layer", layer), ("head", head)):
             if value is not None and out is None:
@@ -63,7 +71,7 @@ def command(task: Task) -> Any:
         check_kind(run, task)
         opened = open_run(run, device)
         refused: dict[Any, Exception] = {}
-        found = list(
+        predictions = list(
             opened.predict(
                 read,
                 attention=out is not None,
@@ -75,18 +83,18 @@ def command(task: Task) -> Any:
         if len(refused) == len(read) == 1:
             raise refused[read[0]]
         if out is not None and (layer is not None or head is not None):
-            found = [_selected(p, layer, head) for p in found]
+            predictions = [_selected(p, layer, head) for p in predictions]
         if as_json:
-            typer.echo(json.dumps(task.predictions_json(found), indent=1, ensure_ascii=False))
+            typer.echo(json.dumps(task.predictions_json(predictions), indent=1, ensure_ascii=False))
         else:
-            _print(task, read, found, refused)
-        if out is not None and found:
-            tell(write(opened, out, read, found))
+            _print(task, read, predictions, refused)
+        if out is not None and predictions:
+            print_paths(write(opened, out, read, predictions))
         if refused:
-            _tell_refused(task, read, refused)
-            raise typer.Exit(1 if found else 2)
+            _print_refused(task, read, refused)
+            raise typer.Exit(1 if predictions else 2)
 
-    return made(fields.on(predict), name=task.kind, help=task.predict_help)
+    return make_command(fields.on(predict), name=task.kind, help=task.predict_help)
 
 
 def read_inputs(task: Task, inputs: Sequence[str]) -> list[Any]:
@@ -108,40 +116,40 @@ def check_kind(run: Path, task: Task) -> None:
         )
 
 
-def write(run: Run, out: Path, inputs: Sequence[Any], found: Sequence[Prediction]) -> list[Path]:
+def write(run: Run, out: Path, inputs: Sequence[Any], predictions: Sequence[Prediction]) -> list[Path]:
     """A page of all predictions, a figure of one, or a folder with a figure each."""
     suffix = out.suffix.lower()
     if suffix in PAGES:
         title = f"{run.task.kind.capitalize()}: {run.folder.name}"
-        save_text(pages.results_page(title, scores={}, sections={"": found}), out)
+        save_text(pages.results_page(title, scores={}, sections={"": predictions}), out)
         return [out]
-    predicted = {p.input for p in found}
+    predicted = {p.input for p in predictions}
     names = [name for name, x in zip(output_names(inputs), inputs, strict=True) if x in predicted]
     figures = [out] if suffix in FIGURES else [out / f"{name}.png" for name in names]
-    for path, prediction in zip(figures, found, strict=True):
+    for path, prediction in zip(figures, predictions, strict=True):
         save_figure(show.prediction(prediction), path)
     return figures
 
 
 def _print(
-    task: Task, inputs: Sequence[Any], found: Sequence[Prediction], refused: Mapping[Any, Exception]
+    task: Task, inputs: Sequence[Any], predictions: Sequence[Prediction], refused: Mapping[Any, Exception]
 ) -> None:
     """The predictions in order; a text that was refused leaves an empty line, so that lines stay parallel."""
-    predictions = iter(found)
-    for given in inputs:
-        if given not in refused:
-            for line in task.lines(next(predictions)):
+    rest = iter(predictions)
+    for one in inputs:
+        if one not in refused:
+            for line in task.lines(next(rest)):
                 typer.echo(line)
         elif not task.input_is_file:
             typer.echo()
 
 
-def _tell_refused(task: Task, inputs: Sequence[Any], refused: Mapping[Any, Exception]) -> None:
+def _print_refused(task: Task, inputs: Sequence[Any], refused: Mapping[Any, Exception]) -> None:
     """A line for each input that was refused."""
-    for number, given in enumerate(inputs, 1):
-        if given in refused:
+    for number, one in enumerate(inputs, 1):
+        if one in refused:
             where = f"{task.inputs.lower()} {number} of {len(inputs)}"
-            typer.echo(f"left out {where}: {' '.join(str(refused[given]).split())}", err=True)
+            typer.echo(f"left out {where}: {' '.join(str(refused[one]).split())}", err=True)
 
 
 def _selected(prediction: Prediction, layer: int | None, head: int | None) -> Prediction:

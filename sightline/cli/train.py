@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.cli.app import CONTEXT, Group, LazyCommand, help_all, made
-from sightline.cli.next_steps import tell_next
-from sightline.cli.options import SWITCHES, Fields, Given
+from sightline.cli.app import CONTEXT, Group, LazyCommand, help_all, make_command
+from sightline.cli.next_steps import print_next_steps
+from sightline.cli.options import SWITCHES, Fields, FieldValues
 from sightline.messages import listing
 from sightline.tasks.configure import Request
 from sightline.tasks.registry import kinds, summary, task_of
@@ -23,15 +23,15 @@ _DATA, _MODEL, _OUTPUT = "Data", "Model", "Output"
 
 def group() -> Any:
     """``sightline train`` with a command for every task."""
-    found = Group(
+    commands = Group(
         name="train",
         help="Train a model and leave a run folder.",
         no_args_is_help=True,
         context_settings=dict(CONTEXT),
     )
     for kind in kinds():
-        found.add_command(LazyCommand(kind, summary(kind), partial(_load, kind)))
-    return found
+        commands.add_command(LazyCommand(kind, summary(kind), partial(_load, kind)))
+    return commands
 
 
 def _load(kind: str) -> Any:
@@ -51,13 +51,18 @@ def command(task: Task) -> Any:
     sets = "".join(f" {name}: {preset}." for name, preset in task.embedded.items())
 
     def train(
-        given: Given,
-        out: Annotated[Path, typer.Option(help="The run folder to make.", rich_help_panel=_OUTPUT)],
-        data: Annotated[str | None, typer.Option(help=task.data_help, rich_help_panel=_DATA)] = None,
+        field_values: FieldValues,
+        out: Annotated[
+            Path, typer.Option(help="The run folder to make.", metavar="FOLDER", rich_help_panel=_OUTPUT)
+        ],
+        data: Annotated[
+            str | None, typer.Option(help=task.data_help, metavar="DATA", rich_help_panel=_DATA)
+        ] = None,
         preset: Annotated[
             str | None,
             typer.Option(
                 help=f"Settings to start from: {names}.{' By itself for' + sets if sets else ''}",
+                metavar="NAME",
                 rich_help_panel=_DATA,
             ),
         ] = None,
@@ -65,6 +70,7 @@ def command(task: Task) -> Any:
             str | None,
             typer.Option(
                 help=f"Which model: {listing(list(task.architectures), 'or')}.",
+                metavar="NAME",
                 rich_help_panel=_MODEL,
             ),
         ] = None,
@@ -72,6 +78,7 @@ def command(task: Task) -> Any:
             str | None,
             typer.Option(
                 help=f"Named widths and depth: {', '.join(task.sizes)}.",
+                metavar="NAME",
                 rich_help_panel=_MODEL,
             ),
         ] = None,
@@ -80,6 +87,7 @@ def command(task: Task) -> Any:
             typer.Option(
                 "--from",
                 help="Start from the weights of another run, as far as they fit.",
+                metavar="RUN",
                 rich_help_panel=_MODEL,
             ),
         ] = None,
@@ -94,24 +102,26 @@ def command(task: Task) -> Any:
         ] = False,
         all_settings: Annotated[bool, help_all] = False,  # noqa: ARG001
     ) -> None:
-        parts = frozenset(given.pop(SWITCHES, {}))
+        parts = frozenset(field_values.pop(SWITCHES, {}))
         request = Request(
             data=data,
             preset=preset,
             architecture=model,
             size=size,
-            fields=given,
+            fields=field_values,
             parts=parts,
         )
         sample = train_task(task, request, out, resume=resume, start_from=start_from)
         if is_main_process():
-            tell_next(task, out, sample)
+            print_next_steps(task, out, sample)
 
     titles = dict.fromkeys([_DATA, _MODEL, *(part.title for part in task.parts), _OUTPUT])
     titles[_OUTPUT] = titles.pop(_OUTPUT)  # the last one
     absent = {"model": not task.architectures, "size": not task.sizes}
     without = frozenset(name for name, is_absent in absent.items() if is_absent)
-    return made(fields.on(train, panels=list(titles), without=without), name=task.kind, help=task.train_help)
+    return make_command(
+        fields.on(train, panels=list(titles), without=without), name=task.kind, help=task.train_help
+    )
 
 
 def _is_variant(task: Task, name: str) -> bool:

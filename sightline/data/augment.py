@@ -30,7 +30,11 @@ class Augment:
     """How training images are changed; the defaults change nothing."""
 
     crop: float = setting(
-        1.0, "Least share of the area that a random crop keeps; 1 crops nothing.", above=0, at_most=1
+        1.0,
+        "Least share of the area that a random crop keeps; 1 crops nothing.",
+        above=0,
+        at_most=1,
+        advanced=True,
     )
     shift: float = setting(
         0.0, "Largest shift, as a share of the side.", at_least=0, at_most=1, advanced=True
@@ -45,7 +49,9 @@ class Augment:
     shear: float = setting(
         0.0, "Largest shear: 0.1 moves the top by a tenth of the height.", at_least=0, advanced=True
     )
-    flip: float = setting(0.0, "How often an image is mirrored left to right.", at_least=0, at_most=1)
+    flip: float = setting(
+        0.0, "How often an image is mirrored left to right.", at_least=0, at_most=1, advanced=True
+    )
     colour: float = setting(
         0.0,
         "Largest change of brightness, contrast and saturation: 0.4 is 0.6 to 1.4 times.",

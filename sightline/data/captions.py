@@ -20,6 +20,7 @@ from sightline.data.dataset import (
     hash_split,
     in_order,
     missing_split,
+    split_name,
 )
 from sightline.data.image_files import ImageFiles, Images
 from sightline.data.sources import Folder, Index, files_of
@@ -163,6 +164,7 @@ def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
     if not usable:
         raise ValueError(f"not one image that {found.file!r} names can be used: {problems[0].sentence}")
     index = Index(found.images.names())
+    usable = [_in_folder_of_split(one, index, found.folder) for one in usable]
     paths = _apart({one.image: index.find(one.image, near=found.folder) for one in usable})
     there = [one for one in usable if paths[one.image]]
     if not there:
@@ -202,6 +204,22 @@ def _usable(found: Iterable[CaptionRecord]) -> tuple[list[CaptionRecord], list[P
         else:
             problems.append(Problem("no name", f"entry {i}", f"entry {i} of the captions names no image"))
     return usable, problems
+
+
+def _in_folder_of_split(record: CaptionRecord, index: Index, near: str) -> CaptionRecord:
+    """The record, with the one folder that its split tells, where several have an image of its name.
+
+    COCO's ``captions_val2017.json`` means ``val2017/1.jpg``, though there is a ``train2017/1.jpg`` too.
+    """
+    if record.split is None or index.find(record.image, near=near) is not None:
+        return record
+    same = [path for path in index.same_name(record.image) if _folder_split(path) == record.split]
+    return CaptionRecord(same[0], record.captions, record.split) if len(same) == 1 else record
+
+
+def _folder_split(path: str) -> str:
+    """The split that the folder of a file is named after: ``train2017/1.jpg`` is of train."""
+    return split_name(path.rpartition("/")[0].rpartition("/")[2].rstrip("0123456789"))
 
 
 def _apart(paths: dict[str, str | None]) -> dict[str, str | None]:

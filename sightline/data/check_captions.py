@@ -71,7 +71,9 @@ def check_captions(
     often = sum(count >= _OFTEN for count in known.values())
     notes = [
         f"{often:,} words are in train at least {_OFTEN} times; words are {CLEANING}",
-        f"shorter sides of {smallest} to {largest} pixels, {middle} in the middle",
+        f"shorter sides of {smallest} to {largest} pixels, {middle} in the middle"
+        if smallest < largest
+        else f"shorter sides of {smallest} pixels",
     ]
     if repeated:
         notes.append(f"repeated ({repeated:,}): images that are twice in their split")

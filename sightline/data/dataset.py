@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
+from sightline.settings import setting
 from sightline.shapes import did_you_mean
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Deal",
     "Problem",
     "check_deal",
+    "deal_setting",
     "digest_of",
     "find_split",
     "hash_split",
@@ -211,6 +213,12 @@ def hash_split(
         for i, key in enumerate(group):
             dealt[key] = "val" if i < n_val else "test" if i < n_val + n_test else "train"
     return dealt
+
+
+def deal_setting() -> str:
+    """The setting of the rule of dealing; a run that does not have it was dealt as version 0.1 did."""
+    rule = "How examples are dealt to the splits, where the data states none."
+    return setting("hash", rule, choices=DEALS, former="0.1", advanced=True)
 
 
 def check_deal(deal: str) -> None:

@@ -57,7 +57,7 @@ def is_table(path: Path) -> bool:
 
 
 def find_pair_files(path: Path) -> list[PairFile]:
-    """The files of a place that may hold pairs: by the name of a split, or a table that is the only one.
+    """The files of a place that may hold pairs: by the name of a split, or a table or two texts alone.
 
     Raises:
         FileNotFoundError: If there is nothing.
@@ -72,14 +72,18 @@ def find_pair_files(path: Path) -> list[PairFile]:
         return [PairFile(path.name, path.name, None, Folder(path.parent))]
     if not path.is_dir() and path.suffix.lower() != ".zip":
         raise ValueError(
-            f"pairs are read from a folder, a .zip or one of {', '.join(TABLES)}, got {str(path)!r}"
+            f"pairs are read from a folder, a .zip or one of {', '.join(TABLES)}, got {str(path)!r}; of two "
+            f"parallel texts give the folder, {str(path.parent)!r}"
         )
     files = files_of(path)
     names = files.names()
     named = _nearest(name for name in names if _names_split(name))
     if not named:
         alone = _nearest(name for name in names if _is_candidate(files, name))
-        return [PairFile(PurePosixPath(x).name, x, None, files) for x in alone] if len(alone) == 1 else []
+        if len(alone) != 1:
+            texts = parallel_names(path)
+            alone = texts if len(texts) == 2 else []
+        return [PairFile(PurePosixPath(x).name, x, None, files) for x in alone]
     found: dict[str, str] = {}
     for name in named:
         shown = name if _SHARD.search(PurePosixPath(name).name) else PurePosixPath(name).name

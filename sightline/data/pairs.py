@@ -11,7 +11,8 @@ A folder or a zip holds the splits, ``train``, ``val`` (or ``valid``, ``dev``) a
 ``train-00000-of-00002.parquet``          the same columns
 =======================================  =====================================================
 
-A single table is a set as well; its pairs are dealt to the splits by their own text.
+A single table is a set as well, and so are two parallel texts alone, ``corpus.en`` and ``corpus.de``: their
+pairs are dealt to the splits by their own text.
 """
 
 import zlib
@@ -20,8 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sightline.data.dataset import STATED, Deal, Problem, check_deal, hash_split
-from sightline.data.pair_files import PairFile, columns_of, find_pair_files, parallel_names
+from sightline.data.pair_files import TABLES, PairFile, columns_of, find_pair_files, parallel_names
 from sightline.data.pair_set import Pair, PairSet
+from sightline.data.sources import files_of
 from sightline.shapes import did_you_mean
 
 __all__ = ["Columns", "Pair", "PairSet", "read_columns", "read_pairs"]
@@ -99,7 +101,7 @@ class Columns(NamedTuple):
         source, target: The languages.
         texts: The lines of each split, or of the only file under its own name.
         layout: What kind of files they are.
-        single: Whether there is one file, that has the name of no split.
+        single: Whether it is one table, or one text in two languages, that has the name of no split.
     """
 
     source: str
@@ -116,14 +118,17 @@ def read_columns(path: Path | str, *, source: str | None = None, target: str | N
     path = Path(path)
     files = find_pair_files(path)
     if not files:
-        there = ", ".join(parallel_names(path)[:_NAMED]) or "none of them"
+        tables = [name for name in files_of(path).names() if name.lower().endswith(TABLES)]
+        there = ", ".join([*parallel_names(path), *tables][:_NAMED]) or "none of them"
+        if tables and path.is_dir():
+            there += f"; one table can be given by itself, as {str(path / tables[0])!r}"
         raise ValueError(
             f"there are no sentence pairs in {str(path)!r}; expected train.en and train.de, train.tsv, "
             f"train.csv, train.jsonl or train.parquet, and the same for val and test, got {there}"
         )
     by_file = columns_of(files, source=source, target=target)
-    single = len(files) == 1 and files[0].split is None
-    found = {files[0].name: by_file[files[0].name]} if single else _by_split(files, by_file)
+    single = all(file.split is None for file in files)
+    found = _by_split(files, by_file)
     languages = tuple(dict.fromkeys(name for texts in found.values() for name in texts))
     source, target = _chosen(path, languages, source, target)
     texts = {
@@ -143,7 +148,8 @@ def _by_split(
     found: dict[str, dict[str, list[str]]] = {}
     seen: dict[tuple[str, str], PairFile] = {}
     for file in files:
-        split = file.split or file.name
+        alone = file.name.rpartition(".")[0] if file.layout == "parallel texts" else file.name
+        split = file.split or alone
         for language, lines in by_file[file.name].items():
             before = seen.setdefault((split, language), file)
             if before is not file and not (before.is_shard and file.is_shard):

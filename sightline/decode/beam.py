@@ -1,4 +1,4 @@
-"""Beam search: keep the K likeliest beginnings of each input, and the K best that came to an end.
+"""Beam search: keep the K likeliest prefixes of each input, and the K best finished sequences.
 
 A step scores every continuation of every beginning and takes the 2 K likeliest of an input: at most K of
 them end, so at least K go on. Those that end among the first K enter the input's pool, ranked by
@@ -33,11 +33,11 @@ class _Pool(NamedTuple):
 
     @property
     def full(self) -> Tensor:
-        """Whether an input has all that it may get, (B, 1)."""
+        """Whether an input has K finished sequences, (B, 1)."""
         return self.scores[:, -1:] != -torch.inf
 
     def add(self, scores: Float[Tensor, "B M"], ends: Int[Tensor, "B M"]) -> "_Pool":
-        """Take in what ended, and keep the best K; an input whose pool was full takes nothing."""
+        """Add finished sequences and keep the best K; a full pool stays as it is."""
         scores = scores.masked_fill(self.full, -torch.inf)
         best, at = torch.cat([self.scores, scores], 1).topk(self.scores.size(1))
         return _Pool(best, torch.cat([self.ends, ends], 1).gather(1, at))
@@ -57,7 +57,7 @@ def beam(
     forbidden: tuple[int, ...] = (PAD, BOS),
     trace: BeamTrace | None = None,
 ) -> Hypotheses:
-    """The likeliest sequences that a search of some width finds.
+    """The likeliest sequences, by beam search.
 
     Args:
         model: Steps from a state to the next.

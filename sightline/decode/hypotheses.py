@@ -1,4 +1,4 @@
-"""What a search found, and the tree of tries that it is read from."""
+"""The sequences that a search found, and the tree of prefixes they are read from."""
 
 import operator
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Detokenizer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Hypotheses:
-    """What was decoded: K sequences for each of B inputs, the best first.
+    """Decoded sequences: K for each of B inputs, the best first.
 
     Attributes:
         ids: The tokens, without the first and the last special one, padded with PAD; L is the number of
@@ -54,7 +54,7 @@ class Hypotheses:
         return [words.decode(of_input[0]) for of_input in self.lists()]
 
     def cpu(self) -> "Hypotheses":
-        """The same in the computer's own memory."""
+        """A copy in the memory of the host."""
         attention_weights = None if self.attention_weights is None else self.attention_weights.cpu()
         return replace(
             self,
@@ -67,7 +67,7 @@ class Hypotheses:
 
 @dataclass(eq=False)
 class HypothesisTree:
-    """All that a search tried: for each step, which row each of the K new rows continues, and with what.
+    """The prefixes of a search: for each step, the row that each of the K new rows continues, and its token.
 
     Rows are numbered within their input. Before the first step there is one.
     """

@@ -1,4 +1,4 @@
-"""One token after the other: the likeliest each time, or one drawn by chance."""
+"""Greedy decoding and sampling, one token after the other."""
 
 import math
 from collections.abc import Sequence

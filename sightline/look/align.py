@@ -35,7 +35,7 @@ def align(
     method: Method = "dtw",
     normalize: bool = True,
     filter_width: int = 7,
-    beams: Int[Tensor, "N T"] | None = None,
+    beams: Int[Tensor, "N steps"] | None = None,
 ) -> Int[Tensor, "... T"]:
     """The key that each query stands at, by dynamic time warping: it never goes back.
 

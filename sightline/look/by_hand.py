@@ -180,11 +180,11 @@ def unseen_positions(allowed: Bool[Tensor, "B T T"]) -> Bool[Tensor, "B T"] | No
     """Positions that no query may look at, itself included; None if there are none.
 
     Hugging Face lets queries that are padding look everywhere, so that no row is empty. Such rows say
-    nothing: a row that sees all is left out where others don't, the last one excepted, which may see all by
-    right.
+    nothing: a row that sees all is left out where others don't. The last row may see all by right, where the
+    others see all but the last key, as causal ones do.
     """
     sees_all = allowed.all(-1)
-    sees_all[:, -1] = False
-    says_nothing = sees_all & ~allowed.all(-1).all(-1, keepdim=True)
+    says_nothing = sees_all & ~sees_all.all(-1, keepdim=True)
     seen = (allowed & ~says_nothing.unsqueeze(-1)).any(-2)
+    seen[:, -1] |= sees_all[:, -1] & seen[:, :-1].all(-1)
     return None if not seen.is_cuda and bool(seen.all()) else ~seen  # a GPU is not waited for

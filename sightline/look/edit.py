@@ -8,7 +8,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -95,7 +95,7 @@ class Edit:
         self._warned: set[str] = set()
         self._ran = False
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Edit":  # noqa: PYI034 (the shape hook knows no Self)
         """Start changing."""
         if self._undo is not None:
             raise RuntimeError("this edit is entered already; make another one with sl.edit(model, ...)")

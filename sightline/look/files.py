@@ -1,29 +1,149 @@
-"""Sights on disk: one safetensors file each, written whole or not at all."""
+"""Sights on disk: one safetensors file for a sight, or for all that was seen of a model.
+
+Statistics are always written. With ``keep=True`` so is what later questions are answered from: q and k in
+their own dtype, the log-sum-exp and the mask.
+"""
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from sightline.look.sight import Sight
+from torch import Tensor
 
-_FORMAT = "sightline.Sight/1"
-_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch")
+from sightline.attention.masks import Band, Mask
+from sightline.look.score_inputs import ScoreInputs, StoredRows
+from sightline.look.seen import Seen
+from sightline.look.sight import KeptInputs, Sight
+
+_SIGHT = "sightline.Sight/2"
+_SEEN = "sightline.Seen/1"
+_READ = {"sightline.Sight/1": "Sight", _SIGHT: "Sight", _SEEN: "Seen"}
+_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens")
+_LATER = {"source": "kernel", "padding": "", "tokens": ()}  # what older files don't say
+_MASK = ("lengths", "allowed", "added")
+
+Tensors = dict[str, Tensor]
 
 
-def save(sight: Sight, path: str | Path) -> None:
-    """Write the statistics, and what they are statistics of."""
+def save(sight: Sight, path: str | Path, *, keep: bool = False) -> None:
+    """Write a sight.
+
+    Args:
+        sight: What to write.
+        path: A file.
+        keep: Also write q, k and the mask, so that the loaded sight answers maps, rows and tops.
+    """
+    about, tensors = _pack(sight, keep=keep)
+    _write(Path(path), _SIGHT, about, tensors, "a sight", "look.safetensors")
+
+
+def load(path: str | Path) -> Sight:
+    """Read a sight back."""
+    about, tensors = _read(Path(path), "Sight")
+    return _unpack(about, tensors, Path(path))
+
+
+def save_seen(seen: Seen, path: str | Path, *, keep: bool = False) -> None:
+    """Write all that was seen of a model."""
+    tensors: Tensors = {}
+    sights: dict[str, list[Any]] = {}
+    for i, (name, calls) in enumerate(seen.items()):
+        for j, sight in enumerate(calls):
+            about, own = _pack(sight, keep=keep)
+            sights.setdefault(name, []).append(about)
+            tensors |= {f"{i}.{j}.{key}": x for key, x in own.items()}
+    about = {"seen": seen.about(), "sights": sights}
+    _write(Path(path), _SEEN, about, tensors, "what was seen", "seen.safetensors")
+
+
+def load_seen(path: str | Path) -> Seen:
+    """Read what was seen back."""
+    path = Path(path)
+    about, tensors = _read(path, "Seen")
+    seen = Seen.of(about["seen"])
+    for i, (name, calls) in enumerate(about["sights"].items()):
+        for j, one in enumerate(calls):
+            seen.add(name, _unpack(one, _under(f"{i}.{j}.", tensors), path))
+    return seen
+
+
+def _pack(sight: Sight, *, keep: bool) -> tuple[dict[str, Any], Tensors]:
+    about = {name: getattr(sight, name) for name in _ABOUT}
+    tensors = {name: x.detach() for name, x in sight.statistics.items()}
+    if keep:
+        if not sight.kept:
+            raise ValueError(
+                "keep=True writes q and k, which this sight does not have; look or watch with keep=True"
+            )
+        pieces = [_pack_kept(piece) for piece in sight.kept]
+        about["kept"] = [one for one, _ in pieces]
+        tensors |= {f"kept.{i}.{key}": x for i, (_, own) in enumerate(pieces) for key, x in own.items()}
+    return about, tensors
+
+
+def _pack_kept(piece: KeptInputs) -> tuple[dict[str, Any], Tensors]:
+    inputs = piece.inputs
+    if inputs.score is not None or inputs.modify is not None:
+        raise ValueError(
+            "keep=True writes dot products of q and k; this sight's scores come from a function or a module, "
+            "which a file can't hold; save without keep=True"
+        )
+    about = {
+        "scale": inputs.scale,
+        "bands": [asdict(band) for band in inputs.mask.bands],
+        "rows": isinstance(inputs, StoredRows),
+        "first_key": piece.first_key,
+        "mask": {kind: len(getattr(inputs.mask, kind)) for kind in _MASK},
+    }
+    tensors = {"q": inputs.q, "k": inputs.k, "lse": piece.lse}
+    if inputs.padding is not None:
+        tensors["padding"] = inputs.padding
+    for kind in _MASK:
+        tensors |= {f"{kind}.{i}": x for i, x in enumerate(getattr(inputs.mask, kind))}
+    return about, tensors
+
+
+def _unpack(about: Mapping[str, Any], tensors: Tensors, path: Path) -> Sight:
+    about = _LATER | dict(about)
+    try:
+        fields = {name: about[name] for name in _ABOUT}
+        kept = tuple(
+            _unpack_kept(one, _under(f"kept.{i}.", tensors)) for i, one in enumerate(about.get("kept", ()))
+        )
+    except (KeyError, TypeError):
+        raise ValueError(f"{path} is damaged, what it says of itself is {about!r}") from None
+    statistics = {name: x for name, x in tensors.items() if not name.startswith("kept.")}
+    fields |= {"lead": tuple(fields["lead"]), "tokens": tuple(map(tuple, fields["tokens"]))}
+    return Sight(**fields, statistics=statistics, kept=kept)
+
+
+def _under(prefix: str, tensors: Tensors) -> Tensors:
+    """The tensors whose names begin with this, without it."""
+    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
+
+
+def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> KeptInputs:
+    bands = tuple(Band(**band) for band in about["bands"])
+    parts = (tuple(tensors[f"{kind}.{i}"] for i in range(about["mask"][kind])) for kind in _MASK)
+    made = StoredRows if about["rows"] else ScoreInputs
+    inputs = made(
+        tensors["q"], tensors["k"], Mask(bands, *parts), about["scale"], padding=tensors.get("padding")
+    )
+    return KeptInputs(inputs.with_versions(), tensors["lse"], about["first_key"])
+
+
+def _write(path: Path, kind: str, about: Any, tensors: Tensors, what: str, example: str) -> None:
     from safetensors.torch import save as to_bytes  # noqa: PLC0415
 
-    path = Path(path)
     if path.is_dir():
-        raise ValueError(
-            f"a sight is saved as a file, got the folder {path}; add a name, such as look.safetensors"
-        )
+        raise ValueError(f"{what} is saved as a file, got the folder {path}; add a name, such as {example}")
     if not path.parent.is_dir():
-        raise ValueError(f"a sight is saved in a folder that exists, got {path}; make {path.parent} first")
-    about = {name: getattr(sight, name) for name in _ABOUT}
-    tensors = {name: x.detach().contiguous() for name, x in sight.statistics.items()}
-    data = to_bytes(tensors, metadata={"format": _FORMAT, "about": json.dumps(about)})
+        raise ValueError(f"{what} is saved in a folder that exists, got {path}; make {path.parent} first")
+    own = {name: x.detach().clone().contiguous() for name, x in tensors.items()}  # none may share memory
+    data = to_bytes(own, metadata={"format": kind, "about": json.dumps(about)})
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         unfinished.write_bytes(data)
@@ -32,24 +152,25 @@ def save(sight: Sight, path: str | Path) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def load(path: str | Path) -> Sight:
-    """Read a sight back; it has its statistics and no q and k."""
+def _read(path: Path, what: str) -> tuple[dict[str, Any], Tensors]:
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415
 
-    path = Path(path)
     if not path.is_file():
-        raise ValueError(f"there is no sight at {path}; Sight.save writes one")
+        raise ValueError(f"there is no sight at {path}; {what}.save writes one")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file or is cut short: {error}") from None
-    if metadata.get("format") != _FORMAT:
-        raise ValueError(f"{path} holds no sight, its format is {metadata.get('format')!r}, not {_FORMAT!r}")
+    kind = metadata.get("format")
+    if _READ.get(str(kind)) != what:
+        right, name = (_SIGHT, "sight") if what == "Sight" else (_SEEN, "sights of a model")
+        other = f"; {_READ[kind]}.load reads it" if kind in _READ else ""
+        raise ValueError(f"{path} holds no {name}, its format is {kind!r}, not {right!r}{other}")
     try:
         about = json.loads(metadata["about"])
-        about = {name: about[name] for name in _ABOUT}
+        about["t" if what == "Sight" else "sights"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is damaged, what it says of itself is {metadata.get('about')!r}") from None
-    return Sight(**about | {"lead": tuple(about["lead"]), "statistics": tensors})
+    return about, tensors

@@ -6,7 +6,7 @@ gradient in the backward pass. What ``nn.MultiheadAttention`` hides is computed 
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,7 @@ Read = Callable[[nn.Module, Any], AttentionCall]
 _MHA = ("query", "key", "value", "embed_dim", "num_heads")
 
 
+@runtime_checkable
 class GraphWatch(Protocol):
     """Who measures the calls that are heard."""
 

@@ -6,7 +6,6 @@ Entropy, peak and share are read off a sight. The distance is one more pass over
 kept q and k, in O(T + S) memory. It is about positions in one sequence, so cross-attention has none.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -18,7 +17,6 @@ from sightline.look.padding import is_cross_name
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight, Span
-from sightline.look.steps import stack
 from sightline.look.stream import tile_weights
 from sightline.shapes import Float
 
@@ -71,21 +69,21 @@ def sharpest(table: Sequence[Head], n: int = 3) -> list[Head]:
 
 
 def by_layer(seen: Seen | Mapping[str, Sight]) -> dict[str, Sight]:
-    """One sight for each name: the steps of a decoding loop stacked, other repeated calls numbered.
+    """One sight for each name: the steps of a decoding loop stacked, runs and other calls numbered.
 
-    Calls are steps where each after the first has one query, or where the keys grow by just the queries that
-    came; others are layers that share a module, or the same model run again.
+    Calls are steps where the keys are those of a cache that grows, slides or stays; others are layers that
+    share a module, or the same model run again.
     """
     if not isinstance(seen, Seen):
         return dict(seen)
     layers: dict[str, Sight] = {}
-    for name, calls in seen.items():
-        if len(calls) == 1:
-            layers[name] = calls[0]
-        elif _are_steps(calls):
-            layers[name] = stack(calls)
+    for name in seen:
+        runs = seen.runs(name)
+        if len(runs) == 1:
+            layers[name] = runs[0]
         else:
-            layers |= {f"{name} call {i}": call for i, call in enumerate(calls)}
+            what = "call" if len(runs) == len(seen.calls(name)) else "run"
+            layers |= {f"{name} {what} {i}": run for i, run in enumerate(runs)}
     return layers
 
 
@@ -124,8 +122,8 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
             "are apart; if they are of one sequence, say where the first query stands with first="
         )
     parts, position = [], first or 0
-    for inputs, lse in sight.require_kept("the distance"):
-        parts.append(_mean_distance(inputs, lse, position))
+    for inputs, lse, first_key in sight.require_kept("the distance"):
+        parts.append(_mean_distance(inputs, lse, position - first_key))
         position += inputs.shape[2]
     whole = torch.cat(parts, dim=-1)
     whole = whole.reshape(*sight.lead, sight.t)
@@ -156,19 +154,12 @@ def _mean_distance(inputs: ScoreInputs, lse: Tensor, first: int) -> Float[Tensor
     return distances
 
 
-def _are_steps(calls: Sequence[Sight]) -> bool:
-    """Whether calls of a module follow each other in a decoding loop."""
-    ends = itertools.accumulate((call.t for call in calls[1:]), initial=calls[0].s)
-    grows = all(call.s == end for call, end in zip(calls, ends, strict=True))
-    return grows or all(call.t == 1 for call in calls[1:])
-
-
 def is_aligned(sight: Sight) -> bool:
     """Whether each query's own key is the one at its place, whether all at once or step by step."""
     if not sight.kept:
         return sight.t == sight.s
     ends, end = [], 0
-    for inputs, _ in sight.kept:
+    for inputs, _, first_key in sight.kept:
         end += inputs.shape[2]
-        ends.append(inputs.shape[3] == end)
+        ends.append(inputs.shape[3] + first_key == end)
     return all(ends)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -123,7 +123,7 @@ class Monitor:
             handle.remove()
         self._handles = []
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Monitor":  # noqa: PYI034 (the shape hook knows no Self)
         """Stay until the end of the block."""
         return self
 

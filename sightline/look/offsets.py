@@ -39,8 +39,8 @@ def offsets(sight: "Sight", n: int, first: int | None = None) -> Float[Tensor, "
         )
     position = first or 0
     total = None
-    for inputs, lse in kept:
-        part = _diagonals(inputs, lse, n, position)
+    for inputs, lse, first_key in kept:
+        part = _diagonals(inputs, lse, n, position - first_key)
         total = part if total is None else total + part
         position += inputs.shape[2]
     assert total is not None  # noqa: S101

@@ -43,7 +43,7 @@ def received_from(
     b, h = kept[0].inputs.shape[:2]
     total = kept[0].lse.new_zeros(b, h, sight.s)
     position = 0
-    for inputs, lse in kept:
+    for inputs, lse, first_key in kept:
         t = inputs.shape[2]
         window = max(first - position, 0), min(last - position, t)
         position += t
@@ -54,7 +54,8 @@ def received_from(
             return weights.amax(-2) if reduce == "max" else weights.sum(-2)
 
         for tile, part in over_tiles(inputs, lse, ask, queries=window):
-            index = tile.column_index
+            left, right = tile.columns
+            index = (tile.batch, tile.heads, slice(left + first_key, right + first_key))
             if reduce == "max":
                 total[index] = torch.maximum(total[index].clone(), part)
             else:

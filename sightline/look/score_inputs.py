@@ -139,6 +139,11 @@ class ScoreInputs:
         if state["versions"] == (0, 0):
             self.__dict__["versions"] = self.with_versions().versions
 
+    def countable(self) -> "ScoreInputs":
+        """The same, with copies of inference tensors, which don't count who writes to them."""
+        q, k = (x.clone() if x.is_inference() else x for x in (self.q, self.k))
+        return replace(self, q=q, k=k)
+
     def _with_versions_of(self, before: "ScoreInputs") -> "ScoreInputs":
         """A part or a copy of others, as old as they are."""
         return replace(self, versions=(-1, -1)) if before.was_modified else self.with_versions()

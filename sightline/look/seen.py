@@ -1,14 +1,20 @@
 """What was seen of a model: a sight for each call of each attention in it, and what could not be seen."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import fnmatch
+import html
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
-from sightline.look.owners import Owners
+from sightline.look.padding import is_cross_name
 from sightline.look.sight import Sight
-from sightline.look.steps import stack
+from sightline.look.steps import are_steps, split_runs, stack
 from sightline.shapes import did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 __all__ = ["Seen"]
 
@@ -26,11 +32,18 @@ class Seen:
     :meth:`unseen` says what ran and could not be read, and why.
     """
 
-    def __init__(self, model: nn.Module, owners: Owners | None = None) -> None:
-        owners = Owners(model) if owners is None else owners
-        self._kind = type(owners.model).__name__
-        self._attentions = {name: type(module).__name__ for name, module in owners.attentions.items()}
+    def __init__(self, kind: str, attentions: Mapping[str, str]) -> None:
+        """Begin with nothing seen.
+
+        Args:
+            kind: The class of the model.
+            attentions: The modules that look like attention, and their classes.
+        """
+        self._kind, self._attentions = kind, dict(attentions)
+        self.tokens: tuple[tuple[str, ...], ...] = ()
         self._sights: dict[str, list[Sight]] = {}
+        self._orders: dict[str, list[int]] = {}  # the number of each call, over all modules
+        self._n_calls = 0
         self._called: set[str] = set()  # attentions that ran, seen or not
         self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
         self._failures: dict[str, str] = {}
@@ -62,23 +75,108 @@ class Seen:
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
         self._sights.setdefault(name, []).append(sight)
+        self._orders.setdefault(name, []).append(self._n_calls)
+        self._n_calls += 1
         self.nbytes += sight.nbytes
 
     def rename(self, sight: Sight, name: str) -> None:
         """Put a sight under another name."""
-        calls = [x for x in self._sights.pop(sight.name) if x is not sight]
+        calls, orders = self._sights.pop(sight.name), self._orders.pop(sight.name)
+        at = next(i for i, x in enumerate(calls) if x is sight)
+        self._orders.setdefault(name, []).append(orders.pop(at))
+        self._sights.setdefault(name, []).append(replace(calls.pop(at), name=name))
         if calls:
-            self._sights[sight.name] = calls
-        self._sights.setdefault(name, []).append(replace(sight, name=name))
+            self._sights[sight.name], self._orders[sight.name] = calls, orders
 
     def names(self) -> list[str]:
         """The modules that attended, in the order of their first call; "" is the model itself."""
         return list(self._sights)
 
-    def __getitem__(self, name: str) -> Sight | list[Sight]:
-        """The sight of a module; a list where it was called more than once."""
+    def __getitem__(self, name: str | int) -> "Sight | list[Sight] | Seen":
+        """The sight of a module, by its name or its place; a list where it was called more than once.
+
+        A pattern, such as ``"*.3.*"``, gives the :class:`Seen` of all modules whose names match.
+        """
+        if isinstance(name, int):
+            if not -len(self) <= name < len(self):
+                raise ValueError(f"{len(self)} modules were seen, got the place {name}")
+            name = self.names()[name]
+        if name not in self._sights and any(sign in name for sign in "*?["):
+            return self._matching(name)
         calls = self.calls(name)
         return calls[0] if len(calls) == 1 else calls
+
+    def _matching(self, pattern: str) -> "Seen":
+        """What was seen of the modules whose names match."""
+        names = [name for name in self._sights if fnmatch.fnmatchcase(name, pattern)]
+        if not names:
+            raise ValueError(f"no module that was seen matches {pattern!r}, {did_you_mean(pattern, self)}")
+        part = Seen.of(self.about())
+        for name in names:
+            for sight in self._sights[name]:
+                part.add(name, sight)
+        return part
+
+    def about(self) -> dict[str, Any]:
+        """What is known beside the sights, as what ``json.dumps`` takes."""
+        return {
+            "kind": self._kind,
+            "attentions": self._attentions,
+            "unseen": self.unseen(),
+            "tokens": self.tokens,
+        }
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any]) -> "Seen":
+        """One without sights, from what :meth:`about` gave."""
+        seen = cls(about["kind"], about["attentions"])
+        for name, reason in about["unseen"].items():
+            seen.mark_unseen(name, reason)
+        seen.tokens = tuple(map(tuple, about["tokens"]))
+        seen.ran = True
+        return seen
+
+    def save(self, path: str | Path, *, keep: bool = False) -> None:
+        """Write all sights to one safetensors file; ``keep`` as in :meth:`Sight.save`."""
+        from sightline.look.files import save_seen  # noqa: PLC0415
+
+        save_seen(self, path, keep=keep)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Seen":
+        """Read what :meth:`save` wrote."""
+        from sightline.look.files import load_seen  # noqa: PLC0415
+
+        return load_seen(path)
+
+    def to_json(self) -> str:
+        """All sights as a JSON object: names, and a list of calls for each."""
+        from sightline.look.export import sight_to_dict  # noqa: PLC0415
+
+        sights = {name: [sight_to_dict(x) for x in calls] for name, calls in self._sights.items()}
+        return json.dumps(self.about() | {"sights": sights})
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A row for each head of each layer; pandas has to be installed."""
+        try:
+            import pandas as pd  # noqa: PLC0415
+        except ImportError:
+            raise ImportError("to_pandas needs pandas, which is not installed; pip install pandas") from None
+        from sightline.look.heads import head_table  # noqa: PLC0415
+
+        return pd.DataFrame([asdict(head) for head in head_table(self)])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row for each module."""
+        rows = "".join(
+            f"<tr><td>{html.escape(name or '(the model itself)')}</td><td>{len(calls)}</td>"
+            f"<td>{calls[-1].t}</td><td>{calls[-1].s}</td><td>{html.escape(calls[-1].source)}</td></tr>"
+            for name, calls in self._sights.items()
+        )
+        head = "<tr><th>module</th><th>calls</th><th>T</th><th>S</th><th>read off</th></tr>"
+        unseen = self.unseen()
+        note = f"<p>not seen: {html.escape(self._list_unseen(unseen))}</p>" if unseen else ""
+        return f"<table>{head}{rows}</table>{note}"
 
     def calls(self, name: str) -> list[Sight]:
         """The sights of a module, one for each call that was measured."""
@@ -91,8 +189,37 @@ class Seen:
         return list(self._sights[name])
 
     def stack(self, name: str) -> Sight:
-        """All calls of a module as one sight, their queries on top of each other."""
-        return stack(self.calls(name))
+        """The calls of a module as one sight, their queries on top of each other."""
+        calls = self.calls(name)
+        n = len(self._split(name))
+        if n > 1 and n < len(calls):
+            raise ValueError(
+                f"the {len(calls)} calls of {name!r} are {n} runs, each over a sequence of its own; "
+                f"seen.runs({name!r}) gives one sight for each"
+            )
+        return stack(calls)
+
+    def runs(self, name: str) -> list[Sight]:
+        """The passes of a module over a sequence: steps of a decoding loop are stacked, one sight a run."""
+        calls, runs = self.calls(name), []
+        for run in self._split(name):
+            chosen = [calls[i] for i in run]
+            runs += [stack(chosen)] if are_steps(chosen) else chosen
+        return runs
+
+    def _split(self, name: str) -> list[list[int]]:
+        """Which calls belong to one run; cross-attention starts again when the rest of the model does."""
+        runs = split_runs(self._sights[name])
+        if len(runs) > 1 or not is_cross_name(name):
+            return runs
+        starts: set[int] = set()
+        for other, calls in self._sights.items():
+            if not is_cross_name(other) and len(calls) > 1:
+                starts |= {self._orders[other][run[0]] for run in split_runs(calls) if len(run) > 1}
+        parts: dict[int, list[int]] = {}
+        for i, order in enumerate(self._orders[name]):
+            parts.setdefault(sum(start <= order for start in starts), []).append(i)
+        return list(parts.values())
 
     def items(self) -> Iterator[tuple[str, list[Sight]]]:
         """Names and the sights of their calls."""

@@ -1,5 +1,7 @@
 """``Look``, what to measure; ``Sight``, what was seen."""
 
+import html
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +20,9 @@ from sightline.look.stream import Cells, StatsRequest, pool
 from sightline.shapes import Bool, Float, Int
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
     from sightline.look.relevance import Relevance
 
 __all__ = ["Look", "Sight"]
@@ -71,6 +76,7 @@ class KeptInputs(NamedTuple):
 
     inputs: ScoreInputs
     lse: Float[Tensor, "B H T"]
+    first_key: int = 0  # where in the whole sequence the first key stands
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,6 +102,7 @@ class Sight:
         padding: ``left out`` where queries that are padding were known: they count as queries that look at
             nothing. ``unknown`` where keys are masked and it can't be told which queries are padding: if
             some are, they are counted.
+        tokens: The tokens of each item of the batch, where ``watch(tokens=...)`` was told.
         backward: What the backward pass tells, where the model was watched with ``grad=True``.
     """
 
@@ -109,6 +116,7 @@ class Sight:
     n_batch: int = 1
     source: str = "kernel"
     padding: str = ""
+    tokens: tuple[tuple[str, ...], ...] = ()
     backward: BackwardRecord | None = None
 
     @property
@@ -184,9 +192,14 @@ class Sight:
         if self.averaged:
             raise ValueError("the largest weights belong to single heads; ask the sight before mean_heads()")
         kept = self.require_kept(f"the top {k}", f"measure=sl.Look(top={k})")
-        stats = [measure(inputs, StatsRequest(top=min(k, inputs.shape[3])), lse) for inputs, lse in kept]
-        values = [pad_last(part.top, k, 0.0) for part in stats if part.top is not None]
-        indices = [pad_last(part.top_at, k, -1.0) for part in stats if part.top_at is not None]
+        values, indices = [], []
+        for inputs, lse, first_key in kept:
+            stats = measure(inputs, StatsRequest(top=min(k, inputs.shape[3])), lse)
+            assert stats.top is not None  # noqa: S101
+            assert stats.top_at is not None  # noqa: S101
+            at = torch.where(stats.top_at >= 0, stats.top_at + first_key, stats.top_at)
+            values.append(pad_last(stats.top, k, 0.0))
+            indices.append(pad_last(at, k, -1.0))
         return self.restore_lead(torch.cat(values, dim=2)), self.restore_lead(torch.cat(indices, dim=2))
 
     @property
@@ -298,11 +311,13 @@ class Sight:
         heads = torch.arange(math.prod(self.lead[n:])).view(self.lead[n:])[index[n:]]
         b, h = batch.flatten().tolist(), heads.flatten().tolist()
         kept = tuple(
-            KeptInputs(inputs.select(b, h), lse[as_index(b)][:, as_index(h)]) for inputs, lse in self.kept
+            KeptInputs(inputs.select(b, h), lse[as_index(b)][:, as_index(h)], first_key)
+            for inputs, lse, first_key in self.kept
         )
         lead = (*batch.shape, *heads.shape)
+        tokens = tuple(self.tokens[i] for i in b) if len(self.tokens) > max(b, default=-1) else self.tokens
         backward = None if self.backward is None else self.backward.select(b, h)
-        cut = replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim())
+        cut = replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim(), tokens=tokens)
         return replace(cut, backward=backward)
 
     def forget(self) -> "Sight":
@@ -315,7 +330,9 @@ class Sight:
 
     def to(self, device: torch.device | str) -> "Sight":
         """The same on another device."""
-        kept = tuple(KeptInputs(inputs.to(device), lse.to(device)) for inputs, lse in self.kept)
+        kept = tuple(
+            KeptInputs(inputs.to(device), lse.to(device), first_key) for inputs, lse, first_key in self.kept
+        )
         moved = {n: x.to(device) for n, x in self.statistics.items()}
         backward = None if self.backward is None else self.backward.to(device)
         return replace(self, statistics=moved, kept=kept, backward=backward)
@@ -339,7 +356,7 @@ class Sight:
     @property
     def kept_nbytes(self) -> int:
         """How much memory q and k take, if nobody else holds on to them."""
-        return sum(inputs.nbytes + lse.nbytes for inputs, lse in self.kept)
+        return sum(inputs.nbytes + lse.nbytes for inputs, lse, _ in self.kept)
 
     @property
     def nbytes(self) -> int:
@@ -348,14 +365,39 @@ class Sight:
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or sent; FlexAttention's functions can't be, so what needs them stays behind."""
-        kept = () if any(inputs.modify is not None for inputs, _ in self.kept) else self.kept
+        kept = () if any(piece.inputs.modify is not None for piece in self.kept) else self.kept
         return self.__dict__ | {"kept": kept}
 
-    def save(self, path: str | Path) -> None:
-        """Write the statistics to a safetensors file; what is kept for later questions stays behind."""
+    def save(self, path: str | Path, *, keep: bool = False) -> None:
+        """Write the statistics to a safetensors file.
+
+        Args:
+            path: The file.
+            keep: Also write q, k and the mask, for later questions: as much as ``kept_nbytes``.
+        """
         from sightline.look.files import save  # noqa: PLC0415
 
-        save(self, path)
+        save(self, path, keep=keep)
+
+    def numpy(self) -> "dict[str, np.ndarray[Any, Any]]":
+        """The statistics as numpy arrays, by name."""
+        return {name: x.detach().cpu().numpy() for name, x in self.statistics.items()}
+
+    def to_json(self) -> str:
+        """What was measured as a JSON object, numbers as nested lists; -inf and NaN as null."""
+        from sightline.look.export import sight_to_dict  # noqa: PLC0415
+
+        return json.dumps(sight_to_dict(self))
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A row for each query of each item and head; pandas has to be installed."""
+        from sightline.look.export import sight_to_frame  # noqa: PLC0415
+
+        return sight_to_frame(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     @classmethod
     def load(cls, path: str | Path) -> "Sight":
@@ -395,7 +437,7 @@ class Sight:
             raise ValueError(
                 f"{what} can't be had any more, q and k were not kept; keep them with keep=True{remedy}"
             )
-        if any(inputs.was_modified for inputs, _ in self.kept):
+        if any(piece.inputs.was_modified for piece in self.kept):
             remedy = "" if beforehand is None else f", or ask beforehand with {beforehand}"
             raise ValueError(
                 f"{what} can't be had any more, q or k was written to since it was kept; "
@@ -403,7 +445,7 @@ class Sight:
             )
         if history:
             return self.kept
-        return tuple(KeptInputs(inputs.detached(), lse.detach()) for inputs, lse in self.kept)
+        return tuple(x._replace(inputs=x.inputs.detached(), lse=x.lse.detach()) for x in self.kept)
 
     def check_span(self, name: str, span: Span | None) -> Span:
         """A range of queries or keys within those that there are; all of them by default."""
@@ -415,8 +457,8 @@ class Sight:
 
     def _pool(self, kept: tuple[KeptInputs, ...], cells: Cells) -> Tensor:
         total, first = None, 0
-        for inputs, lse in kept:
-            part = pool(inputs, lse, cells, first)
+        for inputs, lse, first_key in kept:
+            part = pool(inputs, lse, cells, first, first_key)
             total = part if total is None else total + part
             first += inputs.shape[2]
         assert total is not None  # noqa: S101
@@ -442,6 +484,7 @@ def measure_sight(
     name: str = "",
     source: str = "kernel",
     padding: str = "",
+    tokens: tuple[tuple[str, ...], ...] = (),
 ) -> Sight:
     """Measure what was asked and wrap it up."""
     t, s = inputs.shape[2:]
@@ -463,13 +506,15 @@ def measure_sight(
         statistics["output"] = output
     kept = (_keep_inputs(inputs, stats.lse),) if keep else ()
     n_batch = count_batch_dims(lead)
-    return Sight(t, s, lead, statistics, kept, name, n_batch=n_batch, source=source, padding=padding)
+    return Sight(
+        t, s, lead, statistics, kept, name, n_batch=n_batch, source=source, padding=padding, tokens=tokens
+    )
 
 
 def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:
     if isinstance(inputs, StoredRows):
         return KeptInputs(inputs.with_versions(), torch.zeros_like(lse))
-    return KeptInputs(inputs.with_versions(), lse)
+    return KeptInputs(inputs.countable().with_versions(), lse)
 
 
 def count_batch_dims(lead: tuple[int, ...]) -> int:

@@ -133,7 +133,11 @@ def _empty_stats(inputs: ScoreInputs, request: StatsRequest) -> Stats:
 
 
 def pool(
-    inputs: ScoreInputs, lse: Float[Tensor, "B H T"], cells: Cells, first_query: int = 0
+    inputs: ScoreInputs,
+    lse: Float[Tensor, "B H T"],
+    cells: Cells,
+    first_query: int = 0,
+    first_key: int = 0,
 ) -> Float[Tensor, "B H rows columns"]:
     """Sum the weights in each cell of a window, from a known lse: only the window is computed.
 
@@ -142,12 +146,16 @@ def pool(
         lse: Each query's log-sum-exp.
         cells: The grid, in positions of the whole picture.
         first_query: Where in that picture the first of these queries stands.
+        first_key: Where the first of their keys stands.
     """
     b, h, t, s = inputs.shape
-    local = cells._replace(queries=(cells.queries[0] - first_query, cells.queries[1] - first_query))
+    local = cells._replace(
+        queries=(cells.queries[0] - first_query, cells.queries[1] - first_query),
+        keys=(cells.keys[0] - first_key, cells.keys[1] - first_key),
+    )
     sums = inputs.q.new_zeros((b, h, cells.rows, cells.columns), dtype=inputs.dtype)
     queries = max(local.queries[0], 0), min(local.queries[1], t)
-    keys = local.keys[0], min(local.keys[1], s)
+    keys = max(local.keys[0], 0), min(local.keys[1], s)
     if queries[0] >= queries[1] or keys[0] >= keys[1]:
         return sums
     columns = local.column_of(torch.arange(*local.keys, device=sums.device))

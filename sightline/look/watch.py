@@ -31,6 +31,7 @@ from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
 from sightline.look.sight import KeptInputs, Look, Sight, check_measure, measure_sight
 from sightline.look.stream import tile_weights
+from sightline.look.tokens import clean_batch
 from sightline.look.torch_calls import read_attention_call
 from sightline.shapes import Int, Shaped
 
@@ -72,6 +73,7 @@ def watch(
     limit: int = 2 << 30,
     attention_mask: Shaped[Tensor, "B T"] | None = None,
     lengths: Int[Tensor, " B"] | Sequence[int] | None = None,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
     grad: bool = False,
 ) -> "Watch":
     """See what a model attends to: ``with sl.watch(model) as seen: model(x)``.
@@ -91,6 +93,8 @@ def watch(
         attention_mask: Which tokens are real (1 or True), for models whose masks don't show it. Queries that
             are padding look at nothing in what is measured.
         lengths: The same, as the number of real tokens of each item, padding on the right.
+        tokens: The tokens of the text, or of each text of the batch; they are cleaned of the signs of
+            tokenizers, and live with the sights of that length.
         grad: Keep the graph: a loss on a sight trains the model, and after ``backward`` sights have
             ``importance`` and ``relevance``. It holds on to q, k, v and outputs; compiled parts and attention
             that is computed by hand are seen without their graph.
@@ -114,7 +118,8 @@ def watch(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
     padding = _given_padding(attention_mask, lengths)
-    return Watch(model, _name_filter(layers), every, measure, keep or grad, limit, padding, grad)
+    texts = clean_batch(tokens)
+    return Watch(model, _name_filter(layers), every, measure, keep or grad, limit, padding, texts, grad)
 
 
 class Watch:
@@ -129,10 +134,11 @@ class Watch:
         keep: bool,
         limit: int,
         padding: Callable[[int], Tensor] | None = None,
+        tokens: tuple[tuple[str, ...], ...] = (),
         grad: bool = False,
     ) -> None:
         self._grad = grad
-        self._padding = padding
+        self._padding, self._tokens = padding, tokens
         self._model, self._is_selected = model, is_selected
         self._every, self._measure, self._keep, self._limit = every, measure, keep, limit
         self._undo: contextlib.ExitStack | None = None
@@ -143,7 +149,9 @@ class Watch:
         if self._undo is not None:
             raise RuntimeError("this watch is entered already; make another one with sl.watch(model)")
         self._owners = Owners(self._model)
-        self._seen = Seen(self._model, self._owners)
+        kinds = {name: type(module).__name__ for name, module in self._owners.attentions.items()}
+        self._seen = Seen(type(self._owners.model).__name__, kinds)
+        self._seen.tokens = self._tokens
         self._counts: dict[str, int] = {}  # calls of each module so far
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
@@ -286,6 +294,11 @@ class Watch:
 
     # What is made of it
 
+    def _tokens_of(self, call: AttentionCall) -> tuple[tuple[str, ...], ...]:
+        """The tokens that a call looks at, where they are as many as its keys."""
+        longest = max(map(len, self._tokens), default=0)
+        return self._tokens if longest and longest == call.inputs.shape[3] else ()
+
     def _record(
         self,
         owner: Owner,
@@ -347,6 +360,7 @@ class Watch:
                 name=name,
                 source=call.source,
                 padding=known,
+                tokens=self._tokens_of(call),
             )
         if call.backward is not None:
             sight = replace(sight, backward=call.backward)
@@ -377,7 +391,7 @@ def _accelerator(device: torch.device) -> str:
 
 def _keep_rows(sight: Sight) -> Sight:
     """Keep the weights themselves instead of q and k."""
-    ((inputs, lse),) = sight.kept
+    ((inputs, lse, _),) = sight.kept
     b, h, t, s = inputs.shape
     tile = Tile(slice(0, b), slice(0, h), (0, t), (0, s))
     rows = StoredRows.of(tile_weights(inputs, tile, lse))

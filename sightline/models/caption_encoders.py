@@ -43,7 +43,7 @@ STRIDE = 32  # pixels to a cell
 
 
 class PatchEncoder(nn.Module):
-    """Cut a picture into patches, tell each its place, and let them look at each other.
+    """Patches of the picture with their positions, then a Transformer encoder over them.
 
     Args:
         image_size: Side of the square pictures, in pixels.
@@ -110,7 +110,7 @@ class PatchEncoder(nn.Module):
         rest = patch >> stem
         blocks.append(nn.Conv2d(channels, d_model, rest, stride=rest))
         self.cut = nn.Sequential(*blocks, *(_Residual(d_model) for _ in range(n_convs)))
-        self.norm = nn.LayerNorm(d_model)  # or the places would drown what was seen
+        self.norm = nn.LayerNorm(d_model)  # else the positions would drown the features
         # The slowest wave turns by one radian across the grid: of longer ones there is nothing to see in it.
         base = max(2, *self.grid)
         self.positions = _grid_positions(positions, d_model, self.grid, n_layers, base)
@@ -122,7 +122,7 @@ class PatchEncoder(nn.Module):
         self.key_norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2)) if local_keys else None
 
     def forward(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P C"]:
-        """See pictures, -1 to 1; C is E, or with local keys 2 E."""
+        """Encode pictures, -1 to 1; C is E, or with local keys 2 E."""
         if images.dim() != 4 or images.shape[1:] != (3, self.image_size, self.image_size):
             raise ValueError(
                 f"images must be (B, 3, {self.image_size}, {self.image_size}) for this model, got "
@@ -138,7 +138,7 @@ class PatchEncoder(nn.Module):
         )  # (B, P, 2 E)
 
     def _with_positions(self, grid: Float[Tensor, "B E r c"], norm: nn.Module) -> Float[Tensor, "B P E"]:
-        """The cells row by row, each with its place."""
+        """The cells row by row, normalised, with their positions added."""
         return _placed(norm(grid.flatten(2).transpose(1, 2)), self.positions, self.grid)
 
 
@@ -155,7 +155,7 @@ class _Residual(nn.Module):
 
 
 class GridEncoder(nn.Module):
-    """Take the feature grid of a pretrained network and bring it to the model's width.
+    """The feature grid of a pretrained network, projected to the model's width.
 
     Args:
         name: Of the network, one of ``NETWORKS``.
@@ -197,7 +197,7 @@ class GridEncoder(nn.Module):
         self.layers = _layers(d_model, n_heads, n_layers, d_ff, dropout, rotary)
 
     def forward(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P E"]:
-        """See pictures (B, 3, h, w), -1 to 1, or what :meth:`features` gave for them, (B, P, C)."""
+        """Encode pictures (B, 3, h, w), -1 to 1, or their :meth:`features`, (B, P, C)."""
         grids = self.features(images) if images.dim() == 4 else images
         if grids.shape[1:] != (self.grid[0] * self.grid[1], CHANNELS):
             raise ValueError(
@@ -208,7 +208,7 @@ class GridEncoder(nn.Module):
         return self.layers(_placed(x, self.positions, self.grid))
 
     def features(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P C"]:
-        """The network's grids of some pictures: what may be kept on disk while it is frozen."""
+        """The network's feature grids of some pictures; they may be cached while it is frozen."""
         if self.network is not None:
             return pretrained_grid(self.network, images, self.image_size)
         if not self._frozen:
@@ -218,7 +218,7 @@ class GridEncoder(nn.Module):
             return pretrained_grid(frozen, images.float(), self.image_size)
 
     def train(self, mode: bool = True) -> "GridEncoder":
-        """Train all but the network's batch statistics: a batch of captions says little about pictures."""
+        """Set the mode of everything but the pretrained network, whose batch statistics stay as they are."""
         super().train(mode)
         if self.network is not None:
             self.network.eval()
@@ -272,7 +272,7 @@ def pretrained_grid(net: Any, images: Float[Tensor, "B 3 h w"], image_size: int)
 
 
 def signature_of(name: str, net: nn.Module, image_size: int) -> str:
-    """What tells a network's grids from any other's, its weights included: the key they are kept under."""
+    """The cache key of a network's grids: its name, its weights and the image size."""
     weights = hashlib.sha256()
     for key, tensor in net.state_dict().items():
         weights.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())

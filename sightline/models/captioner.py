@@ -1,4 +1,4 @@
-"""The captioner: an encoder sees a picture as a grid, a decoder tells what is there, looking at the grid.
+"""The captioner: an encoder turns a picture into a grid of vectors, a decoder attends to it and writes.
 
     model = Captioner(CaptionerConfig(vocab_size=len(tokenizer)))
     logits = model(images, ids)                        # training: ids start with BOS
@@ -37,7 +37,7 @@ _ALIGNED = 8  # a GPU's products are several times slower where a row is no mult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptionerConfig:
-    """What a captioner is made of; a run keeps it beside the weights."""
+    """Settings of a captioner; a run keeps them beside its weights."""
 
     vocab_size: int = setting(
         10000, "Words the model knows, the special ones included.", at_least=5, advanced=True
@@ -137,7 +137,7 @@ class CaptionerConfig:
 
 
 class Captioner(SaveableModel):
-    """Tells what is in a picture, and where it looked for every word.
+    """A model from pictures to captions, with its attention weights for every word.
 
     Pictures come as ``sightline.data.images.normalise`` gives them, (B, 3, h, w), or, with a pretrained
     encoder, as the grids that its ``features`` gives, (B, P, C); one that was trained along has its own.
@@ -192,17 +192,17 @@ class Captioner(SaveableModel):
 
     @property
     def pretrained(self) -> list[nn.Parameter]:
-        """The weights of a pretrained encoder that is trained along: they learn at a share of the rate."""
+        """The weights of a pretrained encoder that is fine-tuned, which has its own learning rate."""
         net = self.encoder.network if isinstance(self.encoder, GridEncoder) else None
         return [] if net is None else list(net.parameters())
 
     @property
     def regularised(self) -> bool:
-        """Whether training asks for what each cell received and adds :meth:`regulariser` to its loss."""
+        """Whether the loss needs the attention each cell received, for :meth:`regulariser`."""
         return self.config.decoder == "recurrent" and self.config.doubly_stochastic > 0
 
     def encode(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P C"]:
-        """What the decoder will look at; C is E, or with local keys 2 E."""
+        """The memory that the decoder attends to; C is E, or with local keys 2 E."""
         return self.encoder(images)
 
     @overload
@@ -240,7 +240,7 @@ class Captioner(SaveableModel):
         return self.decoder(memory, ids)
 
     def regulariser(self, received: Float[Tensor, "B P"]) -> Float[Tensor, ""]:
-        """What to add to the mean loss of a token: every cell should receive about one.
+        """The term added to the loss: every cell should receive a total weight of about one.
 
         weight * mean over pictures and cells of (1 - received)²
         """
@@ -266,7 +266,7 @@ class Captioner(SaveableModel):
 
     @property
     def _shown(self) -> Sequence[int]:
-        """The layers whose attention is shown where nobody chose others."""
+        """The layers whose attention is shown by default."""
         chosen = self.config.look_layer
         return range(self.config.n_layers) if chosen is None else (chosen,)
 
@@ -385,7 +385,7 @@ class _SharedMemory(TransformerDecoderLayer):
         key_padding_mask: Tensor | None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Look across; the queries of a picture's captions follow one another."""
+        """Cross-attention; the queries of a picture's captions follow one another."""
         together = x.reshape(mem.size(0), -1, x.size(-1))  # (B, N / B * T, E)
         key, value = keys_and_values(mem, x.size(-1))
         if key is value:

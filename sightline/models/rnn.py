@@ -55,9 +55,12 @@ class RecurrentConfig:
         0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, advanced=True
     )
     vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, advanced=True)
-    cell: str = setting("gru", "gru or lstm.", choices=CELLS)
+    cell: str = setting("gru", "gru or lstm.", choices=CELLS, advanced=True)
     score: str = setting(
-        "additive", f"How a state is matched with the source: {', '.join(SCORES)}.", choices=SCORES
+        "additive",
+        f"How a state is matched with the source: {', '.join(SCORES)}.",
+        choices=SCORES,
+        advanced=True,
     )
     feed: str = setting(
         "none",
@@ -89,7 +92,7 @@ class RecurrentConfig:
 
 
 class _Flat(Score):
-    """No score at all: every source position weighs the same, so one vector says the whole sentence."""
+    """A score of zero: all source positions get the same weight, so one vector stands for the sentence."""
 
     def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
         """Zeros."""
@@ -97,7 +100,7 @@ class _Flat(Score):
 
 
 class RecurrentTranslator(SaveableModel):
-    """A bidirectional encoder and a decoder that looks back at it, word by word.
+    """A bidirectional recurrent encoder and a recurrent decoder with attention over it.
 
     Example:
         >>> config = RecurrentConfig(source_vocab_size=11, vocab_size=13, d_model=8, d_attn=4)
@@ -181,7 +184,7 @@ class RecurrentTranslator(SaveableModel):
         return self._logits(read).float().log_softmax(-1), state
 
     def _all_steps(self, state: RecurrentState, y: Float[Tensor, "B T E"]) -> Float[Tensor, "B T V"]:
-        """All steps at once: no recurrence waits for attention."""
+        """All steps at once: possible where no step is fed the context of the one before."""
         *first, _ = state.rows
         s, _ = self.decoder[0](y, first[0])
         s = self.dropout(s)
@@ -192,7 +195,7 @@ class RecurrentTranslator(SaveableModel):
         return self._logits(self._read(s, context, y))
 
     def _step(self, state: RecurrentState, y: Float[Tensor, "N E"]) -> tuple[Tensor, RecurrentState]:
-        """One step: what is read out, and the state after it, whose last row is what is fed to the next."""
+        """One step: the readout, and the new state, whose last entry is fed to the next step."""
         *before, fed = state.rows
         hidden = [self.decoder[0].step(torch.cat([y, fed], -1), before[0])]
         s = self.dropout(self.decoder[0].output(hidden[0]))
@@ -207,7 +210,7 @@ class RecurrentTranslator(SaveableModel):
         return read, replace(state, rows=(*hidden, fed), attention_weights=attention_weights)
 
     def _look(self, state: RecurrentState, s: Float[Tensor, "B T E"]) -> tuple[Tensor, Tensor | None]:
-        """Mix the source for each state; and, if wanted, by which weights ``(B, T, S)``."""
+        """The context of each decoder state, and if asked for the weights ``(B, T, S)``."""
         keys, values, real = state.inputs
         q, real = self.to_query(s), real[:, None]
         if state.look:
@@ -223,7 +226,7 @@ class RecurrentTranslator(SaveableModel):
 
 
 def _score(config: RecurrentConfig) -> tuple[Score, float]:
-    """The score by its name, and what multiplies it.
+    """The score function of a name, and its scale.
 
     A cosine is never above one, too little for a softmax over many words: it is stretched to the range that
     the scaled dot product of vectors of unit variance has.

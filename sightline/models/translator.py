@@ -1,4 +1,4 @@
-"""The Transformer as a translator (Vaswani et al., 2017): one stack reads, another looks at it and writes.
+"""The Transformer as a translator (Vaswani et al., 2017): encoder, decoder, embeddings and positions.
 
     memory = encoder(embed(source) + positions)
     logits = embeddingᵀ · decoder(embed(target) + positions, memory)
@@ -139,7 +139,7 @@ class Translator(SaveableModel):
                 nn.init.normal_(embedding.weight, std=e**-0.5)
 
     def _set_attention(self) -> None:
-        """Let self-attention turn its queries and keys, if positions are rotary; and drop weights."""
+        """Give self-attention rotary positions if they are chosen, and all attention its dropout."""
         dropped = self.config.attention_dropout
         if self.rotary is not None:
             rotate_self_attention(self.encoder, self.rotary)
@@ -170,7 +170,7 @@ class Translator(SaveableModel):
         return self._logits(x)
 
     def encode(self, source: Int[Tensor, "B S"]) -> tuple[Float[Tensor, "B S E"], Float[Tensor, "B S"]]:
-        """Read the source; and the bias that hides its padding, made once for all layers."""
+        """Encode the source; also the bias that hides its padding, made once for all layers."""
         most = self.config.longest
         if most is not None and source.size(1) > most:
             raise ValueError(
@@ -227,7 +227,7 @@ def _places(config: TranslatorConfig) -> nn.Module | None:
 
 
 def _bias(real: Bool[Tensor, "B S"], x: Tensor) -> Float[Tensor, "B S"]:
-    """What hides the padding, in the dtype that attention will run in."""
+    """The padding's attention bias, in the dtype that attention will run in."""
     device = x.device.type
     halved = torch.is_autocast_enabled(device)
     return padding_bias(real, torch.get_autocast_dtype(device) if halved else x.dtype)

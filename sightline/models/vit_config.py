@@ -1,4 +1,4 @@
-"""What a Vision Transformer is like: its settings, and widths and depths that have a name."""
+"""Settings of a Vision Transformer, and its named sizes."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,7 +30,7 @@ SIZES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VisionTransformerConfig:
-    """What a Vision Transformer is like."""
+    """Settings of a Vision Transformer."""
 
     n_classes: int = setting(10, "How many classes there are.", at_least=1, advanced=True)
     channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1, advanced=True)
@@ -60,7 +60,11 @@ class VisionTransformerConfig:
     )
     dropout: float = setting(0.0, "Share of the activations dropped in training.", at_least=0, below=1)
     drop_path: float = setting(
-        0.0, "Stochastic depth: how often the last layer is left out; earlier ones less.", at_least=0, below=1
+        0.0,
+        "Stochastic depth: how often the last layer is left out; earlier ones less.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
     norm_eps: float = setting(1e-6, "Added to the variance in every norm.", at_least=0, advanced=True)
 

@@ -1,4 +1,4 @@
-"""Where a token stands: attention itself can't tell, so its inputs or its queries and keys must say.
+"""Positions: attention does not know the order of its inputs, so it is added to them or to queries and keys.
 
 ==========================  ==================================================================
 to learn about              read

@@ -11,7 +11,7 @@ from typing import Any
 
 from sightline.messages import did_you_mean, flag, listing
 from sightline.models.run_folder import read_config
-from sightline.settings import current_names, from_json, restored
+from sightline.settings import current_names, from_json, restore_settings
 from sightline.tasks.task import Part, Preset, Settings, Task
 
 __all__ = ["Request", "absolute", "check_data", "check_still_there", "configure", "preset_of", "saved_preset"]
@@ -99,7 +99,7 @@ def saved_preset(task: Task, folder: Path) -> Preset:
         )
     train = dict(saved.get("train", {}))
     stages = train.pop("stages", {})
-    data = restored(task.data_config, saved.get("data", {}))
+    data = restore_settings(task.data_config, saved.get("data", {}))
     parts = {"model": dict(saved.get("model", {})), "data": data, "train": train}
     return parts | {part.name: stages[part.stage] for part in task.parts if part.stage in stages}
 

@@ -76,6 +76,13 @@ class Predictor:
             name: Attention.of(seen, 0, queries=queries, keys=keys, layers=[name]) for name in seen.names()
         }
 
+    def row_names(self) -> Mapping[str, Sequence[str]]:
+        """What the rows of some parameters stand for, by the parameter's name: words, classes.
+
+        A run that starts from this one takes the rows that it has too.
+        """
+        return {}
+
     def needs_attention(self, dataset: Any) -> bool:  # noqa: ARG002
         """Whether the scores of a data set ask what the model looked at."""
         return False

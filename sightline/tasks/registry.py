@@ -48,7 +48,7 @@ _BUILT_IN = frozenset(_ENTRIES)
 
 
 def register(new: "Task") -> "Task":
-    """Make a task known to every command and to ``open_run``; gives it back. Again, it replaces the former one.
+    """Make a task known to every command and to ``open_run``, in place of one of yours by that name.
 
     Raises:
         ValueError: If its name is that of a task of Sightline's own.

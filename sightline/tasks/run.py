@@ -16,7 +16,7 @@ from torch import nn
 from sightline.look.seen import Seen
 from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, read_config
-from sightline.settings import from_json, restored
+from sightline.settings import from_json, restore_settings
 from sightline.tasks.attention import Attention
 from sightline.tasks.configure import absolute, check_data, check_still_there
 from sightline.tasks.prediction import Evaluation, Example, Prediction
@@ -192,7 +192,7 @@ class Run:
             ValueError: If it is not there.
         """
         field = self.task.source_field
-        own: Mapping[str, Any] = restored(self.task.data_config, self.config.get("data", {}))
+        own: Mapping[str, Any] = restore_settings(self.task.data_config, self.config.get("data", {}))
         if data in self.task.embedded and data != own.get(field):  # another set has its own settings
             own = self.task.presets[self.task.embedded[str(data)]].get("data", {})
         settings = dict(own) | changed

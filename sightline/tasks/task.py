@@ -91,6 +91,7 @@ class Prepared:
         notes: What a user should know before the training starts.
         finish: Called with the run folder when the training has ended.
         sample: An input to try the model on: a path, a text, or an image, which is saved with the run.
+        row_names: As :meth:`Predictor.row_names` of the run to be.
     """
 
     model: nn.Module
@@ -100,6 +101,7 @@ class Prepared:
     notes: Sequence[str] = ()
     finish: Callable[[Path], None] | None = None
     sample: str | Tensor = ""
+    row_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def _plain_predictions(predictions: Sequence[Prediction]) -> dict[str, Any]:

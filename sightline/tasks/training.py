@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sightline.data.images import save_sample
 from sightline.logs import logger
@@ -17,7 +17,7 @@ from sightline.models.run_folder import CONFIG, WEIGHTS, read_weights
 from sightline.tasks.configure import Request, configure, preset_of
 from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
-from sightline.tasks.task import Part, Settings, Task
+from sightline.tasks.task import Part, Prepared, Settings, Task
 from sightline.train.folder import check_free
 from sightline.train.loop import fit
 from sightline.train.stepping import is_main_process
@@ -100,7 +100,7 @@ def train_task(
     for note in prepared.notes if is_main_process() else ():
         logger.info(note)
     if start_from is not None:
-        take_weights(prepared.model, Path(start_from))
+        take_weights(prepared, Path(start_from))
     fit(
         prepared.model,
         prepared.objective,
@@ -126,26 +126,44 @@ def check_metrics(task: Task, settings: Settings) -> None:
             raise ValueError(f"unknown metric {metric!r}{where}, {did_you_mean(metric, task.metrics)}")
 
 
-def take_weights(model: nn.Module, folder: Path) -> None:
-    """Give a model the weights of another run that fit it by name and shape; say which did not.
+def take_weights(prepared: Prepared, folder: Path) -> None:
+    """Give a new model the weights of another run that fit it; say which did not.
+
+    A parameter fits by name and shape. Where its rows stand for words or classes, those that both runs have
+    are taken, each to its own place.
 
     Raises:
         ValueError: If none fits.
     """
-    theirs, own = read_weights(folder / WEIGHTS), model.state_dict()
-    fitting = {k: v for k, v in theirs.items() if k in own and own[k].shape == v.shape}
-    if not fitting:
+    rows, their_rows = prepared.row_names, open_run(folder, "cpu").predictor.row_names()
+    theirs, own = read_weights(folder / WEIGHTS), prepared.model.state_dict()
+    fitting: dict[str, Tensor] = {}
+    n_taken, new = 0, []
+    for name, weight in own.items():
+        if name not in theirs or weight.shape[1:] != theirs[name].shape[1:]:
+            new.append(name)
+        elif name in rows and name in their_rows:
+            position = {word: i for i, word in enumerate(their_rows[name])}
+            common = [i for i, word in enumerate(rows[name]) if word in position]
+            fitting[name] = weight.clone()
+            fitting[name][common] = theirs[name][[position[rows[name][i]] for i in common]]
+            n_taken += len(common) * weight[:1].numel()
+            if len(common) < len(weight):
+                new.append(f"{len(weight) - len(common):,} of {len(weight):,} rows of {name}")
+        elif weight.shape == theirs[name].shape:
+            fitting[name] = theirs[name]
+            n_taken += weight.numel()
+        else:
+            new.append(name)
+    if not n_taken:
         raise ValueError(
             f"--from needs a run with weights of the same names and shapes, not one of the {len(theirs)} in "
             f"{str(folder)!r} fits; give both runs the same --model and widths"
         )
-    model.load_state_dict(fitting, strict=False)
-    new = sorted(own.keys() - fitting.keys())
-    numbers = sum(own[k].numel() for k in fitting), sum(v.numel() for v in own.values())
+    prepared.model.load_state_dict(fitting, strict=False)
+    total = sum(weight.numel() for weight in own.values())
     rest = f"; new and untrained: {', '.join(new[:3])}{' ...' if len(new) > 3 else ''}" if new else ""
-    logger.info(
-        "%s of %s weights are taken from %r%s", f"{numbers[0]:,}", f"{numbers[1]:,}", str(folder), rest
-    )
+    logger.info("%s of %s weights are taken from %r%s", f"{n_taken:,}", f"{total:,}", str(folder), rest)
 
 
 def _by_part(task: Task, fields: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], frozenset[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sightline.settings import check, setting
 
-__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig", "stretched"]
+__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig", "with_min_steps"]
 
 SCHEDULES = ("constant", "cosine", "inverse_sqrt", "linear")
 PRECISIONS = ("auto", "bf16", "fp16", "no")
@@ -53,12 +53,17 @@ class TrainConfig:
         advanced=True,
     )
     warmup: float = setting(
-        0.05, "Steps until the largest rate is reached; below 1, a share of all steps.", at_least=0
+        0.05,
+        "Steps until the largest rate is reached; below 1, a share of all steps.",
+        at_least=0,
+        advanced=True,
     )
     final_lr: float = setting(
         0.0, "Where cosine and linear end, as a share of the largest rate.", at_least=0, advanced=True
     )
-    weight_decay: float = setting(0.01, "Decay of matrices, not of biases and norms (AdamW).", at_least=0)
+    weight_decay: float = setting(
+        0.01, "Decay of matrices, not of biases and norms (AdamW).", at_least=0, advanced=True
+    )
     beta2: float = setting(
         0.98, "How slowly AdamW forgets the size of gradients.", at_least=0, below=1, advanced=True
     )
@@ -66,10 +71,14 @@ class TrainConfig:
         1.0, "Longest gradient; longer ones are shortened. None: never.", above=0, advanced=True
     )
     label_smoothing: float = setting(
-        0.0, "Probability spread from the right answer over all.", at_least=0, below=1
+        0.0, "Probability spread from the right answer over all.", at_least=0, below=1, advanced=True
     )
     ema: float | None = setting(
-        None, "Evaluate and keep a moving mean of the weights with this decay.", at_least=0, below=1
+        None,
+        "Evaluate and keep a moving mean of the weights with this decay.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
     average_last: int = setting(
         0,
@@ -117,11 +126,11 @@ class TrainConfig:
             )
 
 
-def stretched(config: TrainConfig, n_batches: int) -> TrainConfig:
-    """The settings with as many epochs as ``min_steps`` asks for; what happens by epochs is stretched alike.
+def with_min_steps(config: TrainConfig, n_batches: int) -> TrainConfig:
+    """The settings with as many epochs as ``min_steps`` asks for; intervals in epochs grow alike.
 
     Example:
-        >>> stretched(TrainConfig(epochs=10, min_steps=600), 3).epochs            # 10 epochs make 30 steps
+        >>> with_min_steps(TrainConfig(epochs=10, min_steps=600), 3).epochs  # 10 epochs make 30 steps
         200
     """
     if config.min_steps is None or config.steps is not None or config.epochs * n_batches >= config.min_steps:

@@ -24,8 +24,8 @@ from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
 from sightline.shapes import did_you_mean
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
-from sightline.train.config import LOWER_IS_BETTER, TrainConfig, stretched
-from sightline.train.folder import held, open_run
+from sightline.train.config import LOWER_IS_BETTER, TrainConfig, with_min_steps
+from sightline.train.folder import lock_folder, prepare_folder
 from sightline.train.interrupt import Interrupt, Interrupted, interruptible
 from sightline.train.objective import Objective, Stage
 from sightline.train.optimizer import rate
@@ -94,10 +94,10 @@ def fit(
         Interrupted: After Ctrl-C or SIGTERM; everything is saved.
     """
     accelerator = accelerator_for(config)
-    with held(out, resume=resume) if accelerator.is_main_process else nullcontext():
+    with lock_folder(out, resume=resume) if accelerator.is_main_process else nullcontext():
         if accelerator.is_main_process:
             stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
-            open_run(out, model, objective, config, stages)
+            prepare_folder(out, model, objective, config, stages)
         accelerator.wait_for_everyone()
         state: TrainState | None = None
         metric, was_done = config.metric, True
@@ -148,7 +148,7 @@ class _Trainer:
             names = {x.name for x in dataclasses.fields(TrainState)}
             before = {"best_loss": -math.inf} | found.state  # an earlier version's: a tie changes nothing
             self.state = TrainState(**{name: value for name, value in before.items() if name in names})
-        self.config = stretched(self.config, len(self.objective.plan(0)))
+        self.config = with_min_steps(self.config, len(self.objective.plan(0)))
         self._reopen()
         self.was_done = self.state.done
         if not self.was_done:
@@ -198,27 +198,32 @@ class _Trainer:
             self._evaluate(self.model)  # what the stage starts from is what it has to beat
         try:
             with Progress(self.total, state.step, self.name, shown=self.shown) as self.progress:
-                self._say_plan(resumed=found is not None)
+                self._print_plan(resumed=found is not None)
                 while not state.done:
                     self._epoch()
         finally:
             if self.curve is not None:
                 self.curve.close()
 
-    def _say_plan(self, *, resumed: bool) -> None:
+    def _print_plan(self, *, resumed: bool) -> None:
         """Say what will be done, and whether that is too little to learn anything."""
         plan = self.objective.plan(0)
         examples = sum(map(len, plan))
         n = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        a_step = "step" if len(plan) == 1 else "steps"
         start = f"going on after step {self.state.step:,}: " if resumed else ""
-        self.progress.say(
-            f"{start}{examples:,} examples, {len(plan):,} steps an epoch, {self.total:,} steps in all; "
-            f"{n:,} weights to learn, on {self.accelerator.device}"
+        self.progress.print_line(
+            f"{start}{examples:,} examples, {len(plan):,} {a_step} an epoch, {self.total:,} steps in all; "
+            f"{n:,} trainable parameters, on {self.accelerator.device}"
         )
         if self.total < _FEW_STEPS:
-            self.progress.say(
-                f"{self.total} steps are too few to learn much: raise --epochs {self.config.epochs}, or "
-                f"lower --batch-size {self.config.batch_size}, to make at least {_FEW_STEPS}"
+            remedy = (
+                f"raise --steps {self.config.steps}"
+                if self.total == self.config.steps
+                else f"raise --epochs {self.config.epochs}, or lower --batch-size {self.config.batch_size},"
+            )
+            self.progress.print_line(
+                f"{self.total} steps are too few to learn much: {remedy} to make at least {_FEW_STEPS}"
             )
 
     def _check_data(self, before: str, now: str) -> None:
@@ -280,9 +285,9 @@ class _Trainer:
             reach = config.average_last + 2 * config.save_every
             self.best_weights.keep_epoch(self.stepper.evaluated(), state.epoch, reach=reach)
         if last or state.epoch % config.evaluate_every == 0:
-            self.progress.doing("evaluating")
+            self.progress.describe("evaluating")
             scores, better = self._evaluate(self.stepper.evaluated())
-            self.progress.doing(self.name)
+            self.progress.describe(self.name)
             self._row(scores, best=better, say=True)
             state.since = 0 if better else state.since + 1
             state.done = last or (config.patience is not None and state.since >= config.patience)
@@ -300,7 +305,7 @@ class _Trainer:
         """Scores of a model, and whether they are the best so far: then its weights are kept."""
         metric = self.config.metric
         scores: dict[str, float] = {}
-        told = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
+        score_and_loss = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
         if self.main:
             was_training = model.training
             with torch.no_grad():
@@ -309,12 +314,12 @@ class _Trainer:
             if metric not in scores:
                 raise ValueError(f"unknown metric {metric!r}, {did_you_mean(metric, scores)}")
             loss = scores.get("loss", math.nan)
-            told[0], told[1] = scores[metric], math.inf if math.isnan(loss) else loss
+            score_and_loss[0], score_and_loss[1] = scores[metric], math.inf if math.isnan(loss) else loss
         if self.accelerator.num_processes > 1:
-            torch.distributed.broadcast(told, src=0)
-        better = self._is_better(*told.tolist())
+            torch.distributed.broadcast(score_and_loss, src=0)
+        better = self._is_better(*score_and_loss.tolist())
         if better:
-            self.state.best, self.state.best_loss = told.tolist()
+            self.state.best, self.state.best_loss = score_and_loss.tolist()
             if self.main:
                 self.best_weights.keep_best(model)
         return scores, better
@@ -340,7 +345,9 @@ class _Trainer:
         load_weights(self.model, now, str(self.folder))
         score = scores.get(self.config.metric, math.nan)
         verdict = "better, kept" if better else "not better"
-        self.progress.say(f"mean of the last epochs' weights: {self.config.metric} {score:.4g}, {verdict}")
+        self.progress.print_line(
+            f"mean of the last epochs' weights: {self.config.metric} {score:.4g}, {verdict}"
+        )
 
     def _row(
         self, scores: Mapping[str, float], *, within: float = 0.0, best: bool = False, say: bool = False

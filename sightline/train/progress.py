@@ -74,9 +74,11 @@ class Progress:
         spent, done = now - self._began, step - self._first
         if not self._estimated and spent > _ESTIMATE_AFTER and done > 2:
             self._estimated = True
-            self.say(f"about {_clock(spent / done * (self._total - step))} to go, evaluations not counted")
+            self.print_line(
+                f"about {_clock(spent / done * (self._total - step))} to go, evaluations not counted"
+            )
 
-    def doing(self, what: str) -> None:
+    def describe(self, what: str) -> None:
         """Say beside the bar what is being done."""
         self._bar.update(self._task, description=what)
 
@@ -87,13 +89,15 @@ class Progress:
         spent = time.perf_counter() - self._began
         words = [f"epoch {int(row['epoch'])}/{total_epochs}"]
         names = {"loss": "loss", "reward": "reward", "val_loss": "val loss", f"val_{metric}": f"val {metric}"}
-        words += [f"{said} {_short(row[name])}" for name, said in names.items() if row.get(name) is not None]
+        words += [
+            f"{label} {_short(row[name])}" for name, label in names.items() if row.get(name) is not None
+        ]
         if self._done > self._first:
             left = spent / (self._done - self._first) * max(0, self._total - self._done)
             words += [f"{self._examples / spent:,.0f} examples/s", f"{_clock(left)} left"]
-        self.say("  ".join(words) + ("  best" if best else ""))
+        self.print_line("  ".join(words) + ("  best" if best else ""))
 
-    def say(self, sentence: str) -> None:
+    def print_line(self, sentence: str) -> None:
         """Print a line above the bar."""
         self._console.print(sentence, markup=False)
 
@@ -119,7 +123,7 @@ def _short(value: float) -> str:
 
 
 _FIRST = ("step", "epoch", "loss", "lr")
-_HANDS_ON = ("tensorboard.summary.writer.event_file_writer",)
+_TENSORBOARD_WRITER = "tensorboard.summary.writer.event_file_writer"
 
 
 class Curve:
@@ -129,9 +133,9 @@ class Curve:
         self.rows = rows
         self._path = folder / "metrics.csv"
         self._writer: Any = None
-        self._told = threading.excepthook
+        self._excepthook = threading.excepthook
         if tensorboard:
-            threading.excepthook = _but_tensorboards(self._told)
+            threading.excepthook = _except_tensorboard(self._excepthook)
             with self._without_tensorboard_if_full():
                 self._writer = _writer(folder / "logs", rows[-1]["step"] + 1 if rows else 0)
 
@@ -162,7 +166,7 @@ class Curve:
         if self._writer is not None:
             with self._without_tensorboard_if_full():
                 self._writer.close()
-        threading.excepthook = self._told
+        threading.excepthook = self._excepthook
 
     @contextmanager
     def _without_tensorboard_if_full(self) -> Iterator[None]:
@@ -175,14 +179,15 @@ class Curve:
             self._writer = None
 
 
-def _but_tensorboards(told: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same words about trouble in threads, but none about the one that TensorBoard hands on."""
+def _except_tensorboard(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A hook for exceptions in threads, but those of TensorBoard's writer, which its callers get."""
 
-    def tell(trouble: Any) -> None:
-        if not (isinstance(trouble.exc_value, OSError) and type(trouble.thread).__module__ in _HANDS_ON):
-            told(trouble)
+    def call(trouble: Any) -> None:
+        is_writer = type(trouble.thread).__module__ == _TENSORBOARD_WRITER
+        if not (is_writer and isinstance(trouble.exc_value, OSError)):
+            hook(trouble)
 
-    return tell
+    return call
 
 
 def _writer(folder: Path, purge_step: int) -> Any:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from sightline.data.captions import CaptionedImage, CaptionSet, clean, read_captions
 from sightline.data.images import BrokenImage, read_image
@@ -391,3 +392,21 @@ def test_a_file_that_promises_too_much(tmp_path, monkeypatch):
     path = as_zip({"captions.csv": b"image,caption\n" + b"a.png,a dog\n" * 99}, tmp_path / "set.zip")
     with pytest.raises(OSError, match=r"a file may have 100 bytes, 'captions\.csv in .*' has 1202"):
         read_captions(path)
+
+
+def test_a_name_that_two_splits_have_means_the_folder_of_its_own(tmp_path):
+    for folder, colour in (("train2017", (200, 0, 0)), ("val2017", (0, 0, 200))):
+        (tmp_path / folder).mkdir()
+        Image.new("RGB", (5, 7), colour).save(tmp_path / folder / "1.png")
+        content = {
+            "images": [{"id": 1, "file_name": "1.png"}],
+            "annotations": [{"id": 1, "image_id": 1, "caption": f"a {folder} dog"}],
+        }
+        (tmp_path / "annotations").mkdir(exist_ok=True)
+        (tmp_path / "annotations" / f"captions_{folder}.json").write_text(json.dumps(content))
+    captions = read_captions(tmp_path)
+    assert captions.splits() == {"train": 1, "val": 1}
+    assert not captions.problems
+    (of_val,) = captions.split("val")
+    assert of_val.captions == ("a val2017 dog",)
+    assert captions.open(of_val)[:, 0, 0].tolist() == [0, 0, 200]

@@ -5,6 +5,7 @@ import pytest
 
 from sightline.data.dataset import Dataset
 from sightline.data.pairs import Pair, PairSet, read_pairs
+from tests.data.caption_sets import as_folder, as_zip
 
 
 def written(folder, **texts):
@@ -129,10 +130,12 @@ def test_three_languages_must_be_chosen_from(folder):
 def test_files_that_are_no_pairs_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"no sentence pairs in .* got none of them"):
         read_pairs(tmp_path)
-    for name in ("all.de", "all.en", "notes.md"):
+    for name in ("all.de", "all.en", "all.fr", "notes.md"):
         (tmp_path / name).write_text("x\n")
-    with pytest.raises(ValueError, match=r"expected train\.en and .* got all\.de, all\.en$"):
+    with pytest.raises(ValueError, match=r"expected train\.en and .* got all\.de, all\.en, all\.fr$"):
         read_pairs(tmp_path)
+    with pytest.raises(ValueError, match=r"got '.*all\.de'; of two parallel texts give the folder, '.*'$"):
+        read_pairs(tmp_path / "all.de")
     (tmp_path / "train.en").write_text("x\n")
     with pytest.raises(ValueError, match=r"two languages, .* has en alone; add the other"):
         read_pairs(tmp_path)
@@ -217,3 +220,25 @@ def test_too_few_sentences_to_be_dealt_are_refused(tmp_path):
         read_pairs(tmp_path / "all.tsv")
     with pytest.raises(ValueError, match="unknown deal 'crc'"):
         read_pairs(tmp_path / "all.tsv", deal="crc")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_two_parallel_texts_alone_are_dealt_as_one_table_is(tmp_path, packed):
+    english, german = [f"word {i}" for i in range(97)], [f"Wort {i}" for i in range(97)]
+    files = {"corpus.en": "\n".join(english).encode(), "corpus.de": "\n".join(german).encode()}
+    path = as_zip(files, tmp_path / "set.zip") if packed else as_folder(files, tmp_path / "set")
+    table = tmp_path / "pairs.tsv"
+    table.write_text("".join(f"{b}\t{a}\n" for a, b in zip(english, german, strict=True)))
+    found = read_pairs(path)
+    assert (found.source_language, found.target_language) == ("de", "en")
+    assert found.parts == read_pairs(table).parts
+    assert set(found.parts) == {"train", "val", "test"}
+
+
+@pytest.mark.bad_input
+def test_a_folder_of_several_tables_names_them(tmp_path):
+    as_folder({"deu.txt": b"a\tb\n", "fra.txt": b"a\tc\n"}, tmp_path)
+    with pytest.raises(
+        ValueError, match=r"got deu\.txt, fra\.txt; one table can be given by itself, as '.*deu\.txt'$"
+    ):
+        read_pairs(tmp_path)

@@ -173,6 +173,7 @@ def test_models_of_hugging_face(family, name):
 
 @pytest.mark.parametrize("name", EDITS)
 def test_our_vision_transformer(name):
+
     torch.manual_seed(0)
     shape = {"image_size": 8, "patch": 4, "channels": 3, "d_model": E, "n_heads": H, "n_layers": 2, "d_ff": 7}
     model = sl.models.VisionTransformer(VisionTransformerConfig(n_classes=3, **shape)).eval()

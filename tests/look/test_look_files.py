@@ -1,13 +1,15 @@
 """Sights on disk."""
 
 import json
+import sys
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
 import sightline as sl
-from tests.look.look_oracle import randn
+from tests.look.look_oracle import MASKS, near, randn
 
 
 def a_sight(**wish):
@@ -56,7 +58,7 @@ def test_files_that_are_no_sights(tmp_path):
         with pytest.raises(ValueError, match="cut is not a safetensors file or is cut short"):
             sl.Sight.load(tmp_path / "cut")
     save_file({"received": torch.zeros(3)}, tmp_path / "other")
-    with pytest.raises(ValueError, match=r"holds no sight, its format is None, not 'sightline\.Sight/1'"):
+    with pytest.raises(ValueError, match=r"holds no sight, its format is None, not 'sightline\.Sight/2'"):
         sl.Sight.load(tmp_path / "other")
     for about in ("{}", "nonsense", "[1]", json.dumps({"t": 3, "colour": "red"})):
         metadata = {"format": "sightline.Sight/1", "about": about}
@@ -83,3 +85,110 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
         a_sight().save(tmp_path / "x")
     assert [x.name for x in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_bytes() == before
+
+
+# With what later questions need
+
+
+@pytest.mark.parametrize("mask", ["nothing", "causal", "padding", "dense", "bias_of_heads", "all_together"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_kept_sight_answers_after_loading(tmp_path, mask, dtype):
+    q, k, v = (randn(2, h, n, 7, seed=n + h, dtype=dtype) for h, n in ((6, 5), (2, 11), (2, 11)))
+    sight = sl.look(q, k, v, MASKS[mask]((2, 6), 5, 11)[0])
+    sight.save(tmp_path / "x", keep=True)
+    loaded = sl.Sight.load(tmp_path / "x")
+    assert loaded.kept[0].inputs.q.dtype == dtype
+    for one, other in ((sight, loaded), (sight[1], loaded[1]), (sight[:, 2], loaded[:, 2])):
+        assert torch.equal(one.rows(range(5)), other.rows(range(5)))
+        assert torch.equal(one.map((2, 3)), other.map((2, 3)))
+        assert all(torch.equal(a, b) for a, b in zip(one.top(3), other.top(3), strict=True))
+    assert repr(loaded) == repr(sight)
+    loaded.kept[0].inputs.k.zero_()
+    with pytest.raises(ValueError, match="written to since"):
+        loaded.rows([1])
+
+
+def test_what_was_seen_there_and_back(tmp_path):
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 5, batch_first=True), 3)
+    x = randn(2, 11, 6, dtype=torch.float32)
+    words = [[f"Ġword{i}" for i in range(11)]] * 2
+    with torch.no_grad(), sl.watch(model, keep=True, tokens=words) as seen:
+        model(x)
+        model(x[:, :3])
+    seen.save(tmp_path / "seen.safetensors", keep=True)
+    seen.save(tmp_path / "small.safetensors")
+    loaded = type(seen).load(tmp_path / "seen.safetensors")
+    assert loaded.names() == seen.names()
+    assert repr(loaded) == repr(seen)
+    assert loaded.tokens == seen.tokens
+    for name, calls in seen.items():
+        for a, b in zip(calls, loaded.calls(name), strict=True):
+            near(a.rows([0, 2]), b.rows([0, 2]), rtol=0, atol=0)
+            assert a.tokens == b.tokens
+    assert loaded[0][0].tokens[1][:2] == ("word0", "word1")
+    assert loaded[0][1].tokens == ()  # of another length
+    small = type(seen).load(tmp_path / "small.safetensors")
+    assert not small[0][0].kept
+    with pytest.raises(ValueError, match=r"holds no sight, .*Seen\.load reads it"):
+        sl.Sight.load(tmp_path / "small.safetensors")
+    with pytest.raises(ValueError, match=r"keep=True writes q and k, which this sight does not have"):
+        small[0][0].save(tmp_path / "x", keep=True)
+
+
+@pytest.mark.bad_input
+def test_a_score_of_its_own_is_not_written(tmp_path):
+    q = randn(1, 2, 5, 4, dtype=torch.float32)
+    sight = sl.look(q, q, q, score=sl.scores.Additive(4, 4, 3))
+    with pytest.raises(ValueError, match="come from a function or a module, which a file can't hold"):
+        sight.save(tmp_path / "x", keep=True)
+
+
+def test_files_of_the_format_before(tmp_path):
+    about = {"t": 5, "s": 11, "lead": [2, 3], "name": "a", "averaged": False, "n_batch": 1}
+    metadata = {"format": "sightline.Sight/1", "about": json.dumps(about)}
+    save_file({"entropy": torch.ones(2, 3, 5), "lse": torch.ones(2, 3, 5)}, tmp_path / "old", metadata)
+    assert sl.Sight.load(tmp_path / "old").source == "kernel"
+
+
+# For other programs
+
+
+def test_places_patterns_and_other_formats(monkeypatch):
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 5, batch_first=True), 3)
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model(randn(2, 5, 6, dtype=torch.float32))
+    assert seen[1] is seen["layers.1.self_attn"]
+    assert seen[-1] is seen["layers.2.self_attn"]
+    assert seen["*.[02].*"].names() == ["layers.0.self_attn", "layers.2.self_attn"]
+    assert len(seen["*"]) == len(seen) == 3
+    with pytest.raises(ValueError, match="3 modules were seen, got the place 3"):
+        seen[3]
+    with pytest.raises(ValueError, match=r"no module that was seen matches '\*\.7\.\*'"):
+        seen["*.7.*"]
+    sight = seen[0]
+    assert sight.numpy()["entropy"].shape == (2, 2, 5)
+    read = json.loads(sight.to_json())
+    assert read["queries"] == 5
+    near(torch.tensor(read["statistics"]["received"]), sight.received)
+    everything = json.loads(seen.to_json())
+    assert list(everything["sights"]) == seen.names()
+    assert everything["kind"] == "TransformerEncoder"
+    assert "<td>layers.0.self_attn</td>" in seen._repr_html_()
+    assert sight._repr_html_().startswith("<pre>Sight of layers.0.self_attn")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for each in (seen, sight):
+        with pytest.raises(ImportError, match="needs pandas"):
+            each.to_pandas()
+
+
+def test_an_empty_row_is_null_in_json():
+    x = randn(1, 1, 3, 4, dtype=torch.float32)
+    sight = sl.look(x, x, x, sl.masks.dense(torch.tensor([[True] * 3, [False] * 3, [True] * 3])))
+    assert json.loads(sight.to_json())["statistics"]["lse"][0][0][1] is None
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("wrong", [["the cat", ["a"]], [["a"], [3]], [3, 4]], ids=str)
+def test_tokens_that_are_none(wrong):
+    with pytest.raises(TypeError, match=r"tokens are those of a text.*got ('the cat'|3); "):
+        sl.watch(nn.Linear(2, 2), tokens=wrong)

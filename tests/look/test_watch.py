@@ -221,14 +221,3 @@ def test_whichever_kernel_torch_takes(backend):
         with sl.watch(model, keep=True) as seen:
             assert same(blind, run(model, q, k, v))
     agrees(seen[""], *matrix(q.double(), k.double()))
-
-
-def test_nested_tensors_run_on_and_are_not_seen():
-    model = Sdpa()
-    x = torch.nested.nested_tensor([torch.randn(n, H, 4) for n in (3, 5)], layout=torch.jagged)
-    x = x.transpose(1, 2)
-    blind = model(x, x, x)
-    with sl.watch(model) as seen:
-        watched = model(x, x, x)
-    assert torch.equal(watched.values(), blind.values())
-    assert len(seen) == 0

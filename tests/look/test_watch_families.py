@@ -252,6 +252,52 @@ def test_eager_attention_is_seen(family):
         near(seen[name].entropy, fused[name].entropy, rtol=1e-5, atol=1e-5)
 
 
+def generation(which, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        configs = {
+            "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM, {"sliding_window": 5}),
+            "gemma 3": (
+                transformers.Gemma3TextConfig,
+                transformers.Gemma3ForCausalLM,
+                {"sliding_window": 5, "head_dim": 4, "layer_types": ["sliding_attention", "full_attention"]},
+            ),
+            "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM, {}),
+        }
+        config, model, extra = configs[which]
+        made = model(config(**TEXT, **SMALL, num_key_value_heads=1, **extra, **settings)).eval()
+    made.set_attn_implementation("sdpa")
+    return made
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("which", ["mistral", "gemma 3", "llama"])
+def test_generation_past_the_window_of_a_cache(which, cache):
+    """Steps of generation, put together, are the whole sequence at once, whatever the cache forgets."""
+    model, start, more = generation(which), tokens(1, 3), 8
+    with warnings.catch_warnings(), sl.watch(model, keep=True) as seen:
+        warnings.simplefilter("ignore")
+        out = model.generate(
+            start,
+            attention_mask=torch.ones_like(start),
+            max_new_tokens=more,
+            min_new_tokens=more,
+            do_sample=False,
+            cache_implementation=cache,
+            disable_compile=True,
+        )
+    length = out.size(1) - 1
+    with torch.no_grad(), sl.watch(model, keep=True) as at_once:
+        model(out[:, :length])
+    assert seen.names() == at_once.names()
+    for name in at_once.names():
+        (run,) = seen.runs(name)
+        assert run.t == length
+        near(run.received[..., :length], at_once[name].received, atol=1e-5)
+        assert torch.equal(run.peak_at, at_once[name].peak_at)
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_gradient_checkpointing(reentrant):
     with warnings.catch_warnings():

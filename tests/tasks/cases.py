@@ -83,8 +83,8 @@ CASES = [
         name="classify",
         kind="classify",
         embedded="--data digits --folds 11 --val 0.03 --evaluate-every 1",
-        settings="--image-size 8 --channels 1 --patch 2 --d-model 8 --n-heads 2 --n-layers 2 --d-ff 11 --stem patches "
-        "--batch-size 331 --ema none",
+        settings="--image-size 8 --channels 1 --patch 2 --d-model 8 --n-heads 2 --n-layers 2 --d-ff 11 "
+        "--stem patches --batch-size 331 --ema none",
         inputs=(str(DATA / "digits/three/0.png"), str(DATA / "digits/seven/1.png")),
         foreign=("--beam", "5"),
         folder=DATA / "digits",

@@ -106,6 +106,7 @@ def test_the_model_decides_which_settings_there_are():
 
 def test_data_is_known_by_its_absolute_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
     assert configure(TOY, Request(data="here"))["data"].source == str(tmp_path / "here")
     assert configure(TOY, Request(data="toys"))["data"].source == "toys"
 

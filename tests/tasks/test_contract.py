@@ -56,7 +56,7 @@ def test_a_training_prints_its_folder_alone_and_its_progress_to_standard_error(t
     folder, result = trained
     assert result.out == f"{folder}\n"
     assert re.search(
-        r"^[\d,]+ examples, [\d,]+ steps an epoch, [\d,]+ steps in all; [\d,]+ weights to learn",
+        r"^[\d,]+ examples, [\d,]+ steps an epoch, [\d,]+ steps in all; [\d,]+ trainable parameters",
         result.err,
         re.MULTILINE,
     )
@@ -310,9 +310,7 @@ def test_a_look_is_a_table_an_object_a_figure_and_a_page(case, trained, tmp_path
 def test_predictions_are_drawn_into_a_folder_a_figure_or_a_page(case, trained, tmp_path):
     folder = trained[0]
     several = run(case.kind, folder, *case.inputs, "--out", tmp_path / "figures")
-    assert [line for line in several.err.splitlines()] == [
-        str(x) for x in sorted((tmp_path / "figures").iterdir())
-    ]
+    assert several.err.splitlines() == [str(x) for x in sorted((tmp_path / "figures").iterdir())]
     one = run(case.kind, folder, case.inputs[0], "--layer", 0, "--head", 0, "--out", tmp_path / "one.png")
     assert one.err == f"{tmp_path / 'one.png'}\n"
     page = run(case.kind, folder, *case.inputs, "--out", tmp_path / "page.html")

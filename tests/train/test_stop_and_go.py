@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sightline.train.config import TrainConfig, stretched
+from sightline.train.config import TrainConfig, with_min_steps
 from sightline.train.interrupt import Interrupted
 from sightline.train.loop import fit
 from sightline.train.objective import Stage
@@ -137,7 +137,7 @@ def test_the_last_weights_are_kept_where_they_are_wanted(tmp_path):
     ],
 )
 def test_few_examples_are_gone_through_more_often(settings, n_batches, epochs, evaluate_every):
-    config = stretched(TrainConfig(**settings), n_batches)
+    config = with_min_steps(TrainConfig(**settings), n_batches)
     assert (config.epochs, config.evaluate_every, config.save_every) == (
         epochs,
         evaluate_every,
@@ -149,9 +149,18 @@ def test_a_training_says_what_it_will_do_and_whether_that_is_too_little(tmp_path
     torch.manual_seed(7)
     fit(Toy(), ToyObjective(), QUICK, tmp_path / "run")
     told = capsys.readouterr().err
-    assert "53 examples, 5 steps an epoch, 15 steps in all; 77 weights to learn, on cpu" in told
+    assert "53 examples, 5 steps an epoch, 15 steps in all; 77 trainable parameters, on cpu" in told
     assert "15 steps are too few to learn much: raise --epochs 3, or lower --batch-size 64" in told
+    fit(Toy(), ToyObjective(), dataclasses.replace(QUICK, steps=7), tmp_path / "few")
+    assert "7 steps are too few to learn much: raise --steps 7 to make" in capsys.readouterr().err
     fit(Toy(), ToyObjective(), dataclasses.replace(QUICK, epochs=20), tmp_path / "run", resume=True)
     told = capsys.readouterr().err
     assert "going on after step 15: 53 examples, 5 steps an epoch, 100 steps in all" in told
     assert "too few" not in told
+
+
+def test_too_few_steps_by_steps_are_raised_by_steps(tmp_path, capsys):
+    fit(Toy(), ToyObjective(), dataclasses.replace(QUICK, steps=3), tmp_path / "run")
+    assert (
+        "3 steps are too few to learn much: raise --steps 3, to make at least 100" in capsys.readouterr().err
+    )

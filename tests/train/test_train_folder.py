@@ -8,7 +8,7 @@ import torch
 
 from sightline.train.checkpoint import read_tensors
 from sightline.train.config import TrainConfig
-from sightline.train.folder import held
+from sightline.train.folder import lock_folder
 from sightline.train.loop import fit
 from sightline.train.objective import Stage
 from tests.train.toy import Toy, ToyObjective
@@ -91,7 +91,7 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path):
 
 def test_one_training_at_a_time_has_a_folder(tmp_path):
     out = tmp_path / "run"
-    with held(out, resume=False):
+    with lock_folder(out, resume=False):
         with pytest.raises(ValueError, match=r"one process at a time may train in .*wait for it"):
             fit(Toy(), ToyObjective(), config(), out, shown=False)
         assert not list(out.iterdir())  # nor does the lock leave a file
@@ -100,9 +100,9 @@ def test_one_training_at_a_time_has_a_folder(tmp_path):
 
 def test_a_folder_is_free_again_after_a_training(tmp_path):
     for _ in range(2):
-        with held(tmp_path / "run", resume=False):
+        with lock_folder(tmp_path / "run", resume=False):
             pass
-    with pytest.raises(ValueError, match="is a file"), held(Path(__file__), resume=True):
+    with pytest.raises(ValueError, match="is a file"), lock_folder(Path(__file__), resume=True):
         pass
 
 

@@ -12,7 +12,7 @@ from sightline.data.tokens import SPECIALS, Tokenizer
 from sightline.logs import logger
 from sightline.settings import check, setting
 
-__all__ = ["SCENES", "CaptionData", "learn_tokens", "open_captions"]
+__all__ = ["SCENES", "CaptionData", "learn_tokens", "open_captions", "token_rows"]
 
 SCENES = "scenes"
 _NAMED = 3  # missing images that are named
@@ -98,6 +98,12 @@ def open_captions(data: CaptionData, model: Mapping[str, Any] | None = None) -> 
             more,
         )
     return captions
+
+
+def token_rows(tokenizer: Tokenizer) -> dict[str, list[str]]:
+    """The parameters of a captioner that have a row per token."""
+    names = ("decoder.words.weight", "decoder.output.weight", "decoder.bias")
+    return dict.fromkeys(names, tokenizer.words(range(len(tokenizer))))
 
 
 def learn_tokens(captions: CaptionSet, data: CaptionData) -> Tokenizer:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sightline.data.images import normalise
-from sightline.data.tokens import UNSAID, Tokenizer
+from sightline.data.tokens import NEVER_GENERATED, Tokenizer
 from sightline.decode.search import Hypotheses, sample
 from sightline.decode.search import beam as beam_search
 from sightline.models.captioner import Captioner
@@ -103,7 +103,7 @@ def generate_captions(
     )
     for chunk in images.split(batch_size):
         state = model.start(normalise(chunk.to(device)), look=look)
-        found = search(model, state, max_length=model.config.max_length, forbidden=UNSAID).cpu()
+        found = search(model, state, max_length=model.config.max_length, forbidden=NEVER_GENERATED).cpu()
         for i, ranked in enumerate(found.lists()):
             scores = found.scores[i].tolist()
             yield [

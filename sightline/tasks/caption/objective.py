@@ -15,7 +15,7 @@ from sightline.data.augment import Augment
 from sightline.data.batches import pad, shuffled_batches
 from sightline.data.captions import CaptionedImage, CaptionSet, clean
 from sightline.data.counter_rng import random_uniform
-from sightline.data.tokens import BOS, EOS, PAD, UNK, UNSAID, Tokenizer
+from sightline.data.tokens import BOS, EOS, NEVER_GENERATED, PAD, UNK, Tokenizer
 from sightline.decode.search import beam, greedy
 from sightline.logs import logger
 from sightline.models.caption_encoders import NETWORKS, GridEncoder
@@ -266,9 +266,9 @@ class CaptionObjective(Objective):
         length = self.model.max_length
         width = self.settings.val_beam
         found = (
-            greedy(model, state, max_length=length, forbidden=UNSAID)
+            greedy(model, state, max_length=length, forbidden=NEVER_GENERATED)
             if width == 1
-            else beam(model, state, width=width, max_length=length, forbidden=UNSAID)
+            else beam(model, state, width=width, max_length=length, forbidden=NEVER_GENERATED)
         )
         return found.texts(self.tokenizer)
 

@@ -27,6 +27,7 @@ from sightline.tasks.caption.attention import (
     watch_captions,
     word_attention,
 )
+from sightline.tasks.caption.data import token_rows
 from sightline.tasks.caption.generate import Caption, SamplingConfig, generate_captions
 from sightline.tasks.caption.pixels import read_images
 from sightline.tasks.caption.prepare import TOKENIZER
@@ -124,6 +125,10 @@ class CaptionPredictor(Predictor):
 
     model: Captioner
     tokenizer: Tokenizer
+
+    def row_names(self) -> Mapping[str, Sequence[str]]:
+        """The words, or the pieces of them."""
+        return token_rows(self.tokenizer)
 
     def read(self, inputs: Sequence[Any]) -> list[Example]:
         """Images from files, cropped to squares as the model sees them."""

@@ -13,7 +13,7 @@ from sightline.data.sources import Folder
 from sightline.data.tokens import Tokenizer
 from sightline.evaluate.captions import score
 from sightline.models.captioner import Captioner
-from sightline.tasks.caption.data import learn_tokens, open_captions
+from sightline.tasks.caption.data import learn_tokens, open_captions, token_rows
 from sightline.tasks.caption.objective import CaptionObjective, Score
 from sightline.tasks.caption.self_critical import self_critical_stage
 from sightline.tasks.task import Prepared, Settings
@@ -55,6 +55,7 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
         stages=[] if second is None else [self_critical_stage(objective, second)],
         notes=[] if scorer is not None else [_NO_SCORER],
         sample=_sample(captions),
+        row_names=token_rows(tokenizer),
     )
 
 

@@ -1,18 +1,18 @@
 """What a classifier learns from: settings of the data, and the set they name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from sightline.data.augment import Augment
 from sightline.data.class_set import ClassSet
 from sightline.data.classes import read_classes
-from sightline.data.dataset import DEALS, Deal
+from sightline.data.dataset import Deal, deal_setting
 from sightline.data.digits import digits
 from sightline.logs import logger
 from sightline.settings import check, setting
 
-__all__ = ["DIGITS", "ClassifyData", "open_classes"]
+__all__ = ["DIGITS", "ClassifyData", "class_rows", "open_classes"]
 
 DIGITS = "digits"
 _NAMED = 5  # broken files that are named one by one
@@ -40,13 +40,7 @@ class ClassifyData:
         below=1,
     )
     split_seed: int = setting(0, "Fixes who is held out; the same for every training.", advanced=True)
-    deal: str = setting(
-        "hash",
-        "How images are dealt to the splits, where the data states none.",
-        choices=DEALS,
-        former="0.1",
-        advanced=True,
-    )
+    deal: str = deal_setting()
     views: int = setting(
         1,
         "Views of an image whose logits are averaged: 2 also looks at it mirrored.",
@@ -60,6 +54,11 @@ class ClassifyData:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+def class_rows(names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The parameters of a Vision Transformer that have a row per class."""
+    return dict.fromkeys(("head.weight", "head.bias"), names)
 
 
 def open_classes(data: ClassifyData, model: Mapping[str, Any]) -> ClassSet:

@@ -23,7 +23,7 @@ from sightline.shapes import Shaped
 from sightline.show.vit import confusion_matrix
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.classify.attention import INKED, ink_scores, patch_attention, patch_distances
-from sightline.tasks.classify.data import DIGITS, ClassifyData
+from sightline.tasks.classify.data import DIGITS, ClassifyData, class_rows
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
 
@@ -55,6 +55,10 @@ class Classifier(Predictor):
 
     model: VisionTransformer
     data: ClassifyData
+
+    def batch(self, examples: Sequence[Example]) -> Tensor:
+        """Some images as the model takes them."""
+        return as_floats(super().batch(examples))
 
     def read(self, inputs: Sequence[Any]) -> list[Example]:
         """Images from files, of any size and colours, as the model sees them."""
@@ -97,10 +101,6 @@ class Classifier(Predictor):
             )
         return predictions
 
-    def batch(self, examples: Sequence[Example]) -> Tensor:
-        """Some images as the model takes them."""
-        return as_floats(super().batch(examples))
-
     def layers(self, example: Example, prediction: Prediction) -> Mapping[str, Attention]:  # noqa: ARG002
         """Every layer's weights over all tokens; the class token is called ``class``."""
         looked = patch_attention(self.model, example.value[None])
@@ -110,6 +110,10 @@ class Classifier(Predictor):
             name: Attention(weights=weights.cpu(), queries=tokens, keys=tokens)
             for name, weights in looked.layers.items()
         }
+
+    def row_names(self) -> Mapping[str, Sequence[str]]:
+        """The classes."""
+        return class_rows(self.data.names)
 
     def examples(self, dataset: ClassSet, split: str, limit: int | None) -> Iterator[Example]:
         """The images of a split with their classes, which must be the model's, in any order."""

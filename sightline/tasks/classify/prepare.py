@@ -7,7 +7,7 @@ import torch
 
 from sightline.evaluate.classes import score
 from sightline.models.vit import VisionTransformer
-from sightline.tasks.classify.data import open_classes
+from sightline.tasks.classify.data import class_rows, open_classes
 from sightline.tasks.classify.objective import ClassifyObjective
 from sightline.tasks.task import Prepared, Settings
 
@@ -28,4 +28,5 @@ def prepare_classifier(settings: Settings, begun: Path | None) -> Prepared:  # n
         objective=ClassifyObjective(images, settings["train"], settings["data"], score=score),
         train=settings["train"],
         sample=images.split("test").images[0],
+        row_names=class_rows(images.names),
     )

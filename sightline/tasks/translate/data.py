@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from sightline.data.dataset import DEALS, Deal
+from sightline.data.dataset import Deal, deal_setting
 from sightline.data.dates import DATES, dates_set, is_dates
 from sightline.data.pair_set import PairSet
 from sightline.data.pair_tokens import KINDS, PairTokens
 from sightline.data.pairs import read_pairs
 from sightline.settings import check, setting
 
-__all__ = ["TranslateData", "open_pairs", "train_tokenizers"]
+__all__ = ["TranslateData", "open_pairs", "token_rows", "train_tokenizers"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,13 +70,7 @@ class TranslateData:
     n_val: int = setting(500, "Dates to evaluate on, of the embedded set.", at_least=1, advanced=True)
     n_test: int = setting(1000, "Dates kept aside, of the embedded set.", at_least=1, advanced=True)
     data_seed: int = setting(0, "Draws the embedded set.", advanced=True)
-    deal: str = setting(
-        "hash",
-        "By which rule a single table is dealt to the splits.",
-        choices=DEALS,
-        former="0.1",
-        advanced=True,
-    )
+    deal: str = deal_setting()
 
     def __post_init__(self) -> None:
         check(self)
@@ -88,6 +82,13 @@ def open_pairs(data: TranslateData, model: Mapping[str, Any] | None = None) -> P
         sizes = (data.n_train, data.n_val, data.n_test)
         return dates_set(seed=data.data_seed, sizes=sizes, source=data.source, target=data.target)
     return read_pairs(Path(data.place), source=data.source, target=data.target, deal=cast("Deal", data.deal))
+
+
+def token_rows(tokens: PairTokens) -> dict[str, list[str]]:
+    """The parameters of a translator that have a row per token."""
+    source, target = (side.words(range(len(side))) for side in (tokens.source, tokens.target))
+    written = dict.fromkeys(("embedding.weight", "output.weight", "output.bias", "bias"), target)
+    return {**written, "source_embedding.weight": source}
 
 
 def train_tokenizers(pairs: PairSet, data: TranslateData) -> PairTokens:

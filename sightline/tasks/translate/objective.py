@@ -58,16 +58,16 @@ class TranslateObjective(Objective):
         ValueError: If a source of the validation split is longer: it could not be translated.
     """
 
-    kind = "translate"
     may_change = frozenset({"place", "length_penalty"})  # data may move
+    kind = "translate"
 
     def __init__(
         self,
         pairs: PairSet,
         tokens: PairTokens,
+        *,
         train: TrainConfig,
         data: TranslateData,
-        *,
         max_length: int,
         longest: int | None = None,
         score: Score | None = None,

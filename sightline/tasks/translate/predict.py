@@ -24,7 +24,7 @@ from sightline.settings import check, from_json, setting
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
-from sightline.tasks.translate.data import TranslateData
+from sightline.tasks.translate.data import TranslateData, token_rows
 from sightline.tasks.translate.generate import (
     AnyTranslator,
     Translation,
@@ -145,6 +145,10 @@ class SentenceTranslator(Predictor):
             weights = sight.rows(list(range(sight.t))).cpu()  # (1, H, T, S)
             layers[name] = Attention(weights=weights.float(), queries=queries, keys=keys)
         return layers
+
+    def row_names(self) -> Mapping[str, Sequence[str]]:
+        """The tokens of both languages."""
+        return token_rows(self.tokens)
 
     def needs_attention(self, dataset: PairSet) -> bool:
         """On dates: whether each digit looked at the word it comes from is a score."""

@@ -15,7 +15,7 @@ from sightline.models.run_folder import read_config, write_config
 from sightline.models.translator import Translator, TranslatorConfig
 from sightline.settings import as_json, from_json
 from sightline.tasks.task import Prepared, Settings
-from sightline.tasks.translate.data import open_pairs, train_tokenizers
+from sightline.tasks.translate.data import open_pairs, token_rows, train_tokenizers
 from sightline.tasks.translate.generate import AnyTranslator, generate_translations
 from sightline.tasks.translate.objective import Score, TranslateObjective
 
@@ -49,8 +49,8 @@ def prepare_translator(settings: Settings, begun: Path | None) -> Prepared:
     objective = TranslateObjective(
         pairs,
         tokens,
-        train,
-        data,
+        train=train,
+        data=data,
         max_length=model.config.max_length,
         longest=model.config.longest,
         score=corpus_scores,
@@ -63,6 +63,7 @@ def prepare_translator(settings: Settings, begun: Path | None) -> Prepared:
         notes=_notes(pairs, objective, tokens),
         finish=_length_tuner(model, tokens, val) if data.tune_length else None,
         sample=next((pair.source for pair in val if tokens.unknown(pair.source) is None), ""),
+        row_names=token_rows(tokens),
     )
 
 

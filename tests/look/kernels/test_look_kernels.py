@@ -1,6 +1,7 @@
 """The kernels against the plain path in float64, at sizes that are no multiple of a block."""
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -29,7 +30,8 @@ def pairs_of(device, dtype, shape, mask, *, kv_heads=None, seed=0):
 def exact(pairs, stats_request):
     mask = pairs.mask
     mask = Mask(mask.bands, mask.lengths, mask.allowed, tuple(x.double() for x in mask.added))
-    return stream.measure(ScoreInputs(pairs.q.double(), pairs.k.double(), mask, pairs.scale), stats_request)
+    inputs = ScoreInputs(pairs.q.double(), pairs.k.double(), mask, pairs.scale, padding=pairs.padding)
+    return stream.measure(inputs, stats_request)
 
 
 def measured(pairs, stats_request, lse):
@@ -256,3 +258,13 @@ def test_the_kernels_are_chosen_on_a_gpu_and_nowhere_else():
         there = pairs_of(torch.device("cuda"), torch.float32, (1, 1, 5, 7, 16), Mask())
         assert kernels.supports(there, StatsRequest(received=True))
         assert not kernels.supports(there, StatsRequest(top=33))
+
+
+@pytest.mark.parametrize("lse_given", [True, False])
+@pytest.mark.parametrize("biased", [True, False])
+def test_queries_that_are_padding_look_at_nothing(device, lse_given, biased):
+    mask = Mask(added=(torch.randn(2, 1, 19, 23, device=device),)) if biased else Mask()
+    pairs = pairs_of(device, torch.float32, (2, 3, 19, 23, 16), mask)
+    padding = (torch.arange(19, device=device) >= torch.tensor([[5], [19]], device=device)).unsqueeze(1)
+    pairs = replace(pairs, padding=padding)
+    check(pairs, everything(19, 23), lse_given=lse_given)

@@ -11,7 +11,7 @@ from sightline.models.captioner import Captioner
 from sightline.tasks.caption.generate import SamplingConfig, generate_captions, join_pieces
 from tests.tasks.caption.caption_runs import make_data, make_run
 
-UNSAID = (0, 1, 3)
+NEVER_GENERATED = (0, 1, 3)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_captions_are_those_of_the_search_with_its_weights(opened):
         ranked[0] for ranked in generate_captions(model, tokenizer, images, beam=3, look=True, batch_size=2)
     ]
     state = model.start(images / 127.5 - 1, look=True)
-    found = beam(model, state, width=3, max_length=7, forbidden=UNSAID)
+    found = beam(model, state, width=3, max_length=7, forbidden=NEVER_GENERATED)
     assert [one.text for one in captions] == found.texts(tokenizer)
     for i, one in enumerate(captions):
         assert list(one.ids) == found.lists()[i][0]
@@ -41,7 +41,7 @@ def test_captions_are_those_of_the_search_with_its_weights(opened):
 def test_a_beam_of_one_is_greedy(opened):
     model, tokenizer, images = opened
     captions = [ranked[0].text for ranked in generate_captions(model, tokenizer, images, beam=1)]
-    found = greedy(model, model.start(images / 127.5 - 1), max_length=7, forbidden=UNSAID)
+    found = greedy(model, model.start(images / 127.5 - 1), max_length=7, forbidden=NEVER_GENERATED)
     assert captions == found.texts(tokenizer)
 
 
@@ -57,7 +57,7 @@ def test_samples_are_those_of_the_seed_through_all_batches(opened):
         top_p=0.9,
         generator=torch.Generator().manual_seed(5),
         max_length=7,
-        forbidden=UNSAID,
+        forbidden=NEVER_GENERATED,
     )
     drawn = list(generate_captions(model, tokenizer, images, n_best=7, sampling=config))
     assert [[list(one.ids) for one in ranked] for ranked in drawn] == found.lists()

@@ -163,7 +163,7 @@ def test_images_that_can_not_be_classified(trained, data, tmp_path):
     other = pictures(tmp_path / "other")
     (other / "red").rename(other / "green")
     assert "'green' is in one of the two only" in refused("evaluate", trained, "--data", other)
-    assert "'gone' does not exist" in refused("evaluate", trained, "--data", "gone")
+    assert "there is no data 'gone'" in refused("evaluate", trained, "--data", "gone")
 
 
 @pytest.mark.bad_input

@@ -28,7 +28,7 @@ def task_of(pairs, train=None, **data):
     tokens = PairTokens.train(pairs.split("train"), vocab_size=40, joint=True)
     settings = TranslateData(place="toy", **data)
     train = TrainConfig(batch_size=5, seed=3) if train is None else train
-    return TranslateObjective(pairs, tokens, train, settings, max_length=30)
+    return TranslateObjective(pairs, tokens, train=train, data=settings, max_length=30)
 
 
 def toy_model(tokens, dropout=0.0):
@@ -193,8 +193,10 @@ def test_a_validation_source_beyond_the_limit_is_refused_before_the_training(pai
     with pytest.raises(
         ValueError, match=rf"end at max_length={length + 1} tokens, the source of pair 2 .* {2 * length - 1}"
     ):
-        TranslateObjective(more, tokens, TrainConfig(), TranslateData(), longest=length + 1, **limits)
-    TranslateObjective(more, tokens, TrainConfig(), TranslateData(), **limits)
+        TranslateObjective(
+            more, tokens, train=TrainConfig(), data=TranslateData(), longest=length + 1, **limits
+        )
+    TranslateObjective(more, tokens, train=TrainConfig(), data=TranslateData(), **limits)
 
 
 @pytest.mark.bad_input

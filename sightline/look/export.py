@@ -1,0 +1,52 @@
+"""What was seen, for other programs: plain dictionaries and data frames."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sightline.look.sight import Sight
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+__all__ = ["sight_to_dict", "sight_to_frame"]
+
+_OF_QUERIES = ("lse", "entropy", "peak", "peak_at")
+
+
+def sight_to_dict(sight: Sight) -> dict[str, Any]:
+    """A sight as what ``json.dumps`` takes."""
+    statistics = {name: _plain(x.detach().cpu().tolist()) for name, x in sight.statistics.items()}
+    return {
+        "name": sight.name,
+        "queries": sight.t,
+        "keys": sight.s,
+        "lead": list(sight.shape),
+        "source": sight.source,
+        "padding": sight.padding,
+        "tokens": [list(text) for text in sight.tokens],
+        "statistics": statistics,
+    }
+
+
+def sight_to_frame(sight: Sight) -> "pd.DataFrame":
+    """A row for each query of each item and head."""
+    try:
+        import pandas as pd  # noqa: PLC0415
+    except ImportError:
+        raise ImportError("to_pandas needs pandas, which is not installed; pip install pandas") from None
+    index = torch.cartesian_prod(*map(torch.arange, (*sight.shape, sight.t, 1)))[:, :-1]
+    names = [*(f"item {i}" if i else "item" for i in range(sight.n_batch)), "head"]
+    columns = dict(zip([*names[: len(sight.shape)], "query"], index.T.tolist(), strict=True))
+    measured = {
+        n: sight.statistics[n].detach().flatten().tolist() for n in _OF_QUERIES if n in sight.statistics
+    }
+    return pd.DataFrame({"layer": sight.name} | columns | measured)
+
+
+def _plain(x: Any) -> Any:
+    """Numbers that JSON has: neither infinity nor NaN."""
+    if isinstance(x, list):
+        return [_plain(y) for y in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
