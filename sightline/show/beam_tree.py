@@ -70,10 +70,11 @@ def beam_tree(
         panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
         _draw_tree(panels[0], trace, words, ends, winner, path)
         panels[0].set_title(title)
-        if looked is not None and isinstance(keys, GridKeys):
-            _draw_images(panels[1], looked, keys)
-        elif looked is not None and keys is not None:
-            _draw_weights(panels[1], looked, keys)
+        if looked is not None and keys is not None:
+            if isinstance(keys, GridKeys):
+                _draw_images(panels[1], looked, keys)
+            else:
+                _draw_weights(panels[1], looked, keys)
         panels[0].set_xlim(-1.2, steps - 0.2)
     return figure
 
