@@ -5,7 +5,7 @@ inside compiled code. It is on in one thread only.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ _MATMUL = frozenset({torch.ops.aten.matmul.default})  # of nested tensors it is 
 _PLAIN = (Tensor, nn.Parameter, torch.nn.Buffer)
 
 
+@runtime_checkable
 class Listener(Protocol):
     """Who is told of calls."""
 
