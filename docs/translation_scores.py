@@ -20,37 +20,32 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from sightline.cli.evaluate_translate import evaluate
-from sightline.cli.runs import Asked
-from sightline.evaluate.translation import score as scored
-from sightline.models.rnn import SCORES, RecurrentConfig
-from sightline.settings import from_json
+from sightline.models.rnn import SCORES
 from sightline.show.style import style
-from sightline.train.config import TrainConfig
-from sightline.tasks.task import preset
-from sightline.tasks.translate.data import TranslateData
-from sightline.tasks.translate.prepare import train_translator
+from sightline.tasks import train
 
 HERE = Path(__file__).parent
 
 
 def trained(score: str, folder: Path, epochs: int) -> dict[str, Any]:
     """Train with one score, evaluate on the test split, and say how long a step took."""
-    base = preset("translate", "dates-recurrent")
-    model = from_json(RecurrentConfig, {**base["model"], "score": score})
-    settings = {"epochs": epochs, "evaluate_every": epochs, "save_every": epochs, "log_every": 10}
-    train = from_json(TrainConfig, {**base["train"], **settings, "tensorboard": False, "device": "cpu"})
-    data = from_json(TranslateData, base["data"])
+    settings: dict[str, Any] = {
+        "epochs": epochs,
+        "evaluate_every": epochs,
+        "save_every": epochs,
+        "log_every": 10,
+    }
+    settings |= {"score": score, "tensorboard": False, "device": "cpu"}
     start = time.process_time()
-    train_translator(data, model, train, folder, score=scored, shown=False)
+    run = train("translate", data="dates", model="recurrent", out=folder, shown=False, **settings)
     seconds = time.process_time() - start
     rows = list(csv.DictReader((folder / "metrics.csv").open()))
     steps = int(rows[-1]["step"])
-    found = evaluate(Asked(run=folder, beam=1, batch_size=250))
+    scores = run.evaluate(beam=1, batch_size=250).scores
     return {
         "score": score,
-        "exact_match": found.scores["exact_match"],
-        "alignment_accuracy": found.scores["alignment_accuracy"],
+        "exact_match": scores["exact_match"],
+        "alignment_accuracy": scores["alignment_accuracy"],
         "milliseconds_a_step": 1000 * seconds / steps,
         "curve": [(int(row["step"]), float(row["loss"])) for row in rows if row["loss"]],
     }

@@ -13,10 +13,12 @@ Names are imported when they are first asked for: ``sightline --help`` does not 
 mechanism does not need what the models do.
 """
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sightline import models, show, tasks
+    from sightline import models, show, tasks, train
     from sightline.public import (
         Look,
         Mask,
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
         watch,
     )
     from sightline.tasks.run import open_run
-    from sightline.tasks.train import train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -81,11 +82,31 @@ def _load(name: str) -> Any:
         import sightline.show  # noqa: PLC0415
 
         return sightline.show
-    if name in {"open_run", "tasks", "train"}:
+    if name == "train":
+        import sightline.train  # noqa: PLC0415
+
+        return sightline.train
+    if name in {"open_run", "tasks"}:
         import sightline.tasks  # noqa: PLC0415
 
-        return sightline.tasks if name == "tasks" else getattr(sightline.tasks, name)
+        return sightline.tasks if name == "tasks" else sightline.tasks.open_run
     import sightline.public  # noqa: PLC0415
 
-    globals()["attention"] = sightline.public.attention  # the function, where the package of that name stood
     return getattr(sightline.public, name)
+
+
+class _FrontDoor(ModuleType):
+    """``sl.attention`` is the function, though the import system would put the package of that name there."""
+
+    @property
+    def attention(self) -> Any:
+        from sightline.attention.attend import attention  # noqa: PLC0415
+
+        return attention
+
+    @attention.setter
+    def attention(self, package: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _FrontDoor

@@ -1,4 +1,4 @@
-"""What the library says, through :mod:`logging`; the command line prints it, line by line, to standard error."""
+"""What the library says, through :mod:`logging`; the command line prints it to standard error."""
 
 import logging
 import sys

@@ -22,9 +22,20 @@ from typing import Any, TypeVar
 
 from sightline.messages import did_you_mean
 
-__all__ = ["Setting", "as_json", "check", "current_names", "from_json", "help_of", "setting", "setting_of"]
+__all__ = [
+    "Setting",
+    "as_json",
+    "check",
+    "current_names",
+    "from_json",
+    "restore_settings",
+    "setting",
+    "setting_of",
+]
 
 _T = TypeVar("_T")
+
+Limit = int | float  # run-time checks of annotations do not take an int for a float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,17 +49,19 @@ class Setting:
         aliases: Names it had before; files that still use them are read.
         group: Under which heading the command line lists it; None: that of its config.
         advanced: Whether only the full help lists it.
+        former: Of a setting that came later: what was done before, and so by the runs that don't have it.
     """
 
     help: str = ""
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
+    at_least: Limit | None = None
+    above: Limit | None = None
+    at_most: Limit | None = None
+    below: Limit | None = None
     choices: tuple[str, ...] | None = None
     aliases: tuple[str, ...] = ()
     group: str | None = None
     advanced: bool = False
+    former: Any = None
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a value that is not one of the choices or not within the limits; None is left alone.
@@ -88,14 +101,15 @@ def setting(
     default: _T,
     help: str,  # noqa: A002
     *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
+    at_least: Limit | None = None,
+    above: Limit | None = None,
+    at_most: Limit | None = None,
+    below: Limit | None = None,
     choices: Sequence[str] | None = None,
     aliases: tuple[str, ...] = (),
     group: str | None = None,
     advanced: bool = False,
+    former: Any = None,
 ) -> _T:
     """A field with its default, the sentence that explains it, and its limits; see :class:`Setting`."""
     about = Setting(
@@ -108,6 +122,7 @@ def setting(
         aliases=aliases,
         group=group,
         advanced=advanced,
+        former=former,
     )
     field: Any = (
         dataclasses.field(default_factory=lambda: default, metadata={"setting": about})
@@ -121,11 +136,6 @@ def setting_of(field: "dataclasses.Field[Any]") -> Setting:
     """What a field says of itself."""
     about: Setting = field.metadata.get("setting", Setting())
     return about
-
-
-def help_of(field: "dataclasses.Field[Any]") -> str:
-    """What a field's setting is for."""
-    return setting_of(field).help
 
 
 def check(config: Any) -> None:
@@ -158,7 +168,8 @@ def from_json(kind: type[_T], values: Mapping[str, Any], *, where: str = "config
     """Settings of a kind from plain values; names that fields had before are understood.
 
     Raises:
-        ValueError: If a name is not one of its fields; the sentence names the nearest one.
+        ValueError: If a name is not one of its fields, then the sentence names the nearest one, or a value is
+            outside the limits of its field.
     """
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(typing.cast("Any", kind))]
@@ -166,7 +177,9 @@ def from_json(kind: type[_T], values: Mapping[str, Any], *, where: str = "config
     for name in values:
         if name not in names:
             raise ValueError(f"unknown setting {name!r} in {where}, {did_you_mean(name, names)}")
-    return kind(**{name: _typed(hints[name], value, f"{where}, {name}") for name, value in values.items()})
+    made = kind(**{name: _typed(hints[name], value, f"{where}, {name}") for name, value in values.items()})
+    check(made)
+    return made
 
 
 def current_names(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,6 +194,20 @@ def current_names(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """
     now = {alias: field.name for field in dataclasses.fields(kind) for alias in setting_of(field).aliases}
     return {now.get(name, name): value for name, value in values.items()}
+
+
+def restore_settings(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that a run saved, as they would be saved now: names of today, and what was done before.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Config:
+        ...     deal: str = setting("hash", "How splits are dealt.", former="0.1")
+        >>> restore_settings(Config, {})
+        {'deal': '0.1'}
+    """
+    before = {field.name: setting_of(field).former for field in dataclasses.fields(kind)}
+    return {name: value for name, value in before.items() if value is not None} | current_names(kind, values)
 
 
 def _plain(value: Any) -> Any:

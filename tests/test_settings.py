@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from sightline.settings import as_json, check, from_json, help_of, setting, setting_of
+from sightline.settings import as_json, check, from_json, setting, setting_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +51,7 @@ def test_a_missing_name_takes_its_default_and_a_whole_number_becomes_a_float():
 
 
 def test_help_stands_on_the_field():
-    assert [help_of(field) for field in dataclasses.fields(Inner)] == ["How fast.", "How large."]
+    assert [setting_of(field).help for field in dataclasses.fields(Inner)] == ["How fast.", "How large."]
 
 
 @pytest.mark.bad_input

@@ -34,6 +34,7 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from torch.utils.checkpoint import checkpoint
 
 from sightline.attention import scores
+from sightline.attention.mask_values import refuse_ones
 from sightline.attention.masks import Band, Mask, as_mask
 from sightline.attention.scores import Additive, Score
 from sightline.attention.softmax import masked_softmax
@@ -94,7 +95,8 @@ def attention(
             dimensions q may have a multiple of the heads of k and v (grouped queries).
         mask: A boolean tensor, True where a query may look, of a shape that broadcasts to
             ``(..., T, S)``, where ``(B, 1, S)`` is understood as one row for each item of the batch; or a
-            float tensor that is added to the scores; or a :class:`~sightline.attention.masks.Mask`.
+            float tensor that is added to the scores, never one of ones and zeros alone; or a
+            :class:`~sightline.attention.masks.Mask`.
         score: How a query and a key are matched, a :class:`~sightline.attention.scores.Score` or the
             name of one without parameters. Default: the scaled dot product.
         scale: Multiplies the scores. Default: ``D ** -0.5`` for the scaled dot product, else 1.
@@ -152,6 +154,7 @@ def _is_causal(mask: object, q: Tensor, k: Tensor) -> bool:
 
 def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:
     """The mask's bias, if it is nothing else and the kernels take it as it is."""
+    said = isinstance(mask, Mask)
     if isinstance(mask, Mask):
         if len(mask.added) != 1 or mask.bands or mask.lengths or mask.allowed:
             return None
@@ -159,8 +162,11 @@ def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:
     if type(mask) is not Tensor or mask.dtype != q.dtype or mask.device != q.device or mask.dim() != 4:
         return None
     b, h, t, s = mask.shape
-    fits = b in (1, q.size(0)) and h in (1, q.size(1)) and t in (1, q.size(2)) and s == k.size(2)
-    return mask if fits else None
+    if not (b in (1, q.size(0)) and h in (1, q.size(1)) and t in (1, q.size(2)) and s == k.size(2)):
+        return None
+    if not said:
+        refuse_ones(mask)
+    return mask
 
 
 def _by_dot_product(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout_p: float) -> Tensor:

@@ -27,6 +27,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sightline.attention.mask_values import refuse_ones
 from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
 
 __all__ = ["Band", "Mask", "as_mask", "bias", "causal", "dense", "from_ones", "padding", "window"]
@@ -245,7 +246,10 @@ def dense(allowed: Bool[Tensor, "..."]) -> Mask:
 
 
 def bias(added: Float[Tensor, "..."]) -> Mask:
-    """A float tensor to be added to the scores; ``-inf`` forbids. Gradients flow into it."""
+    """A float tensor to be added to the scores; ``-inf`` forbids. Gradients flow into it.
+
+    Said so, it may hold ones and zeros alone, which a tensor handed over as it is may not.
+    """
     is_tensor(added, "added")
     if not added.is_floating_point():
         raise TypeError(
@@ -267,7 +271,12 @@ def from_ones(mask: Shaped[Tensor, "..."]) -> Mask:
 
 
 def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
-    """Read what a caller may hand over: a Mask, a boolean tensor, a float tensor, or nothing."""
+    """Read what a caller may hand over: a Mask, a boolean tensor, a float tensor, or nothing.
+
+    Raises:
+        TypeError: If it is anything else.
+        ValueError: If it is a float tensor of ones and zeros, which is no bias; see ``mask_values.py``.
+    """
     if mask is None:
         return Mask()
     if isinstance(mask, Mask):
@@ -280,6 +289,7 @@ def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
     if mask.dtype == torch.bool:
         return Mask(allowed=(mask,))
     if mask.is_floating_point():
+        refuse_ones(mask)
         return Mask(added=(mask,))
     raise TypeError(
         f"a mask must be boolean (True = may look) or float (added to the scores), got {mask.dtype}; "

@@ -3,6 +3,7 @@
 MultiHead(X) = Concat(head_1, ..., head_h) Wᴼ        head_i = Attention(X Wq_i, X Wk_i, X Wv_i)
 """
 
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from sightline.attention.attend import attention
 from sightline.attention.averaged import attention_with_average, attention_with_weights
 from sightline.attention.from_torch import Scriptable, fits, heads, mask_from_torch
+from sightline.attention.mask_values import warn_of_hidden_rows, warn_of_ones
 from sightline.attention.masks import Mask, causal
 from sightline.shapes import Float, Shaped, autocasting, is_tensor
 
@@ -24,19 +26,24 @@ class SelfAttention(nn.Module):
 
     Without positions it is permutation-equivariant: shuffle the input and the output is shuffled alike.
 
+    Args:
+        d_in: Width of the input.
+        d_k, d_v: Widths of the queries and keys, and of the values and the output.
+        bias: Whether the projections add one.
+
     Example:
         >>> SelfAttention(d_in=32, d_k=512, d_v=64)(torch.ones(20, 5, 32)).shape
         torch.Size([20, 5, 64])
     """
 
-    def __init__(self, d_in: int, d_k: int, d_v: int) -> None:
+    def __init__(self, d_in: int, d_k: int, d_v: int, *, bias: bool = True) -> None:
         super().__init__()
         for name, width in (("d_in", d_in), ("d_k", d_k), ("d_v", d_v)):
             if width < 1:
                 raise ValueError(f"{name} must be at least 1, got {name}={width}")
-        self.Wq = nn.Linear(d_in, d_k)
-        self.Wk = nn.Linear(d_in, d_k)
-        self.Wv = nn.Linear(d_in, d_v)
+        self.Wq = nn.Linear(d_in, d_k, bias=bias)
+        self.Wk = nn.Linear(d_in, d_k, bias=bias)
+        self.Wv = nn.Linear(d_in, d_v, bias=bias)
 
     def forward(
         self, x: Float[Tensor, "... T d_in"], mask: Shaped[Tensor, "..."] | Mask | None = None
@@ -62,24 +69,36 @@ class MultiHeadSelfAttention(nn.Module):
 
     Args:
         d_in: Width of the input.
-        d_k: Width of the queries and keys of all heads together; each has ``d_k / n_heads``.
+        d_k: Width of the queries and keys of all heads together; each has ``d_k / num_heads``.
         d_v: Width of the values of all heads together, and of the output.
-        n_heads: Number of heads; it must divide ``d_k`` and ``d_v``.
+        num_heads: Number of heads; it must divide ``d_k`` and ``d_v``.
+        bias: Whether the projections add one.
+        n_heads: The former name of ``num_heads``, for one more release.
 
     Example:
-        >>> MultiHeadSelfAttention(d_in=256, d_k=512, d_v=64, n_heads=8)(torch.rand(32, 10, 256)).shape
+        >>> MultiHeadSelfAttention(d_in=256, d_k=512, d_v=64, num_heads=8)(torch.rand(32, 10, 256)).shape
         torch.Size([32, 10, 64])
     """
 
-    def __init__(self, d_in: int, d_k: int, d_v: int, n_heads: int) -> None:
+    def __init__(
+        self,
+        d_in: int,
+        d_k: int,
+        d_v: int,
+        num_heads: int | None = None,
+        *,
+        bias: bool = True,
+        n_heads: int | None = None,
+    ) -> None:
         super().__init__()
-        if n_heads < 1 or d_k % n_heads or d_v % n_heads:
+        h = _num_heads(num_heads, n_heads)
+        if h < 1 or d_k % h or d_v % h:
             raise ValueError(
-                f"n_heads must divide d_k and d_v, got n_heads={n_heads} for d_k={d_k} and d_v={d_v}; "
+                f"num_heads must divide d_k and d_v, got num_heads={h} for d_k={d_k} and d_v={d_v}; "
                 "each head takes an equal share of both"
             )
-        self.Wo = nn.Linear(d_v, d_v)
-        heads = [SelfAttention(d_in, d_k // n_heads, d_v // n_heads) for _ in range(n_heads)]
+        self.Wo = nn.Linear(d_v, d_v, bias=bias)
+        heads = [SelfAttention(d_in, d_k // h, d_v // h, bias=bias) for _ in range(h)]
         self.heads: Sequence[SelfAttention] = nn.ModuleList(heads)  # type: ignore[assignment]
 
     def forward(
@@ -93,6 +112,18 @@ class MultiHeadSelfAttention(nn.Module):
         q, k, v = (torch.stack(heads, dim=-3) for heads in projected)  # (..., H, T, d_k / H) and d_v / H
         context = attention(q, k, v, mask)  # (..., H, T, d_v / H)
         return self.Wo(context.transpose(-3, -2).flatten(-2))
+
+
+def _num_heads(num_heads: int | None, n_heads: int | None) -> int:
+    """The number of heads, by its name or by its former one."""
+    if n_heads is not None and num_heads is None:
+        warnings.warn("n_heads is num_heads now, as in torch", DeprecationWarning, stacklevel=3)
+        return n_heads
+    if num_heads is None or n_heads is not None:
+        raise TypeError(
+            f"MultiHeadSelfAttention takes num_heads, got num_heads={num_heads}, n_heads={n_heads}"
+        )
+    return num_heads
 
 
 class MultiheadAttention(Scriptable, nn.MultiheadAttention):
@@ -129,7 +160,12 @@ class MultiheadAttention(Scriptable, nn.MultiheadAttention):
         """Attend from ``query`` to ``key`` and ``value``; see :class:`torch.nn.MultiheadAttention`.
 
         Mind torch's polarity here: in a boolean ``attn_mask`` or ``key_padding_mask`` True means *may not*.
+        A mask that hides all keys of a row, or a float one of ones and zeros, is warned of.
         """
+        for name, given in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
+            if given is not None:
+                warn_of_hidden_rows(given, name)
+                warn_of_ones(given, name)
         if (
             self._has_inference_kernel(query, key, value, key_padding_mask, attn_mask, need_weights)
             or not fits(self, query, key, value, key_padding_mask, attn_mask)  # torch says what is wrong

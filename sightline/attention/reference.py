@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from sightline.attention.masks import from_ones
+from sightline.attention.masks import Mask, from_ones
 from sightline.shapes import Bool, Float, Shaped, check_qkv, check_same_width, is_grouped, leading, shown
 
 
@@ -19,14 +19,15 @@ def scaled_dot_product_attention(
     q: Float[Tensor, "*B T D"],
     k: Float[Tensor, "*B S D"],
     v: Float[Tensor, "*B S Dv"],
-    mask: Shaped[Tensor, "..."] | None = None,
+    mask: Shaped[Tensor, "..."] | Mask | None = None,
 ) -> tuple[Float[Tensor, "*B T Dv"], Float[Tensor, "*B T S"]]:
     """Mix the values, each query weighting them by how well it matches the keys.
 
     Args:
         q, k, v: What each query looks for, what each key offers, and what it then hands over.
         mask: Ones (or True) where a query may look at a key and zeros where it may not, of any dtype;
-            any shape that broadcasts to ``(*B, T, S)``, where ``(B, 1, S)`` is one row for each item.
+            any shape that broadcasts to ``(*B, T, S)``, where ``(B, 1, S)`` is one row for each item; or
+            one of ``sl.masks``.
 
     Returns:
         ``(output, weights)``. Each row of ``weights`` sums to one, except that a query with no key
@@ -50,7 +51,7 @@ def scaled_dot_product_attention(
 
 
 def _checked(
-    q: Tensor, k: Tensor, v: Tensor, mask: Shaped[Tensor, "..."] | None
+    q: Tensor, k: Tensor, v: Tensor, mask: Shaped[Tensor, "..."] | Mask | None
 ) -> Bool[Tensor, "..."] | None:
     """Refuse what does not fit together, and read the mask: True where a query may look."""
     check_qkv(q, k, v)
@@ -60,5 +61,10 @@ def _checked(
             f"the reference takes one head of k and v for each head of q, got {shown(q=q, k=k, v=v)}; "
             f"k.repeat_interleave({q.size(1) // k.size(1)}, 1) repeats them, or sl.attention groups them"
         )
-    lead = leading(q, k, v)
-    return None if mask is None else from_ones(mask).fitted(lead, q.size(-2), k.size(-2)).allowed[0]
+    lead, t, s = leading(q, k, v), q.size(-2), k.size(-2)
+    if mask is None:
+        return None
+    mask = mask if isinstance(mask, Mask) else from_ones(mask)
+    if mask.added:
+        raise ValueError("the reference takes masks that allow or forbid, got a bias; sl.attention adds one")
+    return mask.fitted(lead, t, s).block((0, t), (0, s), t, s, device=q.device)

@@ -28,7 +28,7 @@ _SLACK = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Size:
+class AdditiveSize:
     """What to draw: B sequences of T = S positions, and the width of the hidden layer."""
 
     batch: int
@@ -42,14 +42,16 @@ class Size:
 
 
 ON_GPU = (
-    Size(batch=8, length=1024, d_attn=256),
-    Size(batch=2, length=4096, d_attn=256),
-    Size(batch=1, length=16384, d_attn=256),
+    AdditiveSize(batch=8, length=1024, d_attn=256),
+    AdditiveSize(batch=2, length=4096, d_attn=256),
+    AdditiveSize(batch=1, length=16384, d_attn=256),
 )
-ON_CPU = (Size(batch=2, length=128, d_attn=64), Size(batch=1, length=512, d_attn=64))
+ON_CPU = (AdditiveSize(batch=2, length=128, d_attn=64), AdditiveSize(batch=1, length=512, d_attn=64))
 
 
-def cases(device: torch.device, *, quick: bool = False, sizes: tuple[Size, ...] | None = None) -> list[Case]:
+def cases(
+    device: torch.device, *, quick: bool = False, sizes: tuple[AdditiveSize, ...] | None = None
+) -> list[Case]:
     """List the cases.
 
     Args:
@@ -73,7 +75,7 @@ def cases(device: torch.device, *, quick: bool = False, sizes: tuple[Size, ...] 
     return listed
 
 
-def compare(device: torch.device, dtype: torch.dtype, size: Size, *, backward: bool) -> Comparison:
+def compare(device: torch.device, dtype: torch.dtype, size: AdditiveSize, *, backward: bool) -> Comparison:
     """Draw inputs and parameters, and build the contestants."""
     generator = torch.Generator(device).manual_seed(0)
     shape = (size.batch, size.length, _D_MODEL)

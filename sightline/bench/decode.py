@@ -78,7 +78,7 @@ def _compare(config: CaptionerConfig, n: int, steps: int, peer: str, device: tor
     if peer == NO_CACHE:
         torch.manual_seed(0)
         plain = with_torch_layers(Captioner(config)).to(device, dtype).eval()
-        loop = partial(_search, _WithoutCache(plain), steps=steps)
+        loop = partial(_search, _CaptionerWithoutCache(plain), steps=steps)
         return Comparison(
             contestants=(ours, Contestant(name=peer, run=partial(_scores, loop, images))), notes=notes
         )
@@ -176,7 +176,7 @@ class Prefix:
         return Prefix(self.memory[rows], self.ids[rows])
 
 
-class _WithoutCache:
+class _CaptionerWithoutCache:
     """The usual loop on ``torch.nn.TransformerDecoder``: at every step all of it over the whole prefix."""
 
     def __init__(self, model: nn.Module) -> None:

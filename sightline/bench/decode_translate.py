@@ -66,7 +66,9 @@ def _compare(config: TranslatorConfig, n: int, peer: str, device: torch.device) 
     if peer == NO_CACHE:
         torch.manual_seed(0)
         plain = with_torch_layers(Translator(config)).to(device, dtype).eval()
-        rival = Contestant(name=peer, run=partial(_scores, partial(_search, _WithoutCache(plain)), source))
+        rival = Contestant(
+            name=peer, run=partial(_scores, partial(_search, _TranslatorWithoutCache(plain)), source)
+        )
     else:
         try:
             theirs = marian(config).to(device, dtype).eval()
@@ -126,7 +128,7 @@ def _generate(model: Any, source: Int[Tensor, "B S"]) -> list[Tensor]:
         ]
 
 
-class _WithoutCache:
+class _TranslatorWithoutCache:
     """The usual loop: at every step the whole decoder over the whole prefix."""
 
     def __init__(self, model: nn.Module) -> None:

@@ -23,11 +23,10 @@ from sightline.layers import (
     TransformerEncoderLayer,
 )
 from sightline.models.captioner import Captioner, CaptionerConfig, TextDecoder
-from sightline.tasks.caption.loss import caption_loss
+from sightline.tasks.caption.objective import caption_loss
 from sightline.train.config import TrainConfig
-from sightline.train.engine import accelerator_for
 from sightline.train.objective import Loss, Objective
-from sightline.train.stepping import Stepper
+from sightline.train.stepping import Stepper, accelerator_for
 
 __all__ = ["LossOnlyObjective", "StepCase", "bar", "cases", "contestant", "settings", "with_torch_layers"]
 
@@ -154,7 +153,7 @@ class LossOnlyObjective(Objective):
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch:
+class _CaptionBatch:
     """Pictures, or their grids, and their captions."""
 
     images: Tensor
@@ -169,7 +168,7 @@ class _CaptionObjective(LossOnlyObjective):
 
     kind = "caption"
 
-    def loss(self, model: nn.Module, batch: _Batch) -> Loss:
+    def loss(self, model: nn.Module, batch: _CaptionBatch) -> Loss:
         """As in a training."""
         assert isinstance(model, Captioner)  # noqa: S101
         return caption_loss(model, batch.images, batch.ids, smoothing=0.1)
@@ -230,7 +229,7 @@ def _compare_captioners(config: CaptionerConfig, n: int, device: torch.device) -
     )
 
 
-def _caption_batch(config: CaptionerConfig, n: int, device: torch.device) -> _Batch:
+def _caption_batch(config: CaptionerConfig, n: int, device: torch.device) -> _CaptionBatch:
     generator = torch.Generator().manual_seed(0)
     if config.encoder == "patches":
         images = torch.randn(n, 3, config.image_size, config.image_size, generator=generator)
@@ -240,7 +239,7 @@ def _caption_batch(config: CaptionerConfig, n: int, device: torch.device) -> _Ba
     lengths = torch.randint(9, 16, (n, 5), generator=generator)
     ids = torch.randint(4, config.vocab_size, (n, 5, 16), generator=generator)
     ids = ids.masked_fill(torch.arange(16) >= lengths[..., None], 0)
-    return _Batch(images.to(device), ids.to(device))
+    return _CaptionBatch(images.to(device), ids.to(device))
 
 
 def _repeat_memory(_: nn.Module, args: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -52,7 +52,7 @@ def cases(device: torch.device, *, quick: bool) -> list[Case]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch:
+class _ImageBatch:
     """Images and their classes."""
 
     images: Tensor
@@ -67,7 +67,7 @@ class _ClassificationTask(LossOnlyObjective):
 
     kind = "classify"
 
-    def loss(self, model: nn.Module, batch: _Batch) -> Loss:
+    def loss(self, model: nn.Module, batch: _ImageBatch) -> Loss:
         """Cross-entropy."""
         total = F.cross_entropy(
             model(batch.images).float(), batch.labels, label_smoothing=0.1, reduction="sum"
@@ -80,7 +80,7 @@ def _compare(size: str, config: VisionTransformerConfig, n: int, device: torch.d
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(n, 3, config.image_size, config.image_size, generator=generator)
     labels = torch.randint(0, config.n_classes, (n,), generator=generator)
-    batch = _Batch(images.to(device), labels.to(device))
+    batch = _ImageBatch(images.to(device), labels.to(device))
     torch.manual_seed(0)
     models: dict[str, nn.Module] = {OURS: VisionTransformer(config)}
     models["torch.nn"] = _vit_with_torch_layers(config, models[OURS].state_dict())

@@ -9,7 +9,7 @@ from sightline.bench.case import OURS, Case, Comparison, TimedCase
 from sightline.bench.train import LossOnlyObjective, StepCase, bar, contestant, with_torch_layers
 from sightline.data.tokens import BOS, EOS
 from sightline.models.translator import Translator, TranslatorConfig
-from sightline.tasks.translate.objective import PairBatch, loss_of
+from sightline.tasks.translate.objective import PairBatch, translation_loss
 from sightline.train.objective import Loss
 
 __all__ = ["cases"]
@@ -24,7 +24,7 @@ class _TranslationTask(LossOnlyObjective):
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
         """As in a training."""
-        return loss_of(model, batch, smoothing=0.1)
+        return translation_loss(model, batch, smoothing=0.1)
 
 
 def cases(device: torch.device, *, quick: bool) -> list[Case]:

@@ -5,10 +5,22 @@ import signal
 import sys
 import warnings
 
-__all__ = ["main"]
+__all__ = ["Stopped", "main"]
 
 # What a command may need beyond torch: an absent one is answered with the line that installs it.
 _EXTRAS = ("matplotlib", "rich", "typer")
+
+
+class Stopped(Exception):  # noqa: N818
+    """A command was stopped by a signal.
+
+    Attributes:
+        interrupt: What Python made of the signal.
+    """
+
+    def __init__(self, interrupt: KeyboardInterrupt) -> None:
+        super().__init__(str(interrupt))
+        self.interrupt = interrupt
 
 
 def main(args: list[str] | None = None) -> None:
@@ -21,8 +33,8 @@ def main(args: list[str] | None = None) -> None:
 
         print_to_stderr()
         app()(args, prog_name="sightline")
-    except KeyboardInterrupt as stopped:
-        _stop(stopped, sys.argv[1:] if args is None else args)
+    except Stopped as stopped:
+        _stop(stopped.interrupt, sys.argv[1:] if args is None else args)
     except ImportError as missing:
         package = (missing.name or "").partition(".")[0]
         if "pip install 'sightline[" in str(missing):  # a sentence already

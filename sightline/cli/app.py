@@ -1,25 +1,27 @@
-"""The commands, put together. Each is imported when it is called: PyTorch takes its time."""
+"""The commands, put together; each is imported when it is called, because PyTorch takes its time."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
+import rich  # noqa: F401 - what shows progress is looked for before any work is done
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import sightline
-from sightline.cli.commands import CONTEXT, Group, LazyCommand
-from sightline.tasks.registry import kinds, summary
-from sightline.tasks.registry import task as task_of
+from sightline.cli import Stopped
+from sightline.tasks.registry import kinds, summary, task_of
 
-__all__ = ["app"]
+__all__ = ["CONTEXT", "Command", "Group", "LazyCommand", "app", "help_all", "make_command"]
 
 _HELP = "Attention, from the equation to the trained model, and a line of sight into any of them."
 
 
-def _version(wanted: bool) -> bool:
-    if wanted:
+def _version(value: bool) -> bool:
+    if value:
         typer.echo(f"sightline {sightline.__version__}")
         raise typer.Exit
-    return wanted
+    return value
 
 
 def _options(
@@ -108,3 +110,84 @@ def _bench() -> Any:
     from sightline.cli.bench import group  # noqa: PLC0415
 
     return group()
+
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Command(TyperCommand):
+    """A command whose switches show no type."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The help option, which takes no value and so shows none."""
+        option = _without_type(super().get_help_option(ctx))
+        panels = [getattr(parameter, "rich_help_panel", None) for parameter in self.params]
+        if option is not None and any(panels):
+            option.rich_help_panel = panels[-1]
+        return option
+
+
+class Group(TyperGroup):
+    """A group of commands; the same for its own help option."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. Typer ends at a Ctrl-C by itself, where there is something to say first."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            raise Stopped(stopped) from stopped
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The help option, which takes no value and so shows none."""
+        return _without_type(super().get_help_option(ctx))
+
+
+class LazyCommand(Command):
+    """A command that is imported when it is called: its name and its help are known before.
+
+    Args:
+        name: Of the command.
+        help: One line.
+        load: Imports and gives the command itself.
+    """
+
+    def __init__(self, name: str, help: str, load: Callable[[], Any]) -> None:  # noqa: A002
+        super().__init__(name, help=help)
+        self.load = load
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse the arguments by the command itself."""
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+
+def make_command(function: Callable[..., None], *, name: str, help: str = "") -> Any:  # noqa: A002
+    """A command from a function with annotated parameters."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name, help=help or None, cls=Command, context_settings=dict(CONTEXT))(function)
+    return get_command(app)
+
+
+def _show_all(ctx: Any, value: bool) -> bool:
+    if value:
+        for parameter in ctx.command.params:
+            parameter.hidden = False
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+    return value
+
+
+help_all: Any = typer.Option(
+    "--help-all",
+    help="Show every setting, not only the common ones.",
+    is_eager=True,
+    callback=_show_all,
+    metavar="",
+    rich_help_panel="Output",
+)
+
+
+def _without_type(option: Any) -> Any:
+    if option is not None:
+        option.metavar = ""
+        option.help = "Show this message."
+    return option

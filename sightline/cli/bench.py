@@ -6,9 +6,11 @@ import typer
 from typer.main import get_command
 
 from sightline.bench.command import HELP, STANDARD_OUTPUT, run
-from sightline.cli.commands import Command, Group
+from sightline.cli.app import Command, Group
 
-app = typer.Typer(help="Side-by-side measurements against peers.", no_args_is_help=True, cls=Group)
+app = typer.Typer(
+    help="Side-by-side measurements against peers.", no_args_is_help=True, cls=Group, add_completion=False
+)
 
 
 class _BareJson(Command):

@@ -1,31 +1,32 @@
-"""``sightline demo``: the main job on the embedded set: train, evaluate, look; and a page that shows it."""
+"""``sightline demo``: train on the embedded set, evaluate, look; and a page that shows it."""
 
-import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
 
-from sightline.cli.caption_run import CaptionRun, open_run
-from sightline.cli.evaluate_caption import Answers, of_scenes, tell, tellings
-from sightline.cli.fields import settled
-from sightline.cli.files import replacing, save
-from sightline.cli.mechanism import pictures
-from sightline.cli.page import page
-from sightline.cli.report_page import Report, report_page
-from sightline.cli.runs import Asked, chosen_device
-from sightline.cli.train import CAPTION, saved_or_preset
-from sightline.evaluate.captions import score, scored
-from sightline.evaluate.ranking import ranked
+from sightline.cli.app import make_command
+from sightline.cli.mechanism import draw_pictures
+from sightline.cli.next_steps import program
+from sightline.cli.outputs import save_figure, save_text
+from sightline.data.files import atomic_write
+from sightline.evaluate.captions import score
+from sightline.evaluate.scores import rank
 from sightline.models.run_folder import CONFIG
+from sightline.show import pages
 from sightline.show.curves import read_metrics
-from sightline.tasks.caption.prepare import train_captioner
-from sightline.train.folder import check_free
+from sightline.tasks.attention import Grid
+from sightline.tasks.configure import Request
+from sightline.tasks.prediction import Evaluation, Prediction
+from sightline.tasks.registry import kinds, task_of
+from sightline.tasks.run import Run, open_run
+from sightline.tasks.training import train_task
 
+__all__ = ["command"]
+
+_DATA, _BEAM = "scenes", 5
 _SHOWN, _WORST, _EXAMPLES = 6, 3, 4
 _INTRODUCTION = (
     "Attention mixes values, each query weighting them by how well it matches their keys. These four "
@@ -33,82 +34,80 @@ _INTRODUCTION = (
 )
 
 
-def demo(
-    out: Annotated[
-        Path | None, typer.Option(help="The folder to write to.", show_default="runs/demo or runs/mechanism")
-    ] = None,
-    preset: Annotated[
-        str, typer.Option(help="Settings of the training: demo, or tiny for a quick look.")
-    ] = "demo",
-    seed: Annotated[int, typer.Option(help="Fixes everything that is random.")] = 0,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out, if there is one.")
-    ] = False,
-    mechanism: Annotated[
-        bool, typer.Option("--mechanism", help="Draw the mechanism in four pictures instead.")
-    ] = False,
-) -> None:
-    """Train a captioner on drawn scenes, score it on unseen ones, and show where it looks, on one page."""
-    if mechanism:
-        typer.echo(_mechanism(out or Path("runs/mechanism")))
-        return
-    run, seconds = _trained(out or Path("runs/demo"), preset, seed, resume=resume)
-    typer.echo(_report(run, seconds))
+def command() -> Any:
+    """``sightline demo``."""
+
+    def demo(
+        out: Annotated[
+            Path | None,
+            typer.Option(help="The folder to write to.", show_default="runs/demo or runs/mechanism"),
+        ] = None,
+        preset: Annotated[
+            str, typer.Option(help="Settings of the training: demo, or tiny for a quick look.")
+        ] = "demo",
+        seed: Annotated[int, typer.Option(help="Fixes everything that is random.")] = 0,
+        resume: Annotated[
+            bool, typer.Option("--resume", help="Go on with the run in --out, if there is one.", metavar="")
+        ] = False,
+        mechanism: Annotated[
+            bool,
+            typer.Option("--mechanism", help="Draw the mechanism in four pictures instead.", metavar=""),
+        ] = False,
+    ) -> None:
+        """Train a captioner on drawn scenes, score it on unseen ones, and show it on one page."""
+        if mechanism:
+            typer.echo(_write_mechanism(out or Path("runs/mechanism")))
+            return
+        folder = out or Path("runs/demo")
+        seconds = _train(folder, preset, seed, resume=resume)
+        typer.echo(_write_report(open_run(folder), seconds))
+
+    return make_command(demo, name="demo")
 
 
-def _trained(out: Path, preset: str, seed: int, *, resume: bool) -> tuple[Path, float | None]:
-    """Train as the preset says; the folder, and how long it took if all of it was trained now."""
-    check_free(out, resume=resume)
+def _train(out: Path, preset: str, seed: int, *, resume: bool) -> float | None:
+    """Train as the preset says; how long it took, if all of it was trained now."""
     goes_on = (out / CONFIG).exists()
     score(["a"], [["a"]])  # says at once if what scores is not installed
     started = time.monotonic()
-    base = saved_or_preset("caption", out, preset, resume=resume, typed=preset)
-    settings = settled(CAPTION, base, {"data": {"source": "scenes"}, "train": {"seed": seed}})
-    train_captioner(
-        dataclasses.replace(settings["data"], augment=settings["augment"]),
-        settings["model"],
-        settings["train"],
-        out,
-        score=score,
-        resume=resume,
-    )
-    return out, None if goes_on else time.monotonic() - started
+    request = Request(data=_DATA, preset=preset, fields={"train": {"seed": seed}})
+    task = next(task for task in map(task_of, kinds()) if _DATA in task.embedded)
+    train_task(task, request, out, resume=resume)
+    return None if goes_on else time.monotonic() - started
 
 
-def _report(folder: Path, seconds: float | None) -> Path:
+def _write_report(run: Run, seconds: float | None) -> Path:
     """Score the run on unseen scenes and write the page."""
-    run = open_run(folder, chosen_device(None))
-    captions = run.captions()
-    asked = Asked(run=folder, wants_pictures=True, device=chosen_device(None))
-    tested = tell(run, captions, captions.split("test"), asked)
-    found = scored([said.text for said in tested.said], [record.captions for record in tested.records])
-    worst = ranked(found.each["cider"], _WORST).worst
-    report = Report(
-        run=folder,
-        facts=_facts(run, captions.splits()["train"], seconds),
-        metrics=read_metrics(folder / "metrics.csv"),
-        scores={**found.total, **of_scenes(run, tested)},
-        about=f"{len(tested.records)} further scenes, five references each, beam {asked.beam}",
-        signatures=found.signatures,
-        shown=tellings(run, tested, found, range(min(_SHOWN, len(tested.records)))),
-        worst=tellings(run, tested, found, worst),
-        examples=_examples(folder / "examples", tested),
+    result = run.evaluate("test", beam=_BEAM, attention=True)
+    predictions = result.predictions
+    worst = rank([p.metrics["cider"] for p in predictions], _WORST).worst
+    about = f"{len(predictions)} further scenes, five references each, beam {_BEAM}"
+    report = pages.DemoReport(
+        run=run.folder,
+        facts=_facts(run, _grid(predictions[0]), seconds),
+        metrics=read_metrics(run.folder / "metrics.csv"),
+        scores=result.scores,
+        about=about,
+        signatures=result.signatures,
+        shown=predictions[:_SHOWN],
+        worst=[predictions[i] for i in worst],
+        examples=_save_examples(run.folder / "examples", predictions[:_EXAMPLES]),
+        command=program(),
     )
-    _print(report)
-    path = folder / "report.html"
-    with replacing(path) as beside:
-        beside.write_text(report_page(report), encoding="utf-8")
+    _print(about, result)
+    path = run.folder / "report.html"
+    save_text(pages.report_page(report), path)
     return path
 
 
-def _facts(run: CaptionRun, n_train: int, seconds: float | None) -> str:
+def _facts(run: Run, grid: Grid, seconds: float | None) -> str:
     n = sum(weight.numel() for weight in run.model.parameters())
-    rows, columns = run.model.grid
+    n_train = run.dataset().splits()["train"]
     taken = "" if seconds is None else f", in {_duration(seconds)}"
     return (
         f"From {n_train:,} drawn scenes with five captions each, a model of {n / 1e6:.1f} million weights "
         f"learned to describe such pictures from nothing{taken}. It cuts a picture into "
-        f"{rows} x {columns} patches and writes word after word, looking at the patches for each."
+        f"{grid.rows} x {grid.columns} patches and writes word after word, looking at the patches for each."
     )
 
 
@@ -122,36 +121,44 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.1f} minutes"
 
 
-def _examples(folder: Path, tested: Answers) -> list[Path]:
-    """Some of the unseen pictures as files, to try other commands on."""
+def _save_examples(folder: Path, predictions: Sequence[Prediction]) -> list[Path]:
+    """Some of the unseen images as files, to try other commands on."""
     from PIL import Image  # noqa: PLC0415
 
-    assert tested.images is not None  # noqa: S101  asked for
-    paths = [folder / f"{i}.png" for i in range(min(_EXAMPLES, len(tested.images)))]
-    for path, image in zip(paths, tested.images, strict=False):
-        with replacing(path) as beside:
-            Image.fromarray(image.permute(1, 2, 0).numpy()).save(beside)
+    paths = []
+    for i, p in enumerate(predictions):
+        paths.append(folder / f"{i}.png")
+        with atomic_write(paths[-1]) as beside:
+            Image.fromarray(_grid(p).image.permute(1, 2, 0).numpy()).save(beside)
     return paths
 
 
-def _print(report: Report) -> None:
-    console = Console(stderr=True, highlight=False)
-    console.print(Text(f"on {report.about}:"))
-    for name, value in report.scores.items():
-        console.print(Text(f"  {name:20}{value:.4f}"))
+def _grid(prediction: Prediction) -> Grid:
+    """The image that a caption was written about, and its patches."""
+    assert prediction.attention is not None  # noqa: S101 - it was asked for
+    assert isinstance(prediction.attention.keys, Grid)  # noqa: S101 - words look at an image
+    return prediction.attention.keys
 
 
-def _mechanism(out: Path) -> Path:
+def _print(about: str, result: Evaluation) -> None:
+    typer.echo(f"on {about}:", err=True)
+    for name, value in result.scores.items():
+        typer.echo(f"  {name:20}{value:.4f}", err=True)
+
+
+def _write_mechanism(out: Path) -> Path:
     """The mechanism in four pictures, and a page that explains them."""
-    console = Console()
-    drawn = []
-    for picture in pictures():
+    from rich.console import Console  # noqa: PLC0415
+    from rich.padding import Padding  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console, pictures = Console(), draw_pictures()
+    for picture in pictures:
         path = out / f"{picture.name}.png"
-        save(picture.figure, path)
-        drawn.append((picture, path))
+        save_figure(picture.figure, path)
         console.print(Text(f"{path.name}: {picture.title.lower()}", style="bold"))
         console.print(Padding(Text(picture.caption), (0, 0, 1, 2)))
+    figures = {picture.title: (picture.figure, picture.caption) for picture in pictures}
     index = out / "index.html"
-    with replacing(index) as beside:
-        beside.write_text(page("Attention, in four pictures", _INTRODUCTION, drawn), encoding="utf-8")
+    save_text(pages.figures_page("Attention, in four pictures", _INTRODUCTION, figures), index)
     return index

@@ -10,17 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.cli.commands import made
-from sightline.cli.options import Fields, Given
-from sightline.cli.outputs import save_text, tell
-from sightline.evaluate.ranking import rank
+from sightline.cli.app import make_command
+from sightline.cli.options import Fields, FieldValues
+from sightline.cli.outputs import print_paths, save_text
+from sightline.evaluate.scores import rank
 from sightline.messages import flag, listing
 from sightline.show import curves, pages
 from sightline.show.curves import read_metrics
 from sightline.tasks.prediction import Evaluation
-from sightline.tasks.registry import kinds
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, open_run
+from sightline.tasks.task import Task
 
 __all__ = ["command"]
 
@@ -38,7 +38,7 @@ def command() -> Any:
 
     def evaluate(
         run: Annotated[Path, typer.Argument(help="A folder that `sightline train` wrote.", metavar="RUN")],
-        given: Given,
+        field_values: FieldValues,
         split: Annotated[str, typer.Option(help="Which split of the data; all takes every one.")] = "test",
         data: Annotated[
             str | None, typer.Option(help="Other data than the run's own: a folder, a zip, an embedded set.")
@@ -62,7 +62,7 @@ def command() -> Any:
                 raise ValueError(f"{flag(name)} must be at least 1, got {value}")
         if out is not None and out.exists() and not out.is_dir():
             raise ValueError(f"--out must be a folder, {str(out)!r} is a file")
-        options = given.get(_OPTIONS, {})
+        options = field_values.get(_OPTIONS, {})
         opened = open_run(run, device)
         for name in options:
             if opened.kind not in owners[name]:
@@ -86,13 +86,11 @@ def command() -> Any:
         else:
             _print(result)
         if out is not None:
-            tell(write(opened, result, out))
+            print_paths(write(opened, result, out))
 
-    metrics = "; ".join(
-        f"{kind}: {', '.join(task_of(kind).scores)}" for kind in kinds() if task_of(kind).scores
-    )
+    metrics = "; ".join(f"{kind}: {_score_names(task_of(kind))}" for kind in kinds())
     purpose = f"Score a trained model on a split of its data, or on other data. Scores of {metrics}."
-    return made(fields.on(evaluate), name="evaluate", help=purpose)
+    return make_command(fields.on(evaluate), name="evaluate", help=purpose)
 
 
 def write(run: Run, result: Evaluation, out: Path) -> list[Path]:
@@ -132,6 +130,12 @@ def results_page(run: Run, result: Evaluation) -> str:
         sections=sections,
         figures={name: (draw(), caption) for name, (draw, caption) in result.figures.items()},
     )
+
+
+def _score_names(task: Task) -> str:
+    """The names of a task's scores, those that are not always there after their condition."""
+    extra = [f"{when} {', '.join(names)}" for when, names in task.extra_scores.items()]
+    return "; ".join([", ".join(task.scores), *extra])
 
 
 def _owners() -> dict[str, list[str]]:

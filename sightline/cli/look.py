@@ -11,17 +11,16 @@ import typer
 
 from sightline import show
 from sightline.cli import look_model
-from sightline.cli.commands import made
-from sightline.cli.options import Fields, Given
-from sightline.cli.outputs import PAGES, check_output, save_figure, save_text, tell
+from sightline.cli.app import make_command
+from sightline.cli.options import Fields, FieldValues
+from sightline.cli.outputs import PAGES, check_output, print_paths, save_figure, save_text
 from sightline.cli.predict import read_inputs
 from sightline.look.names import matches
 from sightline.messages import flag, listing
 from sightline.show import pages
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Prediction
-from sightline.tasks.registry import kinds
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, is_run, open_run
 
 __all__ = ["command"]
@@ -48,7 +47,7 @@ def command() -> Any:
             str,
             typer.Argument(metavar="INPUT", help="What it reads: an image, a text, or - for standard input."),
         ],
-        given: Given,
+        field_values: FieldValues,
         out: Annotated[
             Path | None, typer.Option(help="A page (.html) or a figure (.png, .svg, ...) to write.")
         ] = None,
@@ -76,12 +75,13 @@ def command() -> Any:
         """
         if out is not None:
             check_output(out, folders=False)
-        options = given.get(_OPTIONS, {})
+        options = field_values.get(_OPTIONS, {})
         if not is_run(target):
             for name, value in (("head", head), ("device", device), *options.items()):
                 if value is not None:
                     raise ValueError(
-                        f"{flag(name)} is for runs that `sightline train` wrote, got {value} for {str(target)!r}"
+                        f"{flag(name)} is for runs that `sightline train` wrote, got {value} for "
+                        f"{str(target)!r}"
                     )
             look_model.look(target, sys.stdin.read() if text == "-" else text, layer, out, as_json=as_json)
             return
@@ -94,10 +94,10 @@ def command() -> Any:
                     "leave it out"
                 )
         (given_input,) = _one(read_inputs(run.task, [text]))
-        prediction = next(run.predict([given_input], **options))
+        prediction = next(run.predict([given_input], **{**run.task.look_options, **options}))
         look_run(run, prediction, layer, head, out, as_json=as_json)
 
-    return made(fields.on(look), name="look")
+    return make_command(fields.on(look), name="look")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +112,7 @@ def look_run(
 ) -> None:
     """Show where a run looked: a table or JSON on standard output, and a file if one is named."""
     layers, chosen = _chosen(run, prediction, layer, head)
-    if out is not None and (prediction.attention is None or not len(prediction.attention.queries)):
+    if out is not None and (prediction.attention is None or not prediction.attention.queries):
         raise ValueError(
             f"nothing was predicted for {str(prediction.input)!r}, there is nothing to draw; train longer"
         )
@@ -125,16 +125,27 @@ def look_run(
     if out.suffix.lower() in PAGES:
         about = f"{run.folder.name}: a run of kind {run.kind}."
         shown = prediction if chosen is None else dataclasses.replace(prediction, attention=chosen)
-        save_text(pages.prediction_page(shown, title=prediction.text, about=about, layers=layers), out)
+        of_words = {name: one for name, one in layers.items() if not isinstance(one.keys, Grid)}
+        figures = {name: (_figure(prediction, one, 0), "All heads.") for name, one in of_words.items()}
+        figures |= run.task.look_figures(prediction, layers)
+        save_text(pages.prediction_page(shown, title=prediction.text, about=about, figures=figures), out)
     elif chosen is None and len(layers) > 1:
         raise ValueError(
-            f"a figure shows one layer, --layer {layer!r} fits {len(layers)}: {', '.join(layers)}; name one of "
-            "them, or write a page with --out page.html"
+            f"a figure shows one layer, --layer {layer!r} fits {len(layers)}: {', '.join(layers)}; name one "
+            "of them, or write a page with --out page.html"
         )
+    elif chosen is not None:
+        number = None if layer is None else int(layer)
+        save_figure(show.prediction(prediction, layer=number, head=head), out)
     else:
-        attention = chosen or next(iter(layers.values()))
-        save_figure(show.prediction(dataclasses.replace(prediction, attention=attention)), out)
-    tell([out])
+        ((name, attention),) = layers.items()
+        by_heads = 0 if head is None else None
+        save_figure(_figure(prediction, attention, by_heads, f"{prediction.text}: {name}"), out)
+    print_paths([out])
+
+
+def _figure(prediction: Prediction, attention: Attention, layer: int | None, title: str | None = None) -> Any:
+    return show.prediction(dataclasses.replace(prediction, attention=attention), layer=layer, title=title)
 
 
 def _one(inputs: list[Any]) -> list[Any]:
@@ -197,9 +208,7 @@ def _rows(attention: Attention, *, by_head: bool) -> list[tuple[tuple[str, ...],
         return [
             ((str(i), str(h)), attention.weights[i, h, 0]) for i in range(n_layers) for h in range(n_heads)
         ]
-    queries = attention.queries
-    labels = [_key(queries, t) for t in range(len(queries))]
-    return [((label,), row) for label, row in zip(labels, attention.summary, strict=True)]
+    return [((query,), row) for query, row in zip(attention.queries, attention.summary, strict=True)]
 
 
 def _key(keys: tuple[str, ...] | Grid, at: int) -> str:

@@ -13,12 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sightline import show
-from sightline.cli import hugging_face
-from sightline.cli.look_page import LEGEND, cells, page
-from sightline.cli.outputs import PAGES, save_figure, save_text, tell
-from sightline.cli.watched import Watched
+from sightline.cli.outputs import PAGES, print_paths, save_figure, save_text
 from sightline.look.heads import Head, by_layer, head_table, sharpest
 from sightline.look.names import matches
+from sightline.show.pages import HEADS_LEGEND, head_cells, heads_page
+from sightline.tasks.hugging_face import WatchedModel, is_model_folder, watch_folder
 
 __all__ = ["look"]
 
@@ -36,20 +35,30 @@ def look(target: Path, text: str, layer: str | None, out: Path | None, *, as_jso
     if out is None:
         return
     if out.suffix.lower() in PAGES:
-        save_text(page(watched, table, sharpest(table, _MARKED)), out)
+        page = heads_page(
+            watched.name,
+            text=watched.text,
+            seen=watched.seen,
+            tokens={name: (watched.queries[name], watched.keys[name]) for name in watched.keys},
+            heads=table,
+            marked=sharpest(table, _MARKED),
+            is_part=watched.is_part,
+            about=watched.title,
+        )
+        save_text(page, out)
     else:
         save_figure(_figure(watched), out)
-    tell([out])
+    print_paths([out])
 
 
-def _watched(target: Path, text: str, layer: str | None) -> Watched:
+def _watched(target: Path, text: str, layer: str | None) -> WatchedModel:
     """Open the target, whatever it is, and watch it read."""
     if not target.is_dir():
         kind = "is a file, not a folder" if target.exists() else "does not exist"
         raise ValueError(f"look needs a folder with a model, {str(target)!r} {kind}")
     if not text.strip():
         raise ValueError(f"look needs a text to read, got {text!r}")
-    if not hugging_face.is_folder(target):
+    if not is_model_folder(target):
         raise ValueError(
             f"there is no config.json in {str(target)!r}; look takes a run that `sightline train` wrote, or "
             "a Hugging Face folder, as model.save_pretrained and tokenizer.save_pretrained write it"
@@ -60,7 +69,7 @@ def _watched(target: Path, text: str, layer: str | None) -> Watched:
         names.append(name)
         return layer is None or matches(name, layer)
 
-    watched = hugging_face.read(target, text, chosen)
+    watched = watch_folder(target, text, chosen)
     if not watched.seen:
         if names and layer is not None:
             raise ValueError(f"no layer matches {layer!r}; this model has {', '.join(dict.fromkeys(names))}")
@@ -68,7 +77,7 @@ def _watched(target: Path, text: str, layer: str | None) -> Watched:
     return dataclasses.replace(watched, is_part=layer is not None)
 
 
-def _figure(watched: Watched) -> Figure:
+def _figure(watched: WatchedModel) -> Figure:
     layers = by_layer(watched.seen)
     if len(layers) == 1:
         ((name, sight),) = layers.items()
@@ -76,13 +85,13 @@ def _figure(watched: Watched) -> Figure:
     return show.entropy(watched.seen)
 
 
-def _as_object(watched: Watched, table: list[Head]) -> dict[str, Any]:
+def _as_object(watched: WatchedModel, table: list[Head]) -> dict[str, Any]:
     marked = sharpest(table, _MARKED)
     heads = [dataclasses.asdict(head) | {"sharpest": head in marked} for head in table]
     return {"model": watched.title, "text": watched.text, "keys": dict(watched.keys), "heads": heads}
 
 
-def _print(watched: Watched, table: list[Head]) -> None:
+def _print(watched: WatchedModel, table: list[Head]) -> None:
     """The table of heads; a star marks the sharpest."""
     marked = sharpest(table, _MARKED)
     printed = Table(title=None, box=None, pad_edge=False)
@@ -92,11 +101,11 @@ def _print(watched: Watched, table: list[Head]) -> None:
     printed.add_column("")
     for head in table:
         star = "* sharp" if head in marked else ""
-        printed.add_row(Text(head.layer or "(the model itself)"), *cells(head), star)
+        printed.add_row(Text(head.layer or "(the model itself)"), *head_cells(head), star)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     console.print(Text(watched.title), Text(f"{len(next(iter(watched.keys.values())))} tokens"), sep=": ")
     console.print(printed)
-    console.print(Text(LEGEND), soft_wrap=True)
+    console.print(Text(HEADS_LEGEND), soft_wrap=True)
     console.print(
         Text(f"* sharp: the {len(marked)} heads of the lowest entropy, looking at the fewest tokens.")
     )

@@ -13,6 +13,8 @@ from sightline.attention.reference import scaled_dot_product_attention
 from sightline.positions import shift_matrix, sinusoidal
 from sightline.shapes import Float
 
+__all__ = ["WORDS", "Picture", "draw_pictures", "sentence"]
+
 # word, what it is, what it looks for
 WORDS = [
     ("the", "article", "next word"),
@@ -56,7 +58,7 @@ def sentence() -> tuple[list[str], Float[Tensor, "T E"], Float[Tensor, "T E"]]:
     return [word for word, _, _ in WORDS], torch.stack(vectors), torch.stack(queries)
 
 
-def pictures(steps: int = 150) -> list[Picture]:
+def draw_pictures(steps: int = 150) -> list[Picture]:
     """Draw them all; ``steps`` of training go into the scores that have something to learn."""
     words, vectors, queries = sentence()
     weights = scaled_dot_product_attention(queries, vectors, vectors)[1]

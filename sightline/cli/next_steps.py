@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
 
-__all__ = ["program", "tell_next"]
+__all__ = ["print_next_steps", "program"]
 
 
 def program() -> str:
@@ -24,16 +24,16 @@ def program() -> str:
         return f"{_shown(Path(sys.executable))} -m sightline"
     if called.suffix == ".py":
         return f"{_shown(Path(sys.executable))} {_shown(called)}"
-    found = shutil.which(called.name)
-    if found is not None and called.exists() and Path(found).samefile(called):
+    on_path = shutil.which(called.name)
+    if on_path is not None and called.exists() and Path(on_path).samefile(called):
         return called.name
     return _shown(called)
 
 
 def _shown(path: Path) -> str:
     """A path from this folder, if it lies below it; a program that the shell finds by its name alone."""
-    found = shutil.which(path.name)
-    if found is not None and Path(found) == path:
+    on_path = shutil.which(path.name)
+    if on_path is not None and Path(on_path) == path:
         return path.name
     try:
         return str(path.absolute().relative_to(Path.cwd()))
@@ -41,7 +41,7 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def tell_next(task: "Task", out: Path, sample: str) -> None:
+def print_next_steps(task: "Task", out: Path, sample: str) -> None:
     """Print the run folder, and on standard error the two commands that come next."""
     typer.echo(out)
     folder = shlex.quote(str(out))

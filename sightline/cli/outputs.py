@@ -20,9 +20,9 @@ __all__ = [
     "check_output",
     "check_place",
     "output_names",
+    "print_paths",
     "save_figure",
     "save_text",
-    "tell",
 ]
 
 FIGURES = (".jpg", ".pdf", ".png", ".svg", ".webp")
@@ -30,7 +30,7 @@ PAGES = (".html", ".htm")
 _REMEDY = "choose another --out"
 
 
-def tell(paths: Sequence[Path]) -> None:
+def print_paths(paths: Sequence[Path]) -> None:
     """Say which files were written: on standard error, since standard output is the answer's."""
     for path in paths:
         typer.echo(path, err=True)

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from sightline import show
-from sightline.cli.commands import made
-from sightline.cli.outputs import check_figure, save_figure, tell
+from sightline.cli.app import make_command
+from sightline.cli.outputs import check_figure, print_paths, save_figure
 from sightline.positions import sinusoidal
 
 __all__ = ["command"]
@@ -34,9 +34,9 @@ def positions(
             "draw a smaller one"
         )
     save_figure(show.positions(sinusoidal(length, d_model, base=base)), out)
-    tell([out])
+    print_paths([out])
 
 
 def command() -> Any:
     """``sightline positions``."""
-    return made(positions, name="positions")
+    return make_command(positions, name="positions")

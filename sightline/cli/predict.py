@@ -2,21 +2,31 @@
 
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sightline import show
-from sightline.cli.commands import made
-from sightline.cli.options import Fields, Given
-from sightline.cli.outputs import FIGURES, PAGES, check_output, output_names, save_figure, save_text, tell
+from sightline.cli.app import make_command
+from sightline.cli.options import Fields, FieldValues
+from sightline.cli.outputs import (
+    FIGURES,
+    PAGES,
+    check_output,
+    output_names,
+    print_paths,
+    save_figure,
+    save_text,
+)
 from sightline.messages import flag
+from sightline.models.run_folder import kind_of
 from sightline.show import pages
 from sightline.tasks.prediction import Prediction
-from sightline.tasks.run import Run, open_run
+from sightline.tasks.run import Run, is_run, open_run
 from sightline.tasks.task import Task
 
 __all__ = ["command", "read_inputs"]
@@ -34,7 +44,7 @@ def command(task: Task) -> Any:
             Path, typer.Argument(help=f"A folder that `sightline train {task.kind}` wrote.", metavar="RUN")
         ],
         inputs: Annotated[list[str], typer.Argument(help=f"{task.inputs_help}", metavar=f"{task.inputs}...")],
-        given: Given,
+        field_values: FieldValues,
         out: Annotated[
             Path | None,
             typer.Option(help="Where it looked: a figure (.png, ...), a page (.html), or a folder."),
@@ -48,7 +58,7 @@ def command(task: Task) -> Any:
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", metavar="")] = False,
         device: Annotated[str | None, typer.Option(help="Where to run; a GPU if there is one.")] = None,
     ) -> None:
-        options = given.get(_OPTIONS, {})
+        options = field_values.get(_OPTIONS, {})
         task.predict_options(**options)  # refuses bad values before anything is loaded
         for name, value in (("layer", layer), ("head", head)):
             if value is not None and out is None:
@@ -58,21 +68,33 @@ def command(task: Task) -> Any:
         read = read_inputs(task, inputs)
         if out is not None:
             check_output(out, len(read))
+        check_kind(run, task)
         opened = open_run(run, device)
-        check_kind(opened, task)
-        found = list(opened.predict(read, attention=out is not None, batch_size=batch_size, **options))
+        refused: dict[Any, Exception] = {}
+        predictions = list(
+            opened.predict(
+                read,
+                attention=out is not None,
+                batch_size=batch_size,
+                on_error=refused.__setitem__,
+                **options,
+            )
+        )
+        if len(refused) == len(read) == 1:
+            raise refused[read[0]]
         if out is not None and (layer is not None or head is not None):
-            found = [_selected(p, layer, head) for p in found]
+            predictions = [_selected(p, layer, head) for p in predictions]
         if as_json:
-            typer.echo(json.dumps(task.predictions_json(found), indent=1, ensure_ascii=False))
+            typer.echo(json.dumps(task.predictions_json(predictions), indent=1, ensure_ascii=False))
         else:
-            for prediction in found:
-                for line in task.lines(prediction):
-                    typer.echo(line)
-        if out is not None:
-            tell(write(opened, out, read, found))
+            _print(task, read, predictions, refused)
+        if out is not None and predictions:
+            print_paths(write(opened, out, read, predictions))
+        if refused:
+            _print_refused(task, read, refused)
+            raise typer.Exit(1 if predictions else 2)
 
-    return made(fields.on(predict), name=task.kind, help=task.predict_help)
+    return make_command(fields.on(predict), name=task.kind, help=task.predict_help)
 
 
 def read_inputs(task: Task, inputs: Sequence[str]) -> list[Any]:
@@ -85,26 +107,49 @@ def read_inputs(task: Task, inputs: Sequence[str]) -> list[Any]:
     return read
 
 
-def check_kind(run: Run, task: Task) -> None:
-    """Refuse a run of another kind."""
-    if run.kind != task.kind:
+def check_kind(run: Path, task: Task) -> None:
+    """Refuse a run of another kind, before anything of it is read."""
+    if is_run(run) and (kind := kind_of(run)) != task.kind:
         raise ValueError(
-            f"`sightline {task.kind}` takes a run of kind {task.kind!r}, {str(run.folder)!r} is of kind "
-            f"{run.kind!r}; call `sightline {run.kind}`"
+            f"`sightline {task.kind}` takes a run of kind {task.kind!r}, {str(run)!r} is of kind {kind!r}; "
+            f"call `sightline {kind}`"
         )
 
 
-def write(run: Run, out: Path, inputs: Sequence[Any], found: Sequence[Prediction]) -> list[Path]:
+def write(run: Run, out: Path, inputs: Sequence[Any], predictions: Sequence[Prediction]) -> list[Path]:
     """A page of all predictions, a figure of one, or a folder with a figure each."""
     suffix = out.suffix.lower()
     if suffix in PAGES:
         title = f"{run.task.kind.capitalize()}: {run.folder.name}"
-        save_text(pages.predictions_page(found, title=title), out)
+        save_text(pages.results_page(title, scores={}, sections={"": predictions}), out)
         return [out]
-    figures = [out] if suffix in FIGURES else [out / f"{name}.png" for name in output_names(inputs)]
-    for path, prediction in zip(figures, found, strict=True):
+    predicted = {p.input for p in predictions}
+    names = [name for name, x in zip(output_names(inputs), inputs, strict=True) if x in predicted]
+    figures = [out] if suffix in FIGURES else [out / f"{name}.png" for name in names]
+    for path, prediction in zip(figures, predictions, strict=True):
         save_figure(show.prediction(prediction), path)
     return figures
+
+
+def _print(
+    task: Task, inputs: Sequence[Any], predictions: Sequence[Prediction], refused: Mapping[Any, Exception]
+) -> None:
+    """The predictions in order; a text that was refused leaves an empty line, so that lines stay parallel."""
+    rest = iter(predictions)
+    for one in inputs:
+        if one not in refused:
+            for line in task.lines(next(rest)):
+                typer.echo(line)
+        elif not task.input_is_file:
+            typer.echo()
+
+
+def _print_refused(task: Task, inputs: Sequence[Any], refused: Mapping[Any, Exception]) -> None:
+    """A line for each input that was refused."""
+    for number, one in enumerate(inputs, 1):
+        if one in refused:
+            where = f"{task.inputs.lower()} {number} of {len(inputs)}"
+            typer.echo(f"left out {where}: {' '.join(str(refused[one]).split())}", err=True)
 
 
 def _selected(prediction: Prediction, layer: int | None, head: int | None) -> Prediction:
@@ -114,4 +159,4 @@ def _selected(prediction: Prediction, layer: int | None, head: int | None) -> Pr
 
 def _standard_input() -> list[str]:
     text = sys.stdin.read().rstrip()
-    return text.split("\n") if text else []
+    return re.split(r"\r?\n", text) if text else []

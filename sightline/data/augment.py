@@ -30,26 +30,51 @@ class Augment:
     """How training images are changed; the defaults change nothing."""
 
     crop: float = setting(
-        1.0, "Least share of the area that a random crop keeps; 1 crops nothing.", above=0, at_most=1
+        1.0,
+        "Least share of the area that a random crop keeps; 1 crops nothing.",
+        above=0,
+        at_most=1,
+        advanced=True,
     )
-    shift: float = setting(0.0, "Largest shift, as a share of the side.", at_least=0, at_most=1)
-    subpixel: bool = setting(False, "Shift by parts of a pixel as well, not only by whole ones.")
-    zoom: float = setting(0.0, "Largest change of size: 0.1 is from 1 / 1.1 to 1.1 times.", at_least=0)
-    rotate: float = setting(0.0, "Largest rotation, in degrees.", at_least=0)
-    shear: float = setting(0.0, "Largest shear: 0.1 moves the top by a tenth of the height.", at_least=0)
-    flip: float = setting(0.0, "How often an image is mirrored left to right.", at_least=0, at_most=1)
+    shift: float = setting(
+        0.0, "Largest shift, as a share of the side.", at_least=0, at_most=1, advanced=True
+    )
+    subpixel: bool = setting(
+        False, "Shift by parts of a pixel as well, not only by whole ones.", advanced=True
+    )
+    zoom: float = setting(
+        0.0, "Largest change of size: 0.1 is from 1 / 1.1 to 1.1 times.", at_least=0, advanced=True
+    )
+    rotate: float = setting(0.0, "Largest rotation, in degrees.", at_least=0, advanced=True)
+    shear: float = setting(
+        0.0, "Largest shear: 0.1 moves the top by a tenth of the height.", at_least=0, advanced=True
+    )
+    flip: float = setting(
+        0.0, "How often an image is mirrored left to right.", at_least=0, at_most=1, advanced=True
+    )
     colour: float = setting(
-        0.0, "Largest change of brightness, contrast and saturation: 0.4 is 0.6 to 1.4 times.", at_least=0
+        0.0,
+        "Largest change of brightness, contrast and saturation: 0.4 is 0.6 to 1.4 times.",
+        at_least=0,
+        advanced=True,
     )
-    rand: int = setting(0, "Operations of RandAugment applied to each image.", at_least=0)
-    rand_strength: float = setting(0.5, "How strong those are, 0 to 1.", at_least=0, at_most=1)
-    erase: float = setting(0.0, "How often a rectangle is filled with noise.", at_least=0, at_most=1)
-    mixup: float = setting(0.0, "Mixup's alpha: images and labels are blended; 0 never does.", at_least=0)
+    rand: int = setting(0, "Operations of RandAugment applied to each image.", at_least=0, advanced=True)
+    rand_strength: float = setting(0.5, "How strong those are, 0 to 1.", at_least=0, at_most=1, advanced=True)
+    erase: float = setting(
+        0.0, "How often a rectangle is filled with noise.", at_least=0, at_most=1, advanced=True
+    )
+    mixup: float = setting(
+        0.0, "Mixup's alpha: images and labels are blended; 0 never does.", at_least=0, advanced=True
+    )
     cutmix: float = setting(
-        0.0, "Cutmix's alpha: a rectangle comes from another image; 0 never does.", at_least=0
+        0.0, "Cutmix's alpha: a rectangle comes from another image; 0 never does.", at_least=0, advanced=True
     )
     mix: float = setting(
-        1.0, "How often an image is mixed at all, where mixup or cutmix is on.", at_least=0, at_most=1
+        1.0,
+        "How often an image is mixed at all, where mixup or cutmix is on.",
+        at_least=0,
+        at_most=1,
+        advanced=True,
     )
 
     def __post_init__(self) -> None:

@@ -1,31 +1,38 @@
 """Images with captions: read from a folder or a zip in any of the usual layouts, or drawn by a program."""
 
-import hashlib
-import io
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from sightline.data.captions_formats import CaptionRecord, read_records
-from sightline.data.images import BrokenImage, digest, read_image
-from sightline.data.sources import Files, Folder, Index, files_of
+from sightline.data.captions_formats import read_records
+from sightline.data.captions_parsers import CaptionRecord
+from sightline.data.dataset import (
+    ALL,
+    STATED,
+    Problem,
+    digest_of,
+    find_split,
+    hash_split,
+    in_order,
+    missing_split,
+    split_name,
+)
+from sightline.data.image_files import ImageFiles, Images
+from sightline.data.sources import Folder, Index, files_of
 from sightline.shapes import Shaped
 
-__all__ = ["CLEANING", "CaptionSet", "CaptionedImage", "Images", "Problem", "clean", "read_captions"]
+__all__ = ["CLEANING", "CaptionSet", "CaptionedImage", "clean", "read_captions"]
 
 CLEANING = "lower-cased, punctuation stripped (sightline.data.captions.clean)"  # for signatures of scores
-SPLITS = ("train", "val", "test")
-STATED = "stated"
 DRAWN_SIZE = (
     "as large as is asked for: a training draws --n-train, --n-val and --n-test"  # of a set that is drawn
 )
-_FILES = (".json", ".txt", ".csv", ".tsv", ".token")
+_FILES = (".json", ".jsonl", ".txt", ".csv", ".tsv", ".token", ".parquet")
 
 
 def clean(text: str) -> str:
@@ -60,42 +67,16 @@ class CaptionedImage:
     split: str
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that is wrong with the data and cost no more than an image.
-
-    Attributes:
-        kind: ``"missing"``, ``"broken"``, ``"no caption"``, ...
-        name: Which image.
-        sentence: What is wrong, for people.
-    """
-
-    kind: str
-    name: str
-    sentence: str
-
-
-@runtime_checkable
-class Images(Protocol):
-    """Where the images of a set come from: files, or a hand that draws them."""
-
-    def open(self, name: str, *, size: int | None = None) -> Shaped[Tensor, "3 h w"]:
-        """The bytes of red, green and blue; a square of ``size`` if one is given."""
-
-    def digest(self, name: str) -> str:
-        """A name for the content: two images with the same one are the same."""
-
-
 @dataclass(frozen=True, eq=False)
 class CaptionSet:
-    """Images with captions, in splits.
+    """Images with captions, in splits: a :class:`~sightline.data.dataset.Dataset`.
 
     Attributes:
         records: What can be used: images that are there, with captions.
         images: Opens them.
         problems: What could not be used, and why.
         source: The folder, the zip, or the embedded set's name.
-        form: Which of the layouts it has.
+        layout: Which of the layouts it has.
         rule: How the splits came about.
     """
 
@@ -103,25 +84,25 @@ class CaptionSet:
     images: Images
     problems: Sequence[Problem] = ()
     source: str = ""
-    form: str = ""
+    layout: str = ""
     rule: str = STATED
-
-    def split(self, name: str) -> list[CaptionedImage]:
-        """The images of one split; ValueError, with those there are, if it has none."""
-        found = [record for record in self.records if record.split == name]
-        if not found:
-            counts = ", ".join(f"{split!r} ({n})" for split, n in self.splits().items()) or "none"
-            raise ValueError(
-                f"there is no image in the split {name!r} of {self.source!r}, which has {counts}; "
-                + self._remedy(name)
-            )
-        return found
 
     def splits(self) -> dict[str, int]:
         """How many images each split has: train, val and test first."""
-        counts = Counter(record.split for record in self.records)
-        order = [x for x in SPLITS if x in counts]
-        return {name: counts[name] for name in [*order, *sorted(set(counts) - set(order))]}
+        return in_order(Counter(record.split for record in self.records))
+
+    def split(self, name: str) -> list[CaptionedImage]:
+        """The images of one split, or ``all``; ValueError, with those there are, if it has none."""
+        counts = self.splits()
+        found = find_split(name, counts)
+        if found is None and name != ALL:
+            raise missing_split(name, counts, self.source, remedy=self._remedy(name))
+        return [record for record in self.records if found is None or record.split == found]
+
+    def digest(self) -> str:
+        """Names the images of train and val and their captions, by what the annotations call them."""
+        records = [*self.split("train"), *self.split("val")]
+        return digest_of((record.split, record.name, *record.captions) for record in records)
 
     def lines(self, split: str) -> list[str]:
         """Every caption of a split, cleaned: what a tokenizer learns from."""
@@ -135,7 +116,7 @@ class CaptionSet:
         """
         return self.images.open(record.name, size=size)
 
-    def digest(self, record: CaptionedImage) -> str:
+    def image_digest(self, record: CaptionedImage) -> str:
         """A name for the image's content, to know it again: for caches, and to find duplicates."""
         return self.images.digest(record.name)
 
@@ -145,35 +126,11 @@ class CaptionSet:
 
     def _remedy(self, name: str) -> str:
         """How a set gets a split that it lacks."""
-        if name not in SPLITS:
-            return "choose one of these"
         if self.rule == STATED:
             return f"give some images the split {name!r}, or none a split, and they are drawn"
         if self.rule == DRAWN_SIZE:
             return f"ask for some with --n-{name}"
-        return "it is drawn where there are at least three images: add some"
-
-
-class ImageFiles:
-    """Images that lie in a folder or a zip, under the names that annotations give them."""
-
-    def __init__(self, files: Files, paths: dict[str, str]) -> None:
-        self.files = files
-        self.paths = paths
-
-    def open(self, name: str, *, size: int | None = None) -> Shaped[Tensor, "3 h w"]:
-        """Read and decode one image."""
-        return read_image(io.BytesIO(self._read(name)), size=size, name=name)
-
-    def digest(self, name: str) -> str:
-        """The hash of the file's bytes."""
-        return digest(self._read(name))
-
-    def _read(self, name: str) -> bytes:
-        try:
-            return self.files.read(self.paths[name])
-        except OSError as problem:
-            raise BrokenImage(f"the image {name!r} can't be read: {problem}") from problem
+        return "add some: it is drawn where there are at least three images"
 
 
 def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
@@ -181,7 +138,8 @@ def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
 
     Layouts: Karpathy's ``dataset*.json``; COCO's ``captions_*.json``, one a split; Flickr's ``captions.txt``
     or ``*token.txt``, with lists such as ``trainImages.txt``; a table ``captions.csv`` with the columns
-    image, caption and perhaps split. Images may lie in any folder of the tree. Nothing is written.
+    image, caption and perhaps split; Hugging Face's ``metadata.csv`` or ``metadata.jsonl`` with file_name and
+    text, and parquet. Images may lie in any folder of the tree. Nothing is written.
 
     Args:
         path: A folder, a zip, or a caption file in a folder.
@@ -201,17 +159,17 @@ def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
     files = Folder(path.parent) if only else files_of(path)
     if only and path.resolve().parent.name == "annotations":  # COCO keeps its images beside that folder
         files, only = Folder(path.resolve().parents[1]), f"annotations/{path.name}"
-    names = files.names()
-    form, chosen, found = read_records(files, names, only)
-    usable, problems = _usable(found)
+    found = read_records(files, files.names(), only)
+    usable, problems = _usable(found.records)
     if not usable:
-        raise ValueError(f"not one image that {chosen[0]!r} names can be used: {problems[0].sentence}")
-    index, near = Index(names), chosen[0].rpartition("/")[0]
-    paths = _apart({one.image: index.find(one.image, near=near) for one in usable})
+        raise ValueError(f"not one image that {found.file!r} names can be used: {problems[0].sentence}")
+    index = Index(found.images.names())
+    usable = [_in_folder_of_split(one, index, found.folder) for one in usable]
+    paths = _apart({one.image: index.find(one.image, near=found.folder) for one in usable})
     there = [one for one in usable if paths[one.image]]
     if not there:
         raise ValueError(
-            f"none of the {len(paths)} images that {chosen[0]!r} names is in {files.where!r}, "
+            f"none of the {len(paths)} images that {found.file!r} names is in {files.where!r}, "
             f"the first is {usable[0].image!r}"
         )
     problems += [
@@ -220,14 +178,14 @@ def read_captions(path: Path | str, *, seed: int = 0) -> CaptionSet:
         if not at
     ]
     stated = any(one.split for one in there)
-    drawn = {} if stated else _drawn_splits([one.image for one in there], seed)
+    dealt = {} if stated else hash_split((one.image for one in there), seed=seed)
     records = [
-        CaptionedImage(one.image, tuple(one.captions), one.split or drawn.get(one.image, "train"))
+        CaptionedImage(one.image, tuple(one.captions), one.split or dealt.get(one.image, "train"))
         for one in there
     ]
-    images = ImageFiles(files, {name: at for name, at in paths.items() if at})
+    images = ImageFiles(found.images, {name: at for name, at in paths.items() if at})
     rule = STATED if stated else f"a tenth val, a tenth test, by a hash of seed {seed} and the name"
-    return CaptionSet(tuple(records), images, tuple(problems), str(path), form, rule)
+    return CaptionSet(tuple(records), images, tuple(problems), str(path), found.layout, rule)
 
 
 def _usable(found: Iterable[CaptionRecord]) -> tuple[list[CaptionRecord], list[Problem]]:
@@ -248,6 +206,22 @@ def _usable(found: Iterable[CaptionRecord]) -> tuple[list[CaptionRecord], list[P
     return usable, problems
 
 
+def _in_folder_of_split(record: CaptionRecord, index: Index, near: str) -> CaptionRecord:
+    """The record, with the one folder that its split tells, where several have an image of its name.
+
+    COCO's ``captions_val2017.json`` means ``val2017/1.jpg``, though there is a ``train2017/1.jpg`` too.
+    """
+    if record.split is None or index.find(record.image, near=near) is not None:
+        return record
+    same = [path for path in index.same_name(record.image) if _folder_split(path) == record.split]
+    return CaptionRecord(same[0], record.captions, record.split) if len(same) == 1 else record
+
+
+def _folder_split(path: str) -> str:
+    """The split that the folder of a file is named after: ``train2017/1.jpg`` is of train."""
+    return split_name(path.rpartition("/")[0].rpartition("/")[2].rstrip("0123456789"))
+
+
 def _apart(paths: dict[str, str | None]) -> dict[str, str | None]:
     """Where two names have found one file, it is that of the name that tells its folders.
 
@@ -259,10 +233,3 @@ def _apart(paths: dict[str, str | None]) -> dict[str, str | None]:
         return claims[at] == 1 or f"/{at}".endswith("/" + name.replace("\\", "/").removeprefix("./"))
 
     return {name: at if is_meant(name, at) else None for name, at in paths.items()}
-
-
-def _drawn_splits(names: list[str], seed: int) -> dict[str, str]:
-    """The stated rule: in the order of a hash, a tenth val, a tenth test, the rest train."""
-    order = sorted(set(names), key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
-    part = max(len(order) // 10, 1 if len(order) >= 3 else 0)
-    return {name: "val" if i < part else "test" if i < 2 * part else "train" for i, name in enumerate(order)}

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.data.class_set import SPLITS, ClassSet, LabelledImages, fit_image
+from sightline.data.class_set import ClassSet, LabelledImages, fit_image
+from sightline.data.dataset import SPLITS
 
 __all__ = ["read_npz"]
 
@@ -39,9 +40,10 @@ def read_npz(path: Path, size: int | None, channels: int | None) -> ClassSet:
         if n_images != n:
             raise ValueError(f"there must be one label for each image, got {n_images} {x} and {n} {y}")
         labels = torch.from_numpy(coded[first : first + n].astype(np.int64))
-        parts[split] = LabelledImages(_bytes(arrays[x], x, size, channels), labels)
+        rows = tuple(f"{x}/{i}" for i in range(n))
+        parts[split] = LabelledImages(_bytes(arrays[x], x, size, channels), labels, rows)
         first += n
-    return ClassSet(names, parts)
+    return ClassSet(names, parts, layout="npz")
 
 
 def _plain(labels: np.ndarray, path: Path) -> np.ndarray:

@@ -19,7 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from sightline.data.pairs import Pair, PairSet
+from sightline.data.dataset import SPLITS
+from sightline.data.pair_set import Pair, PairSet
 from sightline.shapes import did_you_mean
 
 __all__ = ["DATES", "FIELDS", "SPLITS", "DatePair", "Dates", "dates_set", "is_dates"]
@@ -27,7 +28,6 @@ __all__ = ["DATES", "FIELDS", "SPLITS", "DatePair", "Dates", "dates_set", "is_da
 DATES = "dates"
 SOURCE, TARGET = "date", "iso"
 FIELDS = ("year", "month", "day")
-SPLITS = ("train", "val", "test")
 SIZES = MappingProxyType({"train": 20_000, "val": 500, "test": 1000})
 
 _LOCALES = (
@@ -129,7 +129,14 @@ def dates_set(
     counts = tuple(SIZES.values()) if sizes is None else sizes
     splits = {name: Dates(n, seed=seed, split=name) for name, n in zip(SPLITS, counts, strict=True)}
     pairs = {name: [Pair(one.source, one.target) for one in split] for name, split in splits.items()}
-    return PairSet(name=DATES, source=SOURCE, target=TARGET, splits=pairs)
+    return PairSet(
+        source=DATES,
+        source_language=SOURCE,
+        target_language=TARGET,
+        parts=pairs,
+        layout=DATES,
+        rule="by a hash of each day",
+    )
 
 
 def split_of(day: dt.date) -> str:

@@ -7,7 +7,7 @@ share is held out to choose by; where that share is 0, the test stands for it.
 import numpy as np
 import torch
 
-from sightline.data.class_set import ClassSet, LabelledImages, split_off
+from sightline.data.class_set import ClassSet, LabelledImages, hold_out
 
 __all__ = ["digits"]
 
@@ -38,11 +38,20 @@ def digits(*, fold: int = 0, folds: int = 5, seed: int = 0, val: float = 0.05) -
         ) from missing
     loaded = load_digits()
     images = torch.from_numpy(np.rint(loaded.images * (255 / 16)).astype(np.uint8))[:, None]
-    whole = LabelledImages(images, torch.from_numpy(loaded.target.astype(np.int64)))
+    labels = torch.from_numpy(loaded.target.astype(np.int64))
+    whole = LabelledImages(images, labels, tuple(f"digits/{i}" for i in range(len(labels))))
     parts = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(images, whole.labels))
     train, test = (torch.from_numpy(x) for x in parts[fold])
     names, rest, tested = tuple(map(str, loaded.target_names)), whole.select(train), whole.select(test)
-    if not val:
-        return ClassSet(names, {"train": rest, "val": tested, "test": tested}, stand_ins={"val": "test"})
-    held, rest = split_off(rest, val, seed)
-    return ClassSet(names, {"train": rest, "val": held, "test": tested})
+    rule = f"the test is fold {fold} of {folds} by seed {seed}; {val:g} of the rest is val"
+    if val:
+        held = hold_out(rest.labels, val, seed)
+        chosen, rest = rest.select(held.nonzero().flatten()), rest.select((~held).nonzero().flatten())
+    return ClassSet(
+        names,
+        {"train": rest, "val": chosen if val else tested, "test": tested},
+        stand_ins={} if val else {"val": "test"},
+        source="digits",
+        layout="digits",
+        rule=rule,
+    )

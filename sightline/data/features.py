@@ -8,33 +8,30 @@ of the pictures, the view, and the signature of the network and its preprocessin
 or not there; a picture that changes, or another network, gets another file, and a set that was
 half done goes on where it stopped.
 
-Views are numbered: 0 is the middle square, 1 the same mirrored, and from 2 on random crops, of a third of
-the picture at least, mirrored by chance; each is a function of its number and the picture's content.
+Which views there are says ``views.py``.
 """
 
 import hashlib
 import json
 import os
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from sightline.data.batches import prefetch, seed_of
+from sightline.data.batches import prefetch
 from sightline.data.captions import CaptionedImage, CaptionSet
 from sightline.data.files import atomic_write
-from sightline.data.images import BrokenImage, normalise, resize_crop
+from sightline.data.images import BrokenImage, normalise
+from sightline.data.views import view_of
 from sightline.shapes import Float, Shaped
 
-__all__ = ["Features", "cache_features", "cache_folder", "view_of"]
+__all__ = ["Features", "cache_features", "cache_folder"]
 
 SHARD = 256  # pictures in a file: 32 MB of 7 x 7 x 1280 in float16
-_LEAST_AREA = 1 / 3
 
 Encode = Callable[[Float[Tensor, "B 3 size size"]], Float[Tensor, "B P C"]]
 
@@ -135,31 +132,6 @@ def cache_features(
     return Features(broken=broken, shape=(p, c), views=views, _n=len(records), _files=tuple(files))
 
 
-def view_of(
-    image: Shaped[Tensor, "3 h w"], view: int, size: int, *, digest: str = ""
-) -> Shaped[Tensor, "3 size size"]:
-    """A picture in one of its views: 0 the middle square, 1 that mirrored, from 2 on a random crop.
-
-    Example:
-        >>> picture = torch.arange(12, dtype=torch.uint8).reshape(1, 3, 4).expand(3, 3, 4)
-        >>> view_of(picture, 0, 3)[0, 0], view_of(picture, 1, 3)[0, 0]
-        (tensor([0, 1, 2], dtype=torch.uint8), tensor([2, 1, 0], dtype=torch.uint8))
-    """
-    if view < 2:
-        square = resize_crop(image, size)
-        return square.flip(-1) if view else square
-    chance = random.Random(seed_of("view", view, digest))  # noqa: S311
-    height, width = image.shape[1:]
-    area = chance.uniform(_LEAST_AREA, 1.0) * height * width
-    ratio = (4 / 3) ** chance.uniform(-1, 1)
-    tall, wide = min(height, round((area / ratio) ** 0.5)), min(width, round((area * ratio) ** 0.5))
-    top, left = chance.randint(0, height - tall), chance.randint(0, width - wide)
-    crop = image[:, top : top + tall, left : left + wide]
-    scaled = F.interpolate(crop[None].float(), size=(size, size), mode="bicubic", antialias=True)[0]
-    scaled = scaled.round_().clamp_(0, 255).to(image.dtype)
-    return scaled.flip(-1) if chance.random() < 0.5 else scaled
-
-
 def cache_folder() -> Path:
     """Where features are kept unless told otherwise: ``SIGHTLINE_CACHE``, or the user's own cache."""
     own = os.environ.get("SIGHTLINE_CACHE")
@@ -170,7 +142,7 @@ def cache_folder() -> Path:
 
 def _digest(images: CaptionSet, record: CaptionedImage) -> str:
     try:
-        return images.digest(record)
+        return images.image_digest(record)
     except BrokenImage:
         return f"broken {record.name}"
 

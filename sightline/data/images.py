@@ -8,6 +8,7 @@ import codecs
 import hashlib
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -16,13 +17,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sightline.data.files import atomic_write
 from sightline.shapes import Float, Shaped
+
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "MOST_PIXELS",
+    "BrokenImage",
+    "check_image_paths",
+    "digest",
+    "normalise",
+    "read_image",
+    "resize_crop",
+    "save_sample",
+]
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["MOST_PIXELS", "BrokenImage", "digest", "normalise", "read_image", "resize_crop"]
-
+IMAGE_SUFFIXES = frozenset(
+    (
+        *(".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jp2"),
+        *(".avif", ".heic", ".heif"),  # the last two can't be read, and are named
+    )
+)
 MOST_PIXELS = 1 << 26  # 64 million, a little more than the largest cameras give; 192 MB once decoded
 
 # Only what decodes inside the library: no Postscript, no fonts, no formats that are programs.
@@ -195,3 +213,27 @@ def _pillow() -> Any:
         ) from missing
     Image.init()  # names every format there is; the first call counts
     return Image
+
+
+def check_image_paths(inputs: Sequence[Any]) -> None:
+    """Refuse what is no path of a file.
+
+    Raises:
+        ValueError: For the first one that is not.
+    """
+    for path in inputs:
+        if not isinstance(path, str | Path):
+            raise ValueError(f"an image is given by its path, got {type(path).__name__}")  # noqa: TRY004
+        if Path(path).is_dir():
+            raise ValueError(f"an image is a file, {str(path)!r} is a folder; try {Path(path) / '*'}")
+
+
+def save_sample(image: Shaped[Tensor, "C h w"], folder: Path) -> str:
+    """Save an image, grey or coloured bytes, beside a run, and give its path."""
+    from PIL import Image  # noqa: PLC0415
+
+    pixels = image[0] if len(image) == 1 else image.permute(1, 2, 0)
+    path = folder / "sample.png"
+    with atomic_write(path) as beside:
+        Image.fromarray(pixels.contiguous().numpy()).save(beside, format="PNG")
+    return str(path)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sightline.data.pairs import Pair
+from sightline.data.pair_set import Pair
 from sightline.data.tokens import EOS, SPECIALS, UNK, Tokenizer
 from sightline.shapes import did_you_mean
 
@@ -90,6 +90,40 @@ class PairTokens:
         for i, (start, end) in zip(self.source.encode(text), self.offsets(text), strict=False):
             if i == UNK:
                 return text[start:end]
+        return None
+
+    def problem(self, text: str, *, max_length: int, unknown: bool = False) -> str | None:
+        """Why a source text can't be translated, in a sentence; None if it can. Each text is judged alone.
+
+        Args:
+            text: What a user wants translated.
+            max_length: Tokens that the model reads at most, the end included.
+            unknown: Whether letters that no token stands for may be read as unknown.
+
+        Example:
+            >>> tokens = PairTokens.train([Pair("ab", "ba")], kind="char")
+            >>> tokens.problem("ab", max_length=5), tokens.problem("a?", max_length=5)
+            (None, "the vocabulary has no token for the character '?', got it in 'a?'")
+        """
+        if not text.strip():
+            return f"there must be something to translate, got {text!r}"
+        for letter in text:
+            if "\udc80" <= letter <= "\udcff":  # how Python keeps a byte that it could not read
+                return (
+                    f"a text must be UTF-8, got the byte 0x{ord(letter) - 0xDC00:02x}; if it is Latin-1, "
+                    "convert it: iconv -f latin1 -t utf-8"
+                )
+            if "\ud800" <= letter <= "\udfff":
+                return f"a text must be of whole characters, got \\u{ord(letter):04x}, half of one"
+        strange = None if unknown else self.unknown(text)
+        if strange is not None:
+            return f"the vocabulary has no token for the character {strange!r}, got it in {text[:60]!r}"
+        length = len(self.read(text))
+        if length > max_length:
+            return (
+                f"a text may have at most {max_length} tokens, got {length} in {text[:40]!r}...; "
+                "split it into sentences"
+            )
         return None
 
     def save(self, folder: Path) -> None:

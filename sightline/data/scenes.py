@@ -28,8 +28,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sightline.data.captions import DRAWN_SIZE, SPLITS, CaptionedImage, CaptionSet
+from sightline.data.captions import DRAWN_SIZE, CaptionedImage, CaptionSet
 from sightline.data.counter_rng import CounterRNG, Ints
+from sightline.data.dataset import SPLITS
 from sightline.data.images import digest, resize_crop
 from sightline.data.scenes_captions import Relation, captions_of, relations_of
 from sightline.data.scenes_draw import draw
@@ -235,4 +236,4 @@ def scenes_set(n_train: int, n_val: int, n_test: int, seed: int = 0) -> CaptionS
         for split, scenes in splits.items()
         for i in range(len(scenes))
     ]
-    return CaptionSet(tuple(records), SceneImages(splits), source="scenes", form="scenes", rule=DRAWN_SIZE)
+    return CaptionSet(tuple(records), SceneImages(splits), source="scenes", layout="scenes", rule=DRAWN_SIZE)

@@ -141,6 +141,11 @@ class Index:
         for name in sorted(self._all):
             self._by_last.setdefault(name.rpartition("/")[2], []).append(name)
 
+    def same_name(self, image: str) -> list[str]:
+        """All files of that name, whatever their folders."""
+        last = _composed(image.replace("\\", "/")).rpartition("/")[2]
+        return [self._all[name] for name in self._by_last.get(last, [])]
+
     def find(self, image: str, *, near: str = "") -> str | None:
         """The one file of that name: in the folder ``near``, else with the same folders, else anywhere."""
         image = image.replace("\\", "/").removeprefix("./")

@@ -17,11 +17,11 @@ from sightline.shapes import did_you_mean
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = ["BOS", "EOS", "PAD", "SPECIALS", "UNK", "UNSAID", "Tokenizer"]
+__all__ = ["BOS", "EOS", "NEVER_GENERATED", "PAD", "SPECIALS", "UNK", "Tokenizer"]
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
-UNSAID = (PAD, BOS, UNK)  # what no caption holds: it never says that it does not know a word
+NEVER_GENERATED = (PAD, BOS, UNK)  # a caption never admits that it does not know a word
 KINDS = ("word", "bpe")
 
 # A word with its apostrophes, "man's", or one sign of anything else that is no space.

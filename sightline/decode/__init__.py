@@ -1,1 +1,1 @@
-"""From a model that steps to a sentence: greedy, sampling, beam."""
+"""Decoding: greedy, sampling and beam search over a model that takes steps."""

@@ -1,4 +1,4 @@
-"""Beam search: keep the K likeliest beginnings of each input, and the K best that came to an end.
+"""Beam search: keep the K likeliest prefixes of each input, and the K best finished sequences.
 
 A step scores every continuation of every beginning and takes the 2 K likeliest of an input: at most K of
 them end, so at least K go on. Those that end among the first K enter the input's pool, ranked by
@@ -17,13 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sightline.data.tokens import BOS, EOS, PAD
-from sightline.decode.hypotheses import Hypotheses, HypothesisTree
+from sightline.decode.hypotheses import Hypotheses, HypothesisTree, column_index, limits, may_synchronise
 from sightline.decode.protocol import S, StepModel, branch, reorder
-from sightline.decode.stopping import column_index, limits, may_synchronise
-from sightline.decode.top_k import top_k
+from sightline.decode.trace import BeamTrace
 from sightline.shapes import Float, Int
 
-__all__ = ["beam"]
+__all__ = ["beam", "top_k"]
 
 
 class _Pool(NamedTuple):
@@ -34,11 +33,11 @@ class _Pool(NamedTuple):
 
     @property
     def full(self) -> Tensor:
-        """Whether an input has all that it may get, (B, 1)."""
+        """Whether an input has K finished sequences, (B, 1)."""
         return self.scores[:, -1:] != -torch.inf
 
     def add(self, scores: Float[Tensor, "B M"], ends: Int[Tensor, "B M"]) -> "_Pool":
-        """Take in what ended, and keep the best K; an input whose pool was full takes nothing."""
+        """Add finished sequences and keep the best K; a full pool stays as it is."""
         scores = scores.masked_fill(self.full, -torch.inf)
         best, at = torch.cat([self.scores, scores], 1).topk(self.scores.size(1))
         return _Pool(best, torch.cat([self.ends, ends], 1).gather(1, at))
@@ -56,8 +55,9 @@ def beam(
     bos: int = BOS,
     eos: int = EOS,
     forbidden: tuple[int, ...] = (PAD, BOS),
+    trace: BeamTrace | None = None,
 ) -> Hypotheses:
-    """The likeliest sequences that a search of some width finds.
+    """The likeliest sequences, by beam search.
 
     Args:
         model: Steps from a state to the next.
@@ -68,6 +68,7 @@ def beam(
         max_length: Most tokens of a sequence, its end included: one number, or one for each input.
         bos, eos: The ids of the first and the last token.
         forbidden: Ids that are never chosen.
+        trace: Is told every step of one input; a GPU then waits at each.
 
     Returns:
         ``n_best`` sequences for each input, best first. One that was still open at ``max_length`` is
@@ -94,7 +95,16 @@ def beam(
         ended = tokens == eos
         told = (best / (t + 1) ** alpha).where(ended, -torch.inf)
         pool = pool.add(told[:, :k], t * k + rows[:, :k])
-        scores, at = best.masked_fill(ended, -torch.inf).topk(k)
+        before, (scores, at) = scores, best.masked_fill(ended, -torch.inf).topk(k)
+        if trace is not None:
+            trace.add(
+                before=before,
+                candidates=(best, rows, tokens),
+                kept=at,
+                ended=ended,
+                final=told,
+                weights=state.attention_weights,
+            )
         parents, tokens = rows.gather(1, at), tokens.gather(1, at)
         tree.grow(parents, tokens, state.attention_weights)
         if t + 1 in limit.steps:  # what is still open here is ranked like all others, and goes no further
@@ -129,3 +139,30 @@ def _candidates(
         missing = (0, k - best.size(1))
         best, at = F.pad(best, missing, value=-torch.inf), F.pad(at, missing)
     return best, at // m, tokens.view(b, w * m).gather(1, at)
+
+
+_BLOCK = 64
+
+
+def top_k(x: Float[Tensor, "N V"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
+    """As ``x.topk(k)``; in long rows it looks only into the k blocks whose largest are the largest.
+
+    What is among the k largest has fewer than k before it, and so has the largest of its block.
+
+    Example:
+        >>> values, places = top_k(torch.arange(1000.0)[None], 2)
+        >>> values.tolist(), places.tolist()
+        ([[999.0, 998.0]], [[999, 998]])
+    """
+    n, v = x.shape
+    cut = v // _BLOCK * _BLOCK
+    if cut < 4 * k * _BLOCK:
+        return x.topk(k)
+    blocks = x[:, :cut].unflatten(1, (-1, _BLOCK))
+    chosen = blocks.amax(-1).topk(k, sorted=False).indices  # (N, k)
+    few = blocks[torch.arange(n, device=x.device).unsqueeze(1), chosen].flatten(1)  # (N, k * block)
+    if cut < v:  # the rest is one more block, a short one, that is always looked into
+        few = torch.cat([few, x[:, cut:]], 1)
+        chosen = F.pad(chosen, (0, 1), value=cut // _BLOCK)
+    values, at = few.topk(k)
+    return values, chosen.gather(1, at // _BLOCK) * _BLOCK + at % _BLOCK

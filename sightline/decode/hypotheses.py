@@ -1,14 +1,15 @@
-"""What a search found, and the tree of tries that it is read from."""
+"""The sequences that a search found, and the tree of prefixes they are read from."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, SupportsIndex, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from sightline.data.tokens import PAD
-from sightline.shapes import Float, Int
+from sightline.shapes import Bool, Float, Int
 
 __all__ = ["Detokenizer", "Hypotheses", "HypothesisTree"]
 
@@ -24,7 +25,7 @@ class Detokenizer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Hypotheses:
-    """What was decoded: K sequences for each of B inputs, the best first.
+    """Decoded sequences: K for each of B inputs, the best first.
 
     Attributes:
         ids: The tokens, without the first and the last special one, padded with PAD; L is the number of
@@ -53,7 +54,7 @@ class Hypotheses:
         return [words.decode(of_input[0]) for of_input in self.lists()]
 
     def cpu(self) -> "Hypotheses":
-        """The same in the computer's own memory."""
+        """A copy in the memory of the host."""
         attention_weights = None if self.attention_weights is None else self.attention_weights.cpu()
         return replace(
             self,
@@ -66,7 +67,7 @@ class Hypotheses:
 
 @dataclass(eq=False)
 class HypothesisTree:
-    """All that a search tried: for each step, which row each of the K new rows continues, and with what.
+    """The prefixes of a search: for each step, the row that each of the K new rows continues, and its token.
 
     Rows are numbered within their input. Before the first step there is one.
     """
@@ -108,3 +109,58 @@ class HypothesisTree:
             scores=scores,
             attention_weights=torch.stack(looks[::-1], dim=2) if looks else None,
         )
+
+
+_EVERY = 8  # steps between two questions to a GPU
+
+
+def may_synchronise(device: torch.device, t: int) -> bool:
+    """Whether to ask after step ``t`` if all is done: a GPU in some steps only, and never while recorded."""
+    if device.type != "cuda":
+        return True
+    return t % _EVERY == _EVERY - 1 and not torch.cuda.is_current_stream_capturing()
+
+
+def all_done(done: Bool[Tensor, "..."], t: int) -> bool:
+    """Whether all is done after step ``t``, where that may be asked."""
+    return may_synchronise(done.device, t) and bool(done.all())
+
+
+class LengthLimits(NamedTuple):
+    """The most tokens that each input may get.
+
+    Attributes:
+        most: The largest of them: so many steps are taken at most.
+        steps: All of them, known to the host: in other steps nothing has to be closed.
+        each: One for each input, on its device.
+    """
+
+    most: int
+    steps: frozenset[int]
+    each: Int[Tensor, " B"]
+
+
+def limits(max_length: SupportsIndex | Sequence[int], n: int, device: torch.device) -> LengthLimits:
+    """The same limit for all of ``n`` inputs, or one for each.
+
+    Raises:
+        ValueError: If a search might not take a step, or there is not one limit for each input.
+    """
+    alike = not isinstance(max_length, Sequence)
+    given = tuple(map(operator.index, max_length if isinstance(max_length, Sequence) else (max_length,)))
+    if not alike and len(given) != n:
+        raise ValueError(
+            f"max_length must be one number, or one for each input, got {len(given)} for {n} inputs"
+        )
+    if min(given, default=1) < 1:
+        raise ValueError(f"max_length must be at least 1 token, got {min(given)}")
+    each = column_index(given, device)
+    return LengthLimits(max(given, default=1), frozenset(given), each.expand(n) if alike else each)
+
+
+def column_index(ids: tuple[int, ...], device: torch.device) -> Int[Tensor, " F"]:
+    """Some ids as an index, written on the device: a copy from the host can't be recorded."""
+    index = torch.zeros(len(ids), dtype=torch.long, device=device)
+    for i, number in enumerate(ids):
+        index[i].fill_(number)
+    return index

@@ -1,4 +1,4 @@
-"""What a model must offer to be decoded, and nothing more: one step at a time.
+"""The protocol that a model implements to be decoded one step at a time.
 
     state = model.start(inputs)                       # the inputs are encoded once
     log_probs, state = model.step(state, ids)         # (N, V) for the ids (N,) just chosen
@@ -21,7 +21,7 @@ _Same = TypeVar("_Same")  # typing.Self, which run-time checks of a method can't
 
 @runtime_checkable
 class State(Protocol):
-    """What a model carries from step to step: N rows, one for each hypothesis.
+    """The state of a model between steps: N rows, one for each hypothesis.
 
     A state is a value: a step gives a new one and leaves the old as it was, so that beams can branch.
     """
@@ -47,7 +47,7 @@ class State(Protocol):
 
 @runtime_checkable
 class SharedState(Protocol):
-    """A state that keeps what was encoded once for all hypotheses of an input: faster, and no must."""
+    """A state that stores the encoding once for all hypotheses of an input: faster, and optional."""
 
     def branch(self: _Same, width: int) -> _Same:  # noqa: PYI019
         """Each row ``width`` times, side by side: as ``select`` with each row repeated."""

@@ -1,4 +1,4 @@
-"""A search recorded once and replayed: on a GPU a step is so short that launching it is what takes time.
+"""A search captured once as a CUDA graph and replayed: small steps take less time than their launches.
 
     write = Recorded(lambda images: beam(model, model.start(images), width=5, max_length=20))
     write(images).texts(tokenizer)                       # recorded at the first batch of a shape
@@ -33,7 +33,7 @@ class _Recording:
 
 
 class GraphReplay:
-    """A search that is recorded for each shape of its inputs, and replayed from then on.
+    """A search that is captured for each shape of its inputs, and replayed from then on.
 
     Args:
         search: From inputs to what was decoded.

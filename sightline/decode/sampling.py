@@ -1,4 +1,4 @@
-"""One token after the other: the likeliest each time, or one drawn by chance."""
+"""Greedy decoding and sampling, one token after the other."""
 
 import math
 from collections.abc import Sequence
@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from sightline.data.tokens import BOS, EOS, PAD
-from sightline.decode.hypotheses import Hypotheses
+from sightline.decode.hypotheses import Hypotheses, all_done, column_index, limits
 from sightline.decode.protocol import S, StepModel, branch
-from sightline.decode.stopping import all_done, column_index, limits
 from sightline.shapes import Float, Int
 
 __all__ = ["greedy", "sample", "truncate"]

@@ -7,33 +7,18 @@ signature that says which it was. The two differ in "man's" (theirs: "man 's") a
 0.202 by theirs, CIDEr 0.945 and 0.941.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
 import sightline
 from sightline.data.captions import clean
 from sightline.evaluate import java
+from sightline.evaluate.scores import Scores
 
-__all__ = ["Scored", "score", "scored", "signature"]
+__all__ = ["score", "score_captions", "signature"]
 
 _TEXTS = dict[int, list[str]]  # what pycocoevalcap takes: texts by image
-
-
-@dataclass(frozen=True)
-class Scored:
-    """The scores of a set of captions.
-
-    Attributes:
-        total: Each score of the whole set, as a fraction of one (CIDEr may exceed it).
-        each: The same for each image, in order; BLEU of one sentence is smoothed and rarely worth a look.
-        signatures: For each score, how it was computed.
-    """
-
-    total: Mapping[str, float]
-    each: Mapping[str, Sequence[float]]
-    signatures: Mapping[str, str]
 
 
 def score(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -49,13 +34,15 @@ def score(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> dic
         ... # doctest: +ELLIPSIS
         {'bleu1': 0.655, ..., 'rouge_l': 0.693, 'cider': 2.698}
     """
-    return dict(scored(candidates, references).total)
+    return dict(score_captions(candidates, references).total)
 
 
-def scored(
+def score_captions(
     candidates: Sequence[str], references: Sequence[Sequence[str]], *, meteor: bool = False, ptb: bool = False
-) -> Scored:
+) -> Scores:
     """Score captions, of the whole set and one by one, with the signature of each score.
+
+    Scores are fractions of one, but CIDEr may exceed it. BLEU of one sentence is smoothed and tells little.
 
     Args:
         candidates: A caption for each image.
@@ -80,7 +67,8 @@ def scored(
     if meteor:
         total["meteor"], each["meteor"] = java.meteor([t for (t,) in results.values()], list(truths.values()))
     counts = [len(texts) for texts in truths.values()]
-    return Scored(total, each, {name: signature(name, counts, ptb=ptb) for name in total})
+    signatures = {name: signature(name, counts, ptb=ptb) for name in total}
+    return Scores(total=total, each=each, signatures=signatures)
 
 
 def _version() -> str:
@@ -92,7 +80,7 @@ def _version() -> str:
 
 
 def signature(name: str, references: Sequence[int], *, ptb: bool = False) -> str:
-    """How a score was computed, in one line without spaces, to be quoted beside it.
+    """How a score was computed, in one line without spaces, to be quoted beside it; equal ones are equal.
 
     Args:
         name: Of the score.
@@ -101,11 +89,10 @@ def signature(name: str, references: Sequence[int], *, ptb: bool = False) -> str
 
     Example:
         >>> signature("cider", [5, 5, 5])  # doctest: +ELLIPSIS
-        'cider|images:3|refs:5|tok:sightline.clean|case:lower|punct:none|idf:these-references|scorer:...'
+        'images:3|refs:5|tok:sightline.clean|case:lower|punct:none|idf:these-references|scorer:...'
     """
     fewest, most = min(references), max(references)
     parts = [
-        name,
         f"images:{len(references)}",
         f"refs:{fewest}" if fewest == most else f"refs:{fewest}-{most}",
         f"tok:{java.PTB}" if ptb else "tok:sightline.clean",

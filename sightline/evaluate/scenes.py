@@ -20,6 +20,7 @@ from torch import Tensor
 from sightline.data.scenes import Scene, Thing
 from sightline.data.scenes_layout import SIDE
 from sightline.data.scenes_words import Phrase, claim_of, phrases_of
+from sightline.evaluate.scores import Scores
 from sightline.shapes import Float
 
 __all__ = ["Glance", "glances", "is_true", "scene_scores", "thing_named"]
@@ -99,15 +100,21 @@ def glances(
 
 
 def scene_scores(
-    scenes: Sequence[Scene],
     words: Sequence[Sequence[str]],
     weights: Sequence[Float[Tensor, "_ H P"]],
+    scenes: Sequence[Scene],
     grid: tuple[int, int],
-) -> dict[str, float]:
-    """Scores of captions of scenes, one each, by name; see the head of this file.
+) -> Scores:
+    """Score captions of scenes, one each; see the head of this file.
+
+    Args:
+        words: The words of each caption.
+        weights: What each of its words looked at: the cells of the grid, row by row.
+        scenes: What is in each image.
+        grid: Rows and columns.
 
     Raises:
-        ValueError: If there is not one caption, and where it looked, for each scene.
+        ValueError: If there is not one caption with its weights for each scene.
     """
     if not len(scenes) == len(words) == len(weights):
         raise ValueError(
@@ -116,18 +123,21 @@ def scene_scores(
         )
     if not scenes:
         raise ValueError("there must be at least one scene to score, got 0")
-    captions = [" ".join(said) for said in words]
+    captions = [" ".join(caption) for caption in words]
     seen = [
         glance
-        for scene, said, looked in zip(scenes, words, weights, strict=True)
-        for glance in glances(scene, said, looked.cpu(), grid)
+        for scene, caption, looked in zip(scenes, words, weights, strict=True)
+        for glance in glances(scene, caption, looked.cpu(), grid)
     ]
-    return {
-        "attribute_accuracy": _mean([is_true(s, c) for s, c in zip(scenes, captions, strict=True)]),
-        "strict_accuracy": _mean([is_true(s, c, strict=True) for s, c in zip(scenes, captions, strict=True)]),
+    true = [float(is_true(s, c)) for s, c in zip(scenes, captions, strict=True)]
+    strictly = [float(is_true(s, c, strict=True)) for s, c in zip(scenes, captions, strict=True)]
+    total = {
+        "attribute_accuracy": _mean(true),
+        "strict_accuracy": _mean(strictly),
         "grounding": _mean([glance.hit for glance in seen]),
         "grounding_chance": _mean([glance.chance for glance in seen]),
     }
+    return Scores(total=total, each={"attribute_accuracy": true, "strict_accuracy": strictly})
 
 
 def _fitting(scene: Scene, phrase: Phrase, strict: bool) -> set[int]:
@@ -136,10 +146,10 @@ def _fitting(scene: Scene, phrase: Phrase, strict: bool) -> set[int]:
 
 
 def _fits(thing: Thing, phrase: Phrase, strict: bool) -> bool:
-    said = [(phrase.shape, thing.shape), (phrase.colour, thing.colour)]
+    claims = [(phrase.shape, thing.shape), (phrase.colour, thing.colour)]
     if strict:
-        said += [(phrase.size, thing.size), (phrase.texture, thing.texture)]
-    return all(word is None or word == truth for word, truth in said)
+        claims += [(phrase.size, thing.size), (phrase.texture, thing.texture)]
+    return all(word is None or word == truth for word, truth in claims)
 
 
 def _mean(values: Sequence[bool] | Sequence[float]) -> float:

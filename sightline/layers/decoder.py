@@ -1,4 +1,4 @@
-"""The decoder: every position looks back at the past, across at the encoder, then thinks for itself."""
+"""The decoder: masked self-attention, cross-attention over the encoder's memory, then feed-forward."""
 
 from collections.abc import Callable
 from typing import Any
@@ -84,7 +84,7 @@ class TransformerDecoderLayer(Scriptable, nn.TransformerDecoderLayer):
     def _sa_block(
         self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
-        """Look at the sequence itself. Named as in torch, where subclasses override it."""
+        """Self-attention, with its dropout. Named as in torch, where subclasses override it."""
         context, _ = self.self_attn(
             x,
             x,
@@ -104,7 +104,7 @@ class TransformerDecoderLayer(Scriptable, nn.TransformerDecoderLayer):
         key_padding_mask: Tensor | None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Look across at the encoder's memory."""
+        """Cross-attention over the encoder's memory, with its dropout."""
         context, _ = self.multihead_attn(
             x,
             mem,
@@ -117,7 +117,7 @@ class TransformerDecoderLayer(Scriptable, nn.TransformerDecoderLayer):
         return self.dropout2(context)
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        """Think, each position for itself."""
+        """The feed-forward layer of each position, with its dropout."""
         return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 

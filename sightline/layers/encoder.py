@@ -1,4 +1,4 @@
-"""The encoder: every position looks at every other, then thinks for itself; N times over."""
+"""The encoder: self-attention over all positions, then a feed-forward layer; N times."""
 
 from collections.abc import Callable
 from typing import Any
@@ -76,7 +76,7 @@ class TransformerEncoderLayer(Scriptable, nn.TransformerEncoderLayer):
     def _sa_block(
         self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
-        """Look at the sequence itself. Named as in torch, where subclasses override it."""
+        """Self-attention, with its dropout. Named as in torch, where subclasses override it."""
         context, _ = self.self_attn(
             x,
             x,
@@ -89,7 +89,7 @@ class TransformerEncoderLayer(Scriptable, nn.TransformerEncoderLayer):
         return self.dropout1(context)
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        """Think, each position for itself."""
+        """The feed-forward layer of each position, with its dropout."""
         return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
     def _has_inference_kernel(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> bool:
@@ -98,6 +98,8 @@ class TransformerEncoderLayer(Scriptable, nn.TransformerEncoderLayer):
             src.is_cuda
             and mask is None
             and padding is None
+            and type(self.self_attn)
+            is MultiheadAttention  # not one that does something else with its weights
             and not self.training
             and not torch.is_grad_enabled()
             and torch.backends.mha.get_fastpath_enabled()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def activation_of(activation: str | Callable[[Tensor], Tensor]) -> tuple[Callable[[Tensor], Tensor], int]:
-    """Resolve an activation by name; and say which one it is to torch's inference kernel.
+    """The activation of a name, and the number by which torch's inference kernel knows it.
 
     Returns:
         The function, and 1 for ReLU, 2 for GELU, 0 for any other.
@@ -28,7 +28,7 @@ def activation_of(activation: str | Callable[[Tensor], Tensor]) -> tuple[Callabl
 
 
 def sequence_length(x: Tensor, layer: Any) -> int:
-    """The length of ``(T, E)``, of ``(B, T, E)`` or, as the layer wishes, of ``(T, B, E)``."""
+    """The length of ``(T, E)``, of ``(B, T, E)`` or, without ``batch_first``, of ``(T, B, E)``."""
     return x.size(1 if x.dim() == 3 and layer.self_attn.batch_first else 0)
 
 

@@ -4,16 +4,28 @@ The package is callable: ``sl.look(q, k, v)`` is :func:`sightline.look.look.look
 module of that name.
 """
 
-from collections.abc import Callable
-from typing import Any
+import inspect
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from sightline.callable_package import make_callable
-
-
-def _main() -> Callable[..., Any]:
-    from sightline.look.look import look  # noqa: PLC0415
-
-    return look
+if TYPE_CHECKING:
+    from sightline.look.sight import Sight
 
 
-make_callable(__name__, _main)
+class _CallablePackage(ModuleType):
+    """A package that is called like its main function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Sight":
+        from sightline.look.look import look  # noqa: PLC0415
+
+        return look(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        from sightline.look.look import look  # noqa: PLC0415
+
+        return inspect.signature(look)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

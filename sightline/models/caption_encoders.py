@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.layers import TransformerEncoder, TransformerEncoderLayer
-from sightline.positions import SinusoidalPositions2d
+from sightline.models.rotary_attention import Rotary2d, rotate_self_attention
+from sightline.positions import LearnedPositions, SinusoidalPositions2d
 from sightline.shapes import Float, did_you_mean
 
 __all__ = ["NETWORKS", "GridEncoder", "PatchEncoder", "pretrained_grid", "pretrained_network", "signature_of"]
@@ -42,7 +43,7 @@ STRIDE = 32  # pixels to a cell
 
 
 class PatchEncoder(nn.Module):
-    """Cut a picture into patches, tell each its place, and let them look at each other.
+    """Patches of the picture with their positions, then a Transformer encoder over them.
 
     Args:
         image_size: Side of the square pictures, in pixels.
@@ -56,6 +57,8 @@ class PatchEncoder(nn.Module):
             to those around it, and attention that finds things by them may look beside a thing. What
             comes out is then twice as wide: what keys are made of, beside what values are made of.
         d_model, n_heads, n_layers, d_ff, dropout: Of the Transformer encoder, pre-norm.
+        positions: How a cell knows its place: ``sinusoidal`` or ``learned`` vectors are added to it, or its
+            queries and keys are turned, ``rotary``; that takes layers, without them it has sinusoids.
 
     Example:
         >>> encoder = PatchEncoder(
@@ -78,6 +81,7 @@ class PatchEncoder(nn.Module):
         n_layers: int,
         d_ff: int,
         dropout: float,
+        positions: str = "sinusoidal",
     ) -> None:
         super().__init__()
         if patch < 1 or image_size % patch:
@@ -106,17 +110,19 @@ class PatchEncoder(nn.Module):
         rest = patch >> stem
         blocks.append(nn.Conv2d(channels, d_model, rest, stride=rest))
         self.cut = nn.Sequential(*blocks, *(_Residual(d_model) for _ in range(n_convs)))
-        self.norm = nn.LayerNorm(d_model)  # or the places would drown what was seen
+        self.norm = nn.LayerNorm(d_model)  # else the positions would drown the features
         # The slowest wave turns by one radian across the grid: of longer ones there is nothing to see in it.
-        self.positions = SinusoidalPositions2d(d_model, base=max(2, *self.grid))
+        base = float(max(2, *self.grid))
+        self.positions = _grid_positions(positions, d_model, self.grid, n_layers, base)
         self.dropout = nn.Dropout(dropout)
-        layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
+        rotary = Rotary2d(d_model // n_heads, self.grid) if positions == "rotary" and n_layers else None
+        layers = _layers(d_model, n_heads, n_layers, d_ff, dropout, rotary)
         self.layers = nn.LayerNorm(d_model) if n_layers == 0 else layers
         self.keys = nn.Conv2d(3, d_model, patch, stride=patch) if local_keys else None
         self.key_norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2)) if local_keys else None
 
     def forward(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P C"]:
-        """See pictures, -1 to 1; C is E, or with local keys 2 E."""
+        """Encode pictures, -1 to 1; C is E, or with local keys 2 E."""
         if images.dim() != 4 or images.shape[1:] != (3, self.image_size, self.image_size):
             raise ValueError(
                 f"images must be (B, 3, {self.image_size}, {self.image_size}) for this model, got "
@@ -132,8 +138,8 @@ class PatchEncoder(nn.Module):
         )  # (B, P, 2 E)
 
     def _with_positions(self, grid: Float[Tensor, "B E r c"], norm: nn.Module) -> Float[Tensor, "B P E"]:
-        """The cells row by row, each with its place."""
-        return self.positions(norm(grid.flatten(2).transpose(1, 2)), grid=self.grid)
+        """The cells row by row, normalised, with their positions added."""
+        return _placed(norm(grid.flatten(2).transpose(1, 2)), self.positions, self.grid)
 
 
 class _Residual(nn.Module):
@@ -149,7 +155,7 @@ class _Residual(nn.Module):
 
 
 class GridEncoder(nn.Module):
-    """Take the feature grid of a pretrained network and bring it to the model's width.
+    """The feature grid of a pretrained network, projected to the model's width.
 
     Args:
         name: Of the network, one of ``NETWORKS``.
@@ -158,6 +164,7 @@ class GridEncoder(nn.Module):
             else it stays as its package has it, is loaded when first needed, and is no part of the model.
         d_model, n_heads, n_layers, d_ff, dropout: Of a Transformer encoder over the grid, 0 layers for none.
         feature_dropout: Drops features of the grid.
+        positions: As for :class:`PatchEncoder`.
     """
 
     def __init__(
@@ -172,6 +179,7 @@ class GridEncoder(nn.Module):
         d_ff: int,
         dropout: float,
         feature_dropout: float,
+        positions: str = "sinusoidal",
     ) -> None:
         super().__init__()
         if name not in NETWORKS:
@@ -184,11 +192,12 @@ class GridEncoder(nn.Module):
         self.dropout = nn.Dropout(feature_dropout)
         self.project = nn.Linear(CHANNELS, d_model)
         self.norm = nn.LayerNorm(d_model)
-        self.positions = SinusoidalPositions2d(d_model)
-        self.layers = _layers(d_model, n_heads, n_layers, d_ff, dropout)
+        self.positions = _grid_positions(positions, d_model, self.grid, n_layers)
+        rotary = Rotary2d(d_model // n_heads, self.grid) if positions == "rotary" and n_layers else None
+        self.layers = _layers(d_model, n_heads, n_layers, d_ff, dropout, rotary)
 
     def forward(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P E"]:
-        """See pictures (B, 3, h, w), -1 to 1, or what :meth:`features` gave for them, (B, P, C)."""
+        """Encode pictures (B, 3, h, w), -1 to 1, or their :meth:`features`, (B, P, C)."""
         grids = self.features(images) if images.dim() == 4 else images
         if grids.shape[1:] != (self.grid[0] * self.grid[1], CHANNELS):
             raise ValueError(
@@ -196,10 +205,10 @@ class GridEncoder(nn.Module):
                 f"{CHANNELS}), got {tuple(grids.shape)}; compute it with the same image_size"
             )
         x = self.norm(self.project(self.dropout(grids.to(self.project.weight.dtype))))
-        return self.layers(self.positions(x, grid=self.grid))
+        return self.layers(_placed(x, self.positions, self.grid))
 
     def features(self, images: Float[Tensor, "B 3 h w"]) -> Float[Tensor, "B P C"]:
-        """The network's grids of some pictures: what may be kept on disk while it is frozen."""
+        """The network's feature grids of some pictures; they may be cached while it is frozen."""
         if self.network is not None:
             return pretrained_grid(self.network, images, self.image_size)
         if not self._frozen:
@@ -209,7 +218,7 @@ class GridEncoder(nn.Module):
             return pretrained_grid(frozen, images.float(), self.image_size)
 
     def train(self, mode: bool = True) -> "GridEncoder":
-        """Train all but the network's batch statistics: a batch of captions says little about pictures."""
+        """Set the mode of everything but the pretrained network, whose batch statistics stay as they are."""
         super().train(mode)
         if self.network is not None:
             self.network.eval()
@@ -263,7 +272,7 @@ def pretrained_grid(net: Any, images: Float[Tensor, "B 3 h w"], image_size: int)
 
 
 def signature_of(name: str, net: nn.Module, image_size: int) -> str:
-    """What tells a network's grids from any other's, its weights included: the key they are kept under."""
+    """The cache key of a network's grids: its name, its weights and the image size."""
     weights = hashlib.sha256()
     for key, tensor in net.state_dict().items():
         weights.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -271,10 +280,35 @@ def signature_of(name: str, net: nn.Module, image_size: int) -> str:
     return f"{name} {weights.hexdigest()[:16]}, {image_size} pixels, -1 to 1"
 
 
-def _layers(d_model: int, n_heads: int, n_layers: int, d_ff: int, dropout: float) -> nn.Module:
+def _grid_positions(
+    kind: str, d_model: int, grid: tuple[int, int], n_layers: int, base: float = 10000.0
+) -> SinusoidalPositions2d | LearnedPositions | None:
+    """What is added to the cells of a grid: nothing where the layers over it rotate.
+
+    Without layers there is no attention between cells to rotate in, and sinusoids say where each one is.
+    """
+    if kind == "learned":
+        return LearnedPositions(grid[0] * grid[1], d_model)
+    return None if kind == "rotary" and n_layers else SinusoidalPositions2d(d_model, base=base)
+
+
+def _placed(
+    x: Float[Tensor, "B P E"], positions: nn.Module | None, grid: tuple[int, int]
+) -> Float[Tensor, "B P E"]:
+    if isinstance(positions, SinusoidalPositions2d):
+        return positions(x, grid=grid)
+    return x if positions is None else positions(x)
+
+
+def _layers(
+    d_model: int, n_heads: int, n_layers: int, d_ff: int, dropout: float, rotary: Rotary2d | None = None
+) -> nn.Module:
     if n_layers == 0:
         return nn.Identity()
     layer = TransformerEncoderLayer(
         d_model, n_heads, d_ff, dropout, activation="gelu", batch_first=True, norm_first=True
     )
-    return TransformerEncoder(layer, n_layers, nn.LayerNorm(d_model), enable_nested_tensor=False)
+    stack = TransformerEncoder(layer, n_layers, nn.LayerNorm(d_model), enable_nested_tensor=False)
+    if rotary is not None:
+        rotate_self_attention(stack, rotary)
+    return stack

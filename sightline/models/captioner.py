@@ -1,4 +1,4 @@
-"""The captioner: an encoder sees a picture as a grid, a decoder tells what is there, looking at the grid.
+"""The captioner: an encoder turns a picture into a grid of vectors, a decoder attends to it and writes.
 
     model = Captioner(CaptionerConfig(vocab_size=len(tokenizer)))
     logits = model(images, ids)                        # training: ids start with BOS
@@ -21,9 +21,10 @@ from sightline.data.tokens import PAD
 from sightline.layers import TransformerDecoder, TransformerDecoderLayer
 from sightline.models.caption_encoders import NETWORKS, GridEncoder, PatchEncoder
 from sightline.models.recurrent_decoder import RecurrentDecoder, RecurrentState
+from sightline.models.rotary_attention import rotate_self_attention
 from sightline.models.run_folder import SaveableModel
 from sightline.models.steps import DecoderState, advance, begin, keys_and_values
-from sightline.positions import SinusoidalPositions
+from sightline.positions import POSITIONS, LearnedPositions, Rotary, SinusoidalPositions
 from sightline.settings import check, setting
 from sightline.shapes import Float, Int
 
@@ -36,50 +37,77 @@ _ALIGNED = 8  # a GPU's products are several times slower where a row is no mult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptionerConfig:
-    """What a captioner is made of; a run keeps it beside the weights."""
+    """Settings of a captioner; a run keeps them beside its weights."""
 
-    vocab_size: int = setting(10000, "Words the model knows, the special ones included.", at_least=5)
+    vocab_size: int = setting(
+        10000, "Words the model knows, the special ones included.", at_least=5, advanced=True
+    )
     encoder: str = setting("patches", f"What sees the picture: {', '.join(ENCODERS)}.", choices=ENCODERS)
     decoder: str = setting(
-        "transformer", f"What writes the caption: {', '.join(DECODERS)}.", choices=DECODERS
+        "transformer", f"What writes the caption: {', '.join(DECODERS)}.", choices=DECODERS, advanced=True
     )
     image_size: int = setting(224, "Side of the square pictures, in pixels.", at_least=1)
     patch: int = setting(
         16, "Side of a patch in pixels, for encoder patches; it divides image_size.", at_least=1
     )
-    stem: int = setting(0, "Convolutions of stride two before the cut into patches.", at_least=0)
-    n_convs: int = setting(0, "Residual convolutions over the grid of patches.", at_least=0)
-    local_keys: bool = setting(False, "Find a patch by its own pixels, without what convolutions add.")
-    finetune: bool = setting(False, "Train the pretrained encoder along instead of keeping it frozen.")
+    stem: int = setting(
+        0, "Convolutions of stride two before the cut into patches.", at_least=0, advanced=True
+    )
+    n_convs: int = setting(0, "Residual convolutions over the grid of patches.", at_least=0, advanced=True)
+    local_keys: bool = setting(
+        False, "Find a patch by its own pixels, without what convolutions add.", advanced=True
+    )
+    finetune: bool = setting(
+        False, "Train the pretrained encoder along instead of keeping it frozen.", advanced=True
+    )
     d_model: int = setting(512, "Width of the model.", at_least=1)
     n_heads: int = setting(8, "Attention heads; they divide d_model.", at_least=1)
     n_layers: int = setting(3, "Layers of the Transformer decoder.", at_least=1)
-    n_encoder_layers: int = setting(0, "Layers of the Transformer encoder over the grid.", at_least=0)
-    d_ff: int = setting(2048, "Width inside the feed-forward layers.", at_least=1)
-    d_hidden: int = setting(512, "Width of the recurrent decoder's LSTM.", at_least=1)
+    n_encoder_layers: int = setting(
+        0, "Layers of the Transformer encoder over the grid.", at_least=0, advanced=True
+    )
+    d_ff: int = setting(2048, "Width inside the feed-forward layers.", at_least=1, advanced=True)
+    d_hidden: int = setting(512, "Width of the recurrent decoder's LSTM.", at_least=1, advanced=True)
     dropout: float = setting(0.1, "Share of activations dropped in training.", at_least=0, below=1)
     feature_dropout: float = setting(
-        0.0, "Share of a pretrained encoder's features dropped in training.", at_least=0, below=1
+        0.0,
+        "Share of a pretrained encoder's features dropped in training.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
-    tied: bool = setting(True, "Whether words read and words written share their vectors.")
-    max_length: int = setting(40, "Most tokens of a caption, its end included.", at_least=1)
+    tied: bool = setting(True, "Whether words read and words written share their vectors.", advanced=True)
+    max_length: int = setting(40, "Most tokens of a caption, its end included.", at_least=1, advanced=True)
+    positions: str = setting(
+        "sinusoidal",
+        f"Where a word or a patch stands: {', '.join(POSITIONS)}.",
+        choices=POSITIONS,
+        advanced=True,
+    )
     embedding_scale: float = setting(
         1.0,
         "Scale of the word embeddings against what the layers add, before training.",
         above=0,
         aliases=("volume",),
+        advanced=True,
     )
     position_scale: float = setting(
         1.0,
-        "Scale of the position encoding against the word, before training.",
+        "Scale of sinusoidal positions against the word, before training.",
         at_least=0,
         aliases=("order",),
+        advanced=True,
     )
     look_layer: int | None = setting(
-        -1, "The decoder layer whose attention is shown; -1 is the last. None: the heads of all of them."
+        -1,
+        "The decoder layer whose attention is shown; -1 is the last. None: the heads of all of them.",
+        advanced=True,
     )
     doubly_stochastic: float = setting(
-        1.0, "Weight of the recurrent decoder's wish to look at all of the picture.", at_least=0
+        1.0,
+        "Weight of the recurrent decoder's wish to look at all of the picture.",
+        at_least=0,
+        advanced=True,
     )
 
     def __post_init__(self) -> None:
@@ -95,10 +123,21 @@ class CaptionerConfig:
             )
         if self.local_keys and self.encoder != "patches":
             raise ValueError(f"local_keys are for the encoder 'patches', got {self.encoder!r}")
+        self._check_rotary()
+
+    def _check_rotary(self) -> None:
+        d_head = self.d_model // self.n_heads
+        multiple = 4 if self.n_encoder_layers else 2
+        if self.positions == "rotary" and d_head % multiple:
+            raise ValueError(
+                f"rotary positions turn pairs of channels, so a head's width must be a multiple of {multiple}"
+                f"{', of 4 where patches stand in rows and columns' if multiple == 4 else ''}, got {d_head} "
+                f"for d_model={self.d_model} and n_heads={self.n_heads}"
+            )
 
 
 class Captioner(SaveableModel):
-    """Tells what is in a picture, and where it looked for every word.
+    """A model from pictures to captions, with its attention weights for every word.
 
     Pictures come as ``sightline.data.images.normalise`` gives them, (B, 3, h, w), or, with a pretrained
     encoder, as the grids that its ``features`` gives, (B, P, C); one that was trained along has its own.
@@ -134,6 +173,7 @@ class Captioner(SaveableModel):
                 max_length=config.max_length,
                 embedding_scale=config.embedding_scale,
                 position_scale=config.position_scale,
+                positions=config.positions,
             )
         else:
             self.decoder = RecurrentDecoder(
@@ -152,17 +192,17 @@ class Captioner(SaveableModel):
 
     @property
     def pretrained(self) -> list[nn.Parameter]:
-        """The weights of a pretrained encoder that is trained along: they learn at a share of the rate."""
+        """The weights of a pretrained encoder that is fine-tuned, which has its own learning rate."""
         net = self.encoder.network if isinstance(self.encoder, GridEncoder) else None
         return [] if net is None else list(net.parameters())
 
     @property
     def regularised(self) -> bool:
-        """Whether training asks for what each cell received and adds :meth:`regulariser` to its loss."""
+        """Whether the loss needs the attention each cell received, for :meth:`regulariser`."""
         return self.config.decoder == "recurrent" and self.config.doubly_stochastic > 0
 
     def encode(self, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B P C"]:
-        """What the decoder will look at; C is E, or with local keys 2 E."""
+        """The memory that the decoder attends to; C is E, or with local keys 2 E."""
         return self.encoder(images)
 
     @overload
@@ -200,7 +240,7 @@ class Captioner(SaveableModel):
         return self.decoder(memory, ids)
 
     def regulariser(self, received: Float[Tensor, "B P"]) -> Float[Tensor, ""]:
-        """What to add to the mean loss of a token: every cell should receive about one.
+        """The term added to the loss: every cell should receive a total weight of about one.
 
         weight * mean over pictures and cells of (1 - received)²
         """
@@ -226,7 +266,7 @@ class Captioner(SaveableModel):
 
     @property
     def _shown(self) -> Sequence[int]:
-        """The layers whose attention is shown where nobody chose others."""
+        """The layers whose attention is shown by default."""
         chosen = self.config.look_layer
         return range(self.config.n_layers) if chosen is None else (chosen,)
 
@@ -261,17 +301,25 @@ class TextDecoder(nn.Module):
         max_length: int,
         embedding_scale: float = 1.0,
         position_scale: float = 1.0,
+        positions: str = "sinusoidal",
     ) -> None:
         super().__init__()
         self.embedding_scale, self.position_scale = embedding_scale, embedding_scale * position_scale
         self.words = nn.Embedding(vocab_size, d_model)
         nn.init.normal_(self.words.weight, std=d_model**-0.5)
-        self.positions = SinusoidalPositions(d_model, max_length)
+        self.positions: SinusoidalPositions | LearnedPositions | None = None  # none to add where they rotate
+        if positions == "sinusoidal":
+            self.positions = SinusoidalPositions(d_model, max_length)
+        elif positions == "learned":
+            self.positions = LearnedPositions(max_length, d_model)
+        self.rotary = Rotary(d_model // n_heads) if positions == "rotary" else None
         self.dropout = nn.Dropout(dropout)
         layer = _SharedMemory(
             d_model, n_heads, d_ff, dropout, activation="gelu", batch_first=True, norm_first=True
         )
         self.layers = TransformerDecoder(layer, n_layers, nn.LayerNorm(d_model))
+        if self.rotary is not None:
+            rotate_self_attention(self.layers, self.rotary)
         for weight in self.layers.parameters():
             if weight.dim() > 1:  # torch's stack starts with equal layers
                 nn.init.xavier_uniform_(weight)
@@ -280,8 +328,7 @@ class TextDecoder(nn.Module):
 
     def forward(self, memory: Float[Tensor, "B P C"], ids: Int[Tensor, "N T"]) -> Float[Tensor, "N T V"]:
         """The logits after each of the ids; N is a multiple of B, the captions of a picture side by side."""
-        x = self._embedded(ids)
-        x = self.dropout(x + self.position_scale * self.positions.rows(0, ids.size(1), x))
+        x = self.dropout(self._embedded(ids))
         # With the hint the mask is not read; torch's signature wants it all the same. Padding stands at the
         # end, where no real token looks.
         mask = nn.Transformer.generate_square_subsequent_mask(ids.size(1), x.device, x.dtype)
@@ -295,14 +342,21 @@ class TextDecoder(nn.Module):
     @torch.no_grad()
     def step(self, state: DecoderState, ids: Int[Tensor, " N"]) -> tuple[Float[Tensor, "N V"], DecoderState]:
         """The log-probabilities of the word after ``ids``."""
-        x = self._embedded(ids)
-        x = x + self.position_scale * self.positions.rows(state.length, state.length + 1, x)
-        x, state = advance(self.layers, x, state)
+        x = self._embedded(ids[:, None], offset=state.length)[:, 0]
+        x, state = advance(self.layers, x, state, rotate=None if self.rotary is None else self._rotated)
         logits = self._logits(x)
         return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)), state
 
-    def _embedded(self, ids: Tensor) -> Tensor:
-        return self.words(ids) * (self.embedding_scale * self.words.embedding_dim**0.5)
+    def _embedded(self, ids: Int[Tensor, "N T"], *, offset: int = 0) -> Float[Tensor, "N T E"]:
+        """Words with their positions, where ``offset`` words were read before."""
+        x = self.words(ids) * (self.embedding_scale * self.words.embedding_dim**0.5)
+        if isinstance(self.positions, SinusoidalPositions):
+            return x + self.position_scale * self.positions.rows(offset, offset + ids.size(1), x)
+        return x if self.positions is None else self.positions(x, offset=offset)
+
+    def _rotated(self, x: Tensor, offset: int) -> Tensor:
+        assert self.rotary is not None  # noqa: S101
+        return self.rotary.rotate(x, offset=offset)
 
     def _logits(self, x: Tensor) -> Tensor:
         weight = self.words.weight if self.output is None else self.output.weight
@@ -331,7 +385,7 @@ class _SharedMemory(TransformerDecoderLayer):
         key_padding_mask: Tensor | None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Look across; the queries of a picture's captions follow one another."""
+        """Cross-attention; the queries of a picture's captions follow one another."""
         together = x.reshape(mem.size(0), -1, x.size(-1))  # (B, N / B * T, E)
         key, value = keys_and_values(mem, x.size(-1))
         if key is value:
@@ -354,6 +408,7 @@ def _encoder(config: CaptionerConfig) -> PatchEncoder | GridEncoder:
             n_layers=config.n_encoder_layers,
             d_ff=config.d_ff,
             dropout=config.dropout,
+            positions=config.positions,
         )
     return GridEncoder(
         config.encoder,
@@ -365,4 +420,5 @@ def _encoder(config: CaptionerConfig) -> PatchEncoder | GridEncoder:
         d_ff=config.d_ff,
         dropout=config.dropout,
         feature_dropout=config.feature_dropout,
+        positions=config.positions,
     )

@@ -102,7 +102,7 @@ class Recurrence(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T Din"], state: Float[Tensor, "B Es"]
     ) -> tuple[Float[Tensor, "B T E"], Float[Tensor, "B Es"]]:
-        """Run over a whole sequence: what each step gives, and the state after the last."""
+        """Run over a whole sequence: the output of every step, and the last state."""
         with torch.autocast(x.device.type, enabled=False):  # the library's kernel has no bfloat16
             x, state = x.to(self._dtype), state.to(self._dtype)
             if isinstance(self.rnn, nn.GRU):
@@ -113,7 +113,7 @@ class Recurrence(nn.Module):
             return states, torch.cat([hidden[0], cell[0]], -1)
 
     def step(self, x: Float[Tensor, "B Din"], state: Float[Tensor, "B Es"]) -> Float[Tensor, "B Es"]:
-        """One step: the state after it, which begins with what the step gives."""
+        """One step: the state after it, whose first E numbers are the output."""
         rnn: Any = self.rnn  # whose weights have no types
         weights = (rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0)
         with torch.autocast(x.device.type, enabled=False):
@@ -123,7 +123,7 @@ class Recurrence(nn.Module):
             return torch.cat(torch.lstm_cell(x, state.chunk(2, -1), *weights), -1)
 
     def output(self, state: Float[Tensor, "B Es"]) -> Float[Tensor, "B E"]:
-        """What a state shows to the layers above."""
+        """The output of a state, for the layers above."""
         return state[:, : self.d_model]
 
     @property
@@ -132,7 +132,7 @@ class Recurrence(nn.Module):
 
 
 class Bidirectional(nn.Module):
-    """A layer that reads a padded sequence from both ends: every state knows the whole sentence.
+    """A bidirectional recurrent layer over padded sequences.
 
     The reverse direction turns each sequence around within its own length, so that nothing is packed and
     no length travels to the host.

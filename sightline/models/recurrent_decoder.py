@@ -25,7 +25,7 @@ __all__ = ["RecurrentDecoder", "RecurrentState"]
 
 
 class RecurrentDecoder(nn.Module):
-    """Writes a caption with an LSTM and additive attention.
+    """An LSTM decoder with additive attention over the picture.
 
     Args:
         vocab_size: Words it knows, V.
@@ -99,7 +99,7 @@ class RecurrentDecoder(nn.Module):
     def _advance(
         self, state: RecurrentState, words: Float[Tensor, "N E"]
     ) -> tuple[Float[Tensor, "N E"], RecurrentState]:
-        """Look, take in, and move on by a word."""
+        """Attend, gate the context, and run the LSTM for one word."""
         h, c = state.rows
         memory, keys = state.inputs
         queries = F.linear(h, self.score.V).unflatten(0, (-1, state.width))  # (B, K, d_attn)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -50,24 +50,37 @@ FEEDS = ("none", "context", "readout")
 class RecurrentConfig:
     """The shape of a recurrent translator."""
 
-    architecture: Literal["recurrent"] = setting("recurrent", "Which translator this is.")
-    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.", at_least=0)
-    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0)
-    cell: str = setting("gru", "gru or lstm.", choices=CELLS)
+    architecture: Literal["recurrent"] = setting("recurrent", "Which translator this is.", advanced=True)
+    source_vocab_size: int = setting(
+        0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, advanced=True
+    )
+    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, advanced=True)
+    cell: str = setting("gru", "gru or lstm.", choices=CELLS, advanced=True)
     score: str = setting(
-        "additive", f"How a state is matched with the source: {', '.join(SCORES)}.", choices=SCORES
+        "additive",
+        f"How a state is matched with the source: {', '.join(SCORES)}.",
+        choices=SCORES,
+        advanced=True,
     )
     feed: str = setting(
-        "none", f"What of the last step joins the next input: {', '.join(FEEDS)}.", choices=FEEDS
+        "none",
+        f"What of the last step joins the next input: {', '.join(FEEDS)}.",
+        choices=FEEDS,
+        advanced=True,
     )
     d_model: int = setting(256, "Width of embeddings and states.", at_least=1)
-    d_attn: int = setting(128, "Width of queries and keys.", at_least=1)
-    rank: int = setting(32, "Rank of the low_rank score.", at_least=1)
+    d_attn: int = setting(128, "Width of queries and keys.", at_least=1, advanced=True)
+    rank: int = setting(32, "Rank of the low_rank score.", at_least=1, advanced=True)
     n_layers: int = setting(1, "Layers of the encoder and of the decoder.", at_least=1)
     dropout: float = setting(0.2, "Share of values dropped in training.", at_least=0, below=1)
-    tied: bool = setting(True, "Whether the output uses the target's embeddings.")
-    shared: bool = setting(False, "Whether source and target share embeddings; needs a joint vocabulary.")
-    max_length: int = setting(128, "The longest source and target, in tokens.", at_least=1)
+    tied: bool = setting(True, "Whether the output uses the target's embeddings.", advanced=True)
+    shared: bool = setting(
+        False, "Whether source and target share embeddings; needs a joint vocabulary.", advanced=True
+    )
+    max_length: int = setting(
+        128, "The longest source and target in training, in tokens.", at_least=1, advanced=True
+    )
+    longest: ClassVar[None] = None  # a recurrence has no end: what it can read is not bounded
 
     def __post_init__(self) -> None:
         if self.architecture != "recurrent":
@@ -79,7 +92,7 @@ class RecurrentConfig:
 
 
 class _Flat(Score):
-    """No score at all: every source position weighs the same, so one vector says the whole sentence."""
+    """A score of zero: all source positions get the same weight, so one vector stands for the sentence."""
 
     def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
         """Zeros."""
@@ -87,7 +100,7 @@ class _Flat(Score):
 
 
 class RecurrentTranslator(SaveableModel):
-    """A bidirectional encoder and a decoder that looks back at it, word by word.
+    """A bidirectional recurrent encoder and a recurrent decoder with attention over it.
 
     Example:
         >>> config = RecurrentConfig(source_vocab_size=11, vocab_size=13, d_model=8, d_attn=4)
@@ -149,11 +162,6 @@ class RecurrentTranslator(SaveableModel):
 
     def start(self, source: Int[Tensor, "B S"], *, look: bool = False) -> RecurrentState:
         """Read the source once; the state from which the first token is chosen."""
-        if source.size(1) > self.config.max_length:
-            raise ValueError(
-                f"this model reads at most max_length={self.config.max_length} tokens, got a source of "
-                f"{source.size(1)}; split it into sentences"
-            )
         real = source != PAD
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         x = self.dropout(embedding(source))
@@ -176,7 +184,7 @@ class RecurrentTranslator(SaveableModel):
         return self._logits(read).float().log_softmax(-1), state
 
     def _all_steps(self, state: RecurrentState, y: Float[Tensor, "B T E"]) -> Float[Tensor, "B T V"]:
-        """All steps at once: no recurrence waits for attention."""
+        """All steps at once: possible where no step is fed the context of the one before."""
         *first, _ = state.rows
         s, _ = self.decoder[0](y, first[0])
         s = self.dropout(s)
@@ -187,7 +195,7 @@ class RecurrentTranslator(SaveableModel):
         return self._logits(self._read(s, context, y))
 
     def _step(self, state: RecurrentState, y: Float[Tensor, "N E"]) -> tuple[Tensor, RecurrentState]:
-        """One step: what is read out, and the state after it, whose last row is what is fed to the next."""
+        """One step: the readout, and the new state, whose last entry is fed to the next step."""
         *before, fed = state.rows
         hidden = [self.decoder[0].step(torch.cat([y, fed], -1), before[0])]
         s = self.dropout(self.decoder[0].output(hidden[0]))
@@ -202,7 +210,7 @@ class RecurrentTranslator(SaveableModel):
         return read, replace(state, rows=(*hidden, fed), attention_weights=attention_weights)
 
     def _look(self, state: RecurrentState, s: Float[Tensor, "B T E"]) -> tuple[Tensor, Tensor | None]:
-        """Mix the source for each state; and, if wanted, by which weights ``(B, T, S)``."""
+        """The context of each decoder state, and if asked for the weights ``(B, T, S)``."""
         keys, values, real = state.inputs
         q, real = self.to_query(s), real[:, None]
         if state.look:
@@ -218,7 +226,7 @@ class RecurrentTranslator(SaveableModel):
 
 
 def _score(config: RecurrentConfig) -> tuple[Score, float]:
-    """The score by its name, and what multiplies it.
+    """The score function of a name, and its scale.
 
     A cosine is never above one, too little for a softmax over many words: it is stretched to the range that
     the scaled dot product of vectors of unit variance has.

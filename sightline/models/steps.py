@@ -32,7 +32,7 @@ Rotate = Callable[[Tensor, int], Tensor]
 
 @dataclass(eq=False)
 class _Buffer:
-    """Keys and values of every layer, with space at the end, and how much of it is taken."""
+    """Keys and values of every layer, with free space at the end, and how much of it is filled."""
 
     tensor: Float[Tensor, "L 2 B H room D"]
     filled: int
@@ -40,7 +40,7 @@ class _Buffer:
 
 @dataclass(frozen=True, eq=False)
 class DecoderState:
-    """What the decoder has read so far: a value, as the protocol of decoding asks.
+    """What the decoder has read so far; immutable, as the decoding protocol requires.
 
     Attributes:
         memory: Keys and values of what was encoded, for each layer, (B, H, S, D) each.
@@ -122,7 +122,7 @@ def begin(
     *,
     look: Sequence[int] = (),
 ) -> DecoderState:
-    """The state before the first token: every layer has seen the memory once and for all.
+    """The state before the first token, with the memory's keys and values of every layer.
 
     Args:
         decoder: A stack of torch's layers or of ours.
@@ -161,7 +161,7 @@ def begin(
 def keys_and_values(
     memory: Float[Tensor, "B S C"], d_model: int
 ) -> tuple[Float[Tensor, "B S E"], Float[Tensor, "B S E"]]:
-    """What keys and values are made of: both of all of a memory, or each of its half of a double one.
+    """The inputs of the key and value projections: the memory for both, or one half for each.
 
     Example:
         >>> key, value = keys_and_values(torch.zeros(1, 7, 5), 5)
@@ -180,7 +180,7 @@ def advance(
     *,
     rotate: Rotate | None = None,
 ) -> tuple[Float[Tensor, "N E"], DecoderState]:
-    """Read one more token in every row; the same numbers as the whole decoder over the whole past.
+    """Decode one more token in every row; the numbers are those of a full forward pass.
 
     Args:
         decoder: The stack that the state was begun with. Its dropout is off, as in eval.
@@ -267,7 +267,7 @@ def _extended_paths(state: DecoderState) -> Tensor | None:
 
 
 def padding_bias(real: Bool[Tensor, "B S"], dtype: torch.dtype) -> Float[Tensor, "B S"]:
-    """A bias that hides what is not real: zero where to look, minus infinity where not.
+    """The attention bias of a padding mask: zero where a token is real, minus infinity elsewhere.
 
     Example:
         >>> padding_bias(torch.tensor([[True, False]]), torch.float32)

@@ -1,4 +1,4 @@
-"""The Transformer as a translator (Vaswani et al., 2017): one stack reads, another looks at it and writes.
+"""The Transformer as a translator (Vaswani et al., 2017): encoder, decoder, embeddings and positions.
 
     memory = encoder(embed(source) + positions)
     logits = embeddingᵀ · decoder(embed(target) + positions, memory)
@@ -15,23 +15,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.attention.attend import attention
-from sightline.attention.from_torch import heads, mask_from_torch
-from sightline.attention.masks import causal
-from sightline.attention.multihead import MultiheadAttention
 from sightline.data.tokens import PAD
 from sightline.layers.decoder import TransformerDecoder, TransformerDecoderLayer
 from sightline.layers.encoder import TransformerEncoder, TransformerEncoderLayer
 from sightline.models.rnn import RecurrentTranslator, check_architecture, check_shared
+from sightline.models.rotary_attention import rotate_self_attention
 from sightline.models.run_folder import SaveableModel, read_config
 from sightline.models.steps import DecoderState, advance, begin, padding_bias
-from sightline.positions import LearnedPositions, Rotary, SinusoidalPositions
+from sightline.positions import POSITIONS, LearnedPositions, Rotary, SinusoidalPositions
 from sightline.settings import check, setting
 from sightline.shapes import Bool, Float, Int
 
 __all__ = ["POSITIONS", "Translator", "TranslatorConfig", "open_translator"]
 
-POSITIONS = ("sinusoidal", "learned", "rotary")
 NORMS = ("pre", "post")
 
 
@@ -39,26 +35,35 @@ NORMS = ("pre", "post")
 class TranslatorConfig:
     """The shape of a Transformer translator."""
 
-    architecture: Literal["transformer"] = setting("transformer", "Which translator this is.")
-    source_vocab_size: int = setting(0, "Tokens of the source; 0: as the tokenizer has.", at_least=0)
-    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0)
+    architecture: Literal["transformer"] = setting("transformer", "Which translator this is.", advanced=True)
+    source_vocab_size: int = setting(
+        0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, advanced=True
+    )
+    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, advanced=True)
     d_model: int = setting(256, "Width of the tokens, E.", at_least=1)
     n_heads: int = setting(4, "Heads of a layer; they share d_model.", at_least=1)
     n_layers: int = setting(3, "Layers of the encoder and of the decoder.", at_least=1)
     d_ff: int = setting(1024, "Width of the feed-forward layers.", at_least=1)
     positions: str = setting(
-        "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS
+        "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS, advanced=True
     )
     norm: str = setting(
-        "pre", "Whether a branch is normed at its entrance (pre) or its sum after it (post).", choices=NORMS
+        "pre",
+        "Whether a branch is normed at its entrance (pre) or its sum after it (post).",
+        choices=NORMS,
+        advanced=True,
     )
     dropout: float = setting(0.1, "Share of values dropped in training.", at_least=0, below=1)
     attention_dropout: float | None = setting(
-        None, "Share of weights dropped; None: as the values.", at_least=0, below=1
+        None, "Share of weights dropped; None: as the values.", at_least=0, below=1, advanced=True
     )
-    tied: bool = setting(True, "Whether the output uses the target's embeddings.")
-    shared: bool = setting(False, "Whether source and target share embeddings; needs a joint vocabulary.")
-    max_length: int = setting(256, "The longest source and target, in tokens.", at_least=1)
+    tied: bool = setting(True, "Whether the output uses the target's embeddings.", advanced=True)
+    shared: bool = setting(
+        False, "Whether source and target share embeddings; needs a joint vocabulary.", advanced=True
+    )
+    max_length: int = setting(
+        256, "The longest source and target in training, in tokens.", at_least=1, advanced=True
+    )
 
     def __post_init__(self) -> None:
         if self.architecture != "transformer":
@@ -66,6 +71,11 @@ class TranslatorConfig:
         check(self)
         self._check_heads()
         check_shared(shared=self.shared, source=self.source_vocab_size, target=self.vocab_size)
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that the model can read or write: only a learned table of positions ends."""
+        return self.max_length if self.positions == "learned" else None
 
     def _check_heads(self) -> None:
         if self.d_model % self.n_heads:
@@ -129,11 +139,12 @@ class Translator(SaveableModel):
                 nn.init.normal_(embedding.weight, std=e**-0.5)
 
     def _set_attention(self) -> None:
-        """Let self-attention turn its queries and keys, if positions are rotary; and drop weights."""
+        """Give self-attention rotary positions if they are chosen, and all attention its dropout."""
         dropped = self.config.attention_dropout
+        if self.rotary is not None:
+            rotate_self_attention(self.encoder, self.rotary)
+            rotate_self_attention(self.decoder, self.rotary)
         for layer in (*self.encoder.layers, *self.decoder.layers):
-            if self.rotary is not None:
-                layer.self_attn = RotaryAttention(self.config, self.rotary)
             for attention_of in (layer.self_attn, getattr(layer, "multihead_attn", None)):
                 if attention_of is not None and dropped is not None:
                     attention_of.dropout = dropped
@@ -159,10 +170,11 @@ class Translator(SaveableModel):
         return self._logits(x)
 
     def encode(self, source: Int[Tensor, "B S"]) -> tuple[Float[Tensor, "B S E"], Float[Tensor, "B S"]]:
-        """Read the source; and the bias that hides its padding, made once for all layers."""
-        if source.size(1) > self.config.max_length:
+        """Encode the source; also the bias that hides its padding, made once for all layers."""
+        most = self.config.longest
+        if most is not None and source.size(1) > most:
             raise ValueError(
-                f"this model reads at most max_length={self.config.max_length} tokens, got a source of "
+                f"this model has learned positions for max_length={most} tokens, got a source of "
                 f"{source.size(1)}; split it into sentences"
             )
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
@@ -198,35 +210,6 @@ class Translator(SaveableModel):
         return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
 
 
-class RotaryAttention(MultiheadAttention):
-    """Self-attention whose queries and keys are turned by their positions, so that only distance counts."""
-
-    def __init__(self, config: TranslatorConfig, rotary: Rotary) -> None:
-        super().__init__(config.d_model, config.n_heads, config.dropout, batch_first=True)
-        self.rotary = rotary
-
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_padding_mask: Tensor | None = None,
-        need_weights: bool = True,
-        attn_mask: Tensor | None = None,
-        average_attn_weights: bool = True,  # noqa: ARG002  torch's signature
-        is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """As :class:`~sightline.attention.multihead.MultiheadAttention`; without weights."""
-        if need_weights:
-            raise ValueError("rotary attention hands out no weights, sl.watch(model) sees them")
-        hint = is_causal and key_padding_mask is None
-        mask = causal(align="start") if hint else mask_from_torch(attn_mask, key_padding_mask, self.num_heads)
-        q, k, v, mask = heads(self, query, key, value, mask)
-        q, k = self.rotary(q, k)
-        context = attention(q, k, v, mask, dropout_p=self.dropout if self.training else 0.0)
-        return self.out_proj(context.transpose(1, 2).flatten(2)), None
-
-
 def open_translator(
     folder: Path | str, device: torch.device | str = "cpu"
 ) -> Translator | RecurrentTranslator:
@@ -244,7 +227,7 @@ def _places(config: TranslatorConfig) -> nn.Module | None:
 
 
 def _bias(real: Bool[Tensor, "B S"], x: Tensor) -> Float[Tensor, "B S"]:
-    """What hides the padding, in the dtype that attention will run in."""
+    """The padding's attention bias, in the dtype that attention will run in."""
     device = x.device.type
     halved = torch.is_autocast_enabled(device)
     return padding_bias(real, torch.get_autocast_dtype(device) if halved else x.dtype)

@@ -1,14 +1,14 @@
-"""What a Vision Transformer is like: its settings, and widths and depths that have a name."""
+"""Settings of a Vision Transformer, and its named sizes."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sightline.settings import check, setting
 
-__all__ = ["SIZES", "Size", "VisionTransformerConfig"]
+__all__ = ["SIZES", "ModelSize", "VisionTransformerConfig"]
 
 
-class Size(NamedTuple):
+class ModelSize(NamedTuple):
     """How wide and how deep."""
 
     d_model: int
@@ -19,21 +19,21 @@ class Size(NamedTuple):
 
 # Parameters of the encoder alone; the last three are the papers' Ti, S and B.
 SIZES = {
-    "micro": Size(48, 3, 4, 192),  # 0.1 M
-    "mini": Size(96, 4, 6, 384),  # 0.7 M
-    "compact": Size(256, 4, 7, 768),  # 4.6 M
-    "tiny": Size(192, 3, 12, 768),  # 5.3 M
-    "small": Size(384, 6, 12, 1536),  # 21 M
-    "base": Size(768, 12, 12, 3072),  # 85 M
+    "micro": ModelSize(48, 3, 4, 192),  # 0.1 M
+    "mini": ModelSize(96, 4, 6, 384),  # 0.7 M
+    "compact": ModelSize(256, 4, 7, 768),  # 4.6 M
+    "tiny": ModelSize(192, 3, 12, 768),  # 5.3 M
+    "small": ModelSize(384, 6, 12, 1536),  # 21 M
+    "base": ModelSize(768, 12, 12, 3072),  # 85 M
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VisionTransformerConfig:
-    """What a Vision Transformer is like."""
+    """Settings of a Vision Transformer."""
 
-    n_classes: int = setting(10, "How many classes there are.", at_least=1)
-    channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1)
+    n_classes: int = setting(10, "How many classes there are.", at_least=1, advanced=True)
+    channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1, advanced=True)
     image_size: int = setting(224, "Height and width of the images it is trained on, in pixels.", at_least=1)
     patch: int = setting(16, "Height and width of a patch; it must divide the image.", at_least=1)
     d_model: int = setting(192, "Width of the tokens, E.", at_least=1)
@@ -44,22 +44,29 @@ class VisionTransformerConfig:
         "patches",
         "How tokens are made: 'patches', or 'conv' for overlapping 3 x 3 convolutions.",
         choices=("patches", "conv"),
+        advanced=True,
     )
     positions: str = setting(
         "learned",
         "Where a token stands: 'learned', 'sinusoidal' or 'rotary'.",
         choices=("learned", "sinusoidal", "rotary"),
+        advanced=True,
     )
     pool: str = setting(
         "token",
         "What is classified: the class 'token', or the 'mean' of the patches.",
         choices=("token", "mean"),
+        advanced=True,
     )
     dropout: float = setting(0.0, "Share of the activations dropped in training.", at_least=0, below=1)
     drop_path: float = setting(
-        0.0, "Stochastic depth: how often the last layer is left out; earlier ones less.", at_least=0, below=1
+        0.0,
+        "Stochastic depth: how often the last layer is left out; earlier ones less.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
-    norm_eps: float = setting(1e-6, "Added to the variance in every norm.", at_least=0)
+    norm_eps: float = setting(1e-6, "Added to the variance in every norm.", at_least=0, advanced=True)
 
     def __post_init__(self) -> None:
         check(self)

@@ -60,7 +60,7 @@ def patches(images: Float[Tensor, "B C h w"], patch: int) -> Float[Tensor, "B ro
 
 
 class ConvStem(nn.Sequential):
-    """See the image through a few 3 x 3 convolutions, each further one halving it (Xiao et al., 2021).
+    """A stem of 3 x 3 convolutions, each after the first halving the image (Xiao et al., 2021).
 
     Neighbouring tokens share pixels, and a small set teaches local shapes faster than by patches alone.
 

@@ -1,4 +1,4 @@
-"""Attention in many shapes: without kernels that are planned anew for each of them."""
+"""Attention without cuDNN's kernels, which are planned anew for every shape."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _UNPLANNED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBac
 
 @contextmanager
 def without_cudnn_sdpa() -> Iterator[None]:
-    """Keep cuDNN's attention out of what is run inside.
+    """Run a block without cuDNN's attention kernels.
 
     On a GPU it is torch's first choice, and the fastest for long inputs of one shape. But it plans its
     kernels when it first meets a shape, which takes a tenth of a second and more, and batches of sentences

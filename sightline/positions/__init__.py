@@ -1,4 +1,4 @@
-"""Where a token stands: attention itself can't tell, so its inputs or its queries and keys must say.
+"""Positions: attention does not know the order of its inputs, so it is added to them or to queries and keys.
 
 ==========================  ==================================================================
 to learn about              read
@@ -16,6 +16,7 @@ from sightline.positions.rotary import Rotary
 from sightline.positions.sinusoidal import SinusoidalPositions, shift_matrix, sinusoidal
 
 __all__ = [
+    "POSITIONS",
     "LearnedPositions",
     "Rotary",
     "SinusoidalPositions",
@@ -24,3 +25,5 @@ __all__ = [
     "sinusoidal",
     "sinusoidal_2d",
 ]
+
+POSITIONS = ("sinusoidal", "learned", "rotary")  # what a model's setting may name

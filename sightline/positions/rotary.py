@@ -17,7 +17,7 @@ from sightline.shapes import Float, Shaped, is_tensor, shown
 
 
 class Rotary(nn.Module):
-    """Turn queries and keys by their positions. There is nothing to learn and nothing to save.
+    """Rotate queries and keys by their positions. It has no parameters and no state.
 
         x'[i]       = x[i] cos θ_i - x[i + D/2] sin θ_i
         x'[i + D/2] = x[i + D/2] cos θ_i + x[i] sin θ_i        θ_i = pos · base^(-2i / D)
@@ -54,7 +54,7 @@ class Rotary(nn.Module):
         offset: int = 0,
         positions: Shaped[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "... D"], Float[Tensor, "... D"]]:
-        """Turn q and k ``(..., T, D)`` that stand at the same positions; their heads may differ in number.
+        """Rotate q and k ``(..., T, D)`` at the same positions; their numbers of heads may differ.
 
         Args:
             q: Queries.
@@ -81,7 +81,7 @@ class Rotary(nn.Module):
         offset: int = 0,
         positions: Shaped[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "... T D"]:
-        """Turn queries or keys alone."""
+        """Rotate queries or keys alone."""
         check_input(x, self.d_head, "..., T, D", called="d_head")
         if positions is None:
             offset = checked_count("offset", offset, least=0)

@@ -1,9 +1,12 @@
-"""Figures: every function takes tensors and returns a matplotlib ``Figure``, to be saved or shown by you.
+"""Figures and pages. Every function here returns a matplotlib ``Figure``, for you to save or show.
 
     figure = sightline.show.weights(weights, queries=words, keys=words)
     figure.savefig("weights.png")
 
-Nothing goes through ``pyplot``: no window opens, no figure stays behind, threads don't meet.
+    figure = sightline.show.prediction(p)         # of a run: an overlay or an alignment, by its keys
+
+Pages, one HTML file each, come from :mod:`sightline.show.pages`. Nothing goes through ``pyplot``: no window
+opens, no figure stays in memory, threads don't share state.
 """
 
 try:
@@ -14,7 +17,9 @@ except ImportError as missing:
         name="matplotlib",
     ) from missing
 
-from sightline.show.caption_overlay import CaptionOverlay, Told
+from sightline.show import pages
+from sightline.show.beam_tree import beam_tree
+from sightline.show.caption_overlay import CaptionOverlay
 from sightline.show.compare import scores
 from sightline.show.curves import curves
 from sightline.show.heatmap import positions
@@ -27,7 +32,7 @@ from sightline.show.sights import heads, sight_map
 
 __all__ = [
     "CaptionOverlay",
-    "Told",  # until cli/ is rebuilt
+    "beam_tree",
     "curves",
     "entropy",
     "heads",
@@ -35,6 +40,7 @@ __all__ = [
     "masks",
     "overlay",
     "overlays",
+    "pages",
     "positions",
     "prediction",
     "received",

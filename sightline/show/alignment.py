@@ -1,4 +1,4 @@
-"""Pictures of translation: what was read when a word was written, head by head, and words among words."""
+"""Figures of attention over words: alignments, all heads of a layer, and arcs within a sentence."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,11 +12,11 @@ from sightline.shapes import Float, is_tensor
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.matrix import weights as draw_weights
 from sightline.show.sights import head_panels
-from sightline.show.style import COLOURS, matrix_of, style
+from sightline.show.style import COLOURS, style, to_matrix
 
 __all__ = ["alignment", "arcs", "head_grid"]
 
-_LEAST = 0.05  # a weaker look is no arc
+_LEAST = 0.05  # smaller weights get no arc
 
 
 def alignment(
@@ -26,20 +26,20 @@ def alignment(
     *,
     title: str | None = None,
 ) -> Figure:
-    """Draw which word of the source each written word looked at: read across, written down.
+    """Draw which source word each written word looked at, source across and output down.
 
     Args:
-        weights: Row t are the weights with which word t was chosen; average or pick heads first.
+        weights: Row t holds the weights of written word t; average or choose heads first.
         source: The words that were read.
         target: The words that were written.
-        title: Stands above the picture.
+        title: Text above.
 
     Example:
         >>> figure = alignment(torch.eye(2), ["ein", "Hund"], ["a", "dog"])
         >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
         ('read', 'written')
     """
-    return _named(draw_weights(weights, _shown(target), _shown(source), title), "written", "read")
+    return _rename_axes(draw_weights(weights, readable(target), readable(source), title), "written", "read")
 
 
 def head_grid(
@@ -49,13 +49,13 @@ def head_grid(
     *,
     title: str | None = None,
 ) -> Figure:
-    """Draw all heads of a layer side by side: self-, causal or cross-attention alike.
+    """Draw all heads of a layer, one panel each.
 
     Args:
-        weights: Of up to 128 heads.
+        weights: Up to 128 heads.
         queries: One word per row.
         keys: One word per column.
-        title: Stands above the picture.
+        title: Text above.
     """
     is_tensor(weights, "weights")
     if weights.dim() != 3:
@@ -64,45 +64,45 @@ def head_grid(
     return head_panels(
         weights,
         names if len(names) > 1 else [""],
-        _shown(queries),
-        _shown(keys),
+        readable(queries),
+        readable(keys),
         title=title or "",
     )
 
 
 def arcs(weights: Float[Tensor, "T T"], words: Sequence[str], *, title: str | None = None) -> Figure:
-    """Draw self-attention between the words of a sentence: an arc from each word to those it looks at.
+    """Draw self-attention within a sentence: an arc from each word to the words it looks at.
 
-    Arcs above the words go to later ones, arcs below to earlier ones; the wider and darker, the more. Looks
-    at the word itself are a ring around it, and looks below a twentieth are left out.
+    Arcs above go to later words, arcs below to earlier ones; wide and dark arcs have large weights. A ring is
+    a word that looks at itself. Weights below 0.05 are left out.
 
     Args:
-        weights: Row t are the weights of word t; average or pick heads first.
+        weights: Row t holds the weights of word t; average or choose heads first.
         words: The sentence.
-        title: Stands above the picture.
+        title: Text above.
 
     Example:
         >>> figure = arcs(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), ["hello", "world"])
         >>> [text.get_text() for text in figure.axes[0].texts]
         ['hello', 'world']
     """
-    matrix = matrix_of(weights, "weights")
+    matrix = to_matrix(weights, "weights")
     n = len(words)
     if matrix.shape != (n, n):
         raise ValueError(f"arcs join words to words, got weights {matrix.shape} for {n} words")
-    places = _places(words)
-    reach = places[-1] / 2 + 0.6
+    positions = _positions(words)
+    reach = positions[-1] / 2 + 0.6
     with style():
-        figure = FallbackFontFigure(figsize=(max(3.0, 0.55 + 0.55 * places[-1]), 3.6), dpi=150)
+        figure = FallbackFontFigure(figsize=(max(3.0, 0.55 + 0.55 * positions[-1]), 3.6), dpi=150)
         ax = figure.add_axes((0.02, 0.02, 0.96, 0.86 if title else 0.96))
-        ax.set(xlim=(-0.8, places[-1] + 0.8), ylim=(-reach * 0.75, reach * 0.75), xticks=[], yticks=[])
+        ax.set(xlim=(-0.8, positions[-1] + 0.8), ylim=(-reach * 0.75, reach * 0.75), xticks=[], yticks=[])
         for t in range(n):
             for s in range(n):
                 if matrix[t, s] >= _LEAST:
-                    ax.add_patch(_arc(places[t], places[s], float(matrix[t, s]), reach))
-        for place, word in zip(places, _shown(words), strict=True):
+                    ax.add_patch(_arc(positions[t], positions[s], float(matrix[t, s]), reach))
+        for x, word in zip(positions, readable(words), strict=True):
             box = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.9}
-            ax.text(place, 0, word, ha="center", va="center", bbox=box, zorder=3)
+            ax.text(x, 0, word, ha="center", va="center", bbox=box, zorder=3)
         if title:
             figure.text(0.5, 0.97, title, ha="center", va="top")
     return figure
@@ -120,20 +120,20 @@ def _arc(start: float, end: float, weight: float, reach: float) -> Arc:
     return Arc(((start + end) / 2, 0), abs(end - start), height, theta1=first, theta2=last, **look)
 
 
-def _places(words: Sequence[str]) -> list[float]:
-    """Where each word stands: as far from the one before as their letters need."""
-    places = [0.0]
+def _positions(words: Sequence[str]) -> list[float]:
+    """The position of each word, as far from the one before as the two words are long."""
+    positions = [0.0]
     for before, word in pairwise(words):
-        places.append(places[-1] + max(0.8, 0.09 * (len(before) + len(word)) + 0.25))
-    return places
+        positions.append(positions[-1] + max(0.8, 0.09 * (len(before) + len(word)) + 0.25))
+    return positions
 
 
-def _shown(words: Sequence[str]) -> list[str]:
-    """Tokens as people read them: the mark of a word's beginning is a space, a lone one stays."""
+def readable(words: Sequence[str]) -> list[str]:
+    """Tokens without the mark ``▁`` of a word's beginning; a lone mark becomes ``␣``."""
     return [word.replace("▁", " ").strip() or "␣" for word in words]
 
 
-def _named(figure: Figure, down: str, across: str) -> Figure:
+def _rename_axes(figure: Figure, down: str, across: str) -> Figure:
     for ax in figure.axes:
         if ax.get_ylabel() == "Query":
             ax.set_ylabel(down)

@@ -68,8 +68,6 @@ class CaptionOverlay:
         """The index of the word to show first; None where there is no word."""
         return default_word(self.words, self.maps().flatten(1), self.boxes)
 
-    telling_word = default_word  # until cli/ is rebuilt
-
     def brightest(self, head: int | None = None) -> float:
         """The weight at the bright end of the colour scale: the largest of all words, or four even shares.
 
@@ -89,9 +87,6 @@ class CaptionOverlay:
         weights = self.weights.detach().float().cpu()
         chosen = weights.mean(1) if head is None else weights[:, head]
         return chosen.unflatten(-1, self.grid)
-
-
-Told = CaptionOverlay  # until cli/ is rebuilt
 
 
 def default_word(

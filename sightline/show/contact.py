@@ -1,4 +1,4 @@
-"""The contact sheet: some images of a set, each with its split and a caption, to see what it is."""
+"""The contact sheet of a dataset: some of its images, each with its split and a caption."""
 
 import math
 import textwrap
@@ -11,15 +11,15 @@ from sightline.shapes import Shaped
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import MAY_NOT, style
 
-__all__ = ["contact"]
+__all__ = ["contact_sheet"]
 
 _TILE = 1.9  # inches
-_LINE = 0.135  # inches a line of a caption takes
-_LETTERS = 30  # of a caption on a line
-_LINES = 3
+_LINE = 0.135  # inches of a line of a caption
+_LETTERS = 30  # of a line
+_LINES = 3  # of a caption
 
 
-def contact(
+def contact_sheet(
     images: Sequence[Shaped[Tensor, "3 h w"] | None],
     captions: Sequence[str],
     *,
@@ -27,17 +27,17 @@ def contact(
     columns: int = 6,
     title: str | None = None,
 ) -> Figure:
-    """Draw images in rows, a caption under each.
+    """Draw images in rows, with a caption under each.
 
     Args:
-        images: Bytes of red, green and blue; None for one that can't be read, drawn as an empty tile.
-        captions: One for each; three lines of it are shown.
-        labels: Stand above the images, such as their splits.
-        columns: How many stand in a row.
-        title: Stands above them all.
+        images: uint8; None for one that can't be read, drawn as an empty tile.
+        captions: One per image; the first three lines are shown.
+        labels: Text above each image, such as its split.
+        columns: Images in a row.
+        title: Text above.
 
     Example:
-        >>> figure = contact([torch.zeros(3, 8, 8, dtype=torch.uint8)], ["nothing at all"], labels=["train"])
+        >>> figure = contact_sheet([torch.zeros(3, 8, 8, dtype=torch.uint8)], ["nothing"], labels=["train"])
         >>> figure.axes[0].get_title(loc="left")
         'train'
     """

@@ -1,4 +1,4 @@
-"""The curves of a training run, from the plain table that it keeps."""
+"""The curves of a training run, from its ``metrics.csv``."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ __all__ = ["curves", "read_metrics"]
 
 Curve = Sequence[tuple[float, float]]  # (step, value), in order
 _NOT_SCORES = ("step", "epoch", "lr", "perplexity")  # perplexity is the loss again
-_LEARNED = {"loss": "in training", "val_loss": "on unseen data", "reward": "in training"}
+_LOSSES = {"loss": "in training", "val_loss": "on unseen data", "reward": "in training"}
 _REWARD = "Reward in training, self-critical stage"
 _LINES = ("#21918c", "#b5367a", "#3b528b", "#d98b1f", "#5a9e2f", "#7a5195", "#8c6d4f", "#555555")
-_SHARE = 1.05  # a score that goes further is no share of one
-_MANY = 60  # points beyond which single steps are noise
+_SHARE = 1.05  # a score beyond this is not a share of one
+_MANY = 60  # points, beyond which the running mean is drawn
 
 
 def read_metrics(path: Path) -> dict[str, list[tuple[float, float]]]:
-    r"""The columns of a run's ``metrics.csv``, each as (step, value) where the table has a value.
+    r"""Read the columns of a run's ``metrics.csv``, each as a list of (step, value), empty cells left out.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it has no column ``step``, or a cell that is no number.
+        ValueError: If there is no column ``step``, or a cell is not a number.
 
     Example:
         >>> import tempfile
@@ -54,17 +54,17 @@ def read_metrics(path: Path) -> dict[str, list[tuple[float, float]]]:
 
 
 def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
-    """Draw how a run went: the loss on the left, the scores on unseen data on the right.
+    """Draw the loss of a run on the left and its scores on unseen data on the right.
 
-    After a self-critical stage the loss is that of the stage before it, since the other is no likelihood;
-    the reward has a panel of its own, and a dashed line marks where that stage began.
+    The loss of a self-critical stage is left out, since it is not a likelihood; its reward has a panel of its
+    own, and a dashed line marks where the stage began.
 
-    Of many points the loss is drawn faint, with its running mean over it. The best of each score is marked
-    and written beside its name. Scores that are not shares of one, such as CIDEr, have a panel of their own.
+    A loss with many points is drawn faint, with its running mean over it. The best value of each score is
+    marked and written beside its name. Scores that exceed one, such as CIDEr, have a panel of their own.
 
     Args:
-        metrics: By name, as :func:`read_metrics` gives them.
-        title: Stands above.
+        metrics: By name, as :func:`read_metrics` returns them.
+        title: Text above.
 
     Example:
         >>> figure = curves({"loss": [(0, 3.0), (9, 2.0)], "bleu4": [(9, 0.25)]})
@@ -78,7 +78,7 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     began = metrics["loss"][-1][0] if reward and metrics["loss"] else None
     losses = {name: metrics[name] for name in ("loss", "val_loss") if metrics.get(name)}
     drawn = {"reward": reward} if reward else {}
-    scores = {name: c for name, c in metrics.items() if name not in (*_NOT_SCORES, *_LEARNED) and c}
+    scores = {name: c for name, c in metrics.items() if name not in (*_NOT_SCORES, *_LOSSES) and c}
     large = {name: curve for name, curve in scores.items() if max(value for _, value in curve) > _SHARE}
     shares = {name: curve for name, curve in scores.items() if name not in large}
     panels = {"Loss": losses, _REWARD: drawn, "Scores on unseen data": shares, ", ".join(large): large}
@@ -90,31 +90,31 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
         figure.get_layout_engine().set(w_pad=0.1)  # type: ignore[union-attr, call-arg]
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for ax, (name, panel) in zip(axes, panels.items(), strict=True):
-            _dress(ax, name)
+            _style_axes(ax, name)
             if began is not None and panel is not drawn:
                 label = "self-critical from here" if panel is losses else None
                 ax.axvline(began, color="#888888", linestyle="--", linewidth=1, label=label)
-            (_draw_learned if set(panel) <= set(_LEARNED) else _draw_scores)(ax, panel)
+            (_draw_losses if set(panel) <= set(_LOSSES) else _draw_scores)(ax, panel)
         if title:
             figure.suptitle(title)
     return figure
 
 
-def _draw_learned(ax: Axes, curves: Mapping[str, Curve]) -> None:
-    for colour, (name, curve) in zip(_cycle(len(curves)), curves.items(), strict=True):
+def _draw_losses(ax: Axes, curves: Mapping[str, Curve]) -> None:
+    for colour, (name, curve) in zip(_line_colours(len(curves)), curves.items(), strict=True):
         steps, values = zip(*curve, strict=True)
         if len(curve) > _MANY:
             ax.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
-            values = _running(values, len(curve) // 40)
-        ax.plot(steps, values, color=colour, linewidth=1.6, label=_LEARNED[name])
+            values = _running_mean(values, len(curve) // 40)
+        ax.plot(steps, values, color=colour, linewidth=1.6, label=_LOSSES[name])
     if len(ax.get_legend_handles_labels()[0]) > 1:
         ax.legend()
 
 
 def _draw_scores(ax: Axes, scores: Mapping[str, Curve]) -> None:
-    """Lines with a legend in the order in which they end, and a dot at the best of each."""
+    """Draw a line per score with a dot at its best; the legend follows the order of the last values."""
     ordered = sorted(scores.items(), key=lambda item: -item[1][-1][1])
-    for colour, (name, curve) in zip(_cycle(len(ordered)), ordered, strict=True):
+    for colour, (name, curve) in zip(_line_colours(len(ordered)), ordered, strict=True):
         steps, values = zip(*curve, strict=True)
         best = max(range(len(values)), key=lambda i: values[i])
         ax.plot(steps, values, color=colour, linewidth=1.6, label=f"{name} {values[best]:.3f}")
@@ -126,7 +126,7 @@ def _draw_scores(ax: Axes, scores: Mapping[str, Curve]) -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, borderaxespad=0.2, handlelength=1.2)
 
 
-def _dress(ax: Axes, name: str) -> None:
+def _style_axes(ax: Axes, name: str) -> None:
     ax.set_title(name, loc="left")
     ax.set_xlabel("step")
     ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
@@ -135,12 +135,12 @@ def _dress(ax: Axes, name: str) -> None:
     ax.set_axisbelow(True)
 
 
-def _cycle(n: int) -> list[str]:
+def _line_colours(n: int) -> list[str]:
     return [MAY_LOOK] if n == 1 else [_LINES[i % len(_LINES)] for i in range(n)]
 
 
-def _running(values: Sequence[float], width: int) -> tuple[float, ...]:
-    """The mean of each value and its neighbours, so many on either side."""
+def _running_mean(values: Sequence[float], width: int) -> tuple[float, ...]:
+    """The mean of each value and of ``width`` neighbours on either side."""
     sums = [0.0]
     for value in values:
         sums.append(sums[-1] + value)

@@ -1,33 +1,35 @@
-"""A figure whose words can be read in every script for which a font is installed."""
+"""A figure that can write every script for which a font is installed."""
 
 import functools
-import sys
+import logging
 import unicodedata
 import warnings
 from typing import Any
 
-from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, fontManager
 from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
 
+from sightline.show.display import DisplayFigure
+
 __all__ = ["FONT", "FallbackFontFigure"]
 
 FONT = "DejaVu Sans"  # comes with matplotlib: Latin, Greek, Cyrillic, Arabic; no Chinese, Hindi or Thai
-_BOXES = "Last Resort"  # a font that has a box for every letter there is
+_BOXES = "Last Resort"  # a font with a box for every letter
 _REGULAR = 400
-_NAMED = 8  # letters that no font has and that are told
-_told: set[str] = set()
+_NAMED = 8  # letters that a warning names
+_logger = logging.getLogger(__name__)
+_reported: set[str] = set()
 
 
-class FallbackFontFigure(Figure):
-    """A figure that takes the letters its font lacks from other fonts, whenever it is drawn.
+class FallbackFontFigure(DisplayFigure):
+    """A figure that takes letters missing in its font from other installed fonts.
 
-    Letters that no font has are boxes, and one sentence on standard error says which they are.
+    A letter that no font has is drawn as a box, and a warning is logged once.
     """
 
     def draw(self, renderer: Any) -> None:
-        """Draw; matplotlib calls this, whatever it saves to or shows."""
+        """Draw; matplotlib calls this whenever it saves or shows the figure."""
         texts: list[Any] = self.findobj(Text)
         strange = _lacking(findfont(FONT), frozenset("".join(text.get_text() for text in texts)))
         families, missing = _families(strange) if strange else ((), "")
@@ -36,7 +38,7 @@ class FallbackFontFigure(Figure):
         if not missing:
             super().draw(renderer)
             return
-        _tell(missing)
+        _report(missing)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from", UserWarning)
             super().draw(renderer)
@@ -44,7 +46,7 @@ class FallbackFontFigure(Figure):
 
 @functools.cache
 def _families(letters: frozenset[str]) -> tuple[tuple[str, ...], str]:
-    """The installed fonts that have some letters, each time the one that has most, and what none has."""
+    """Installed fonts that have the letters, those with most of them first, and the letters that none has."""
     has: dict[str, frozenset[str]] = {}
     for font in sorted(fontManager.ttflist, key=lambda font: (font.name, abs(int(font.weight) - _REGULAR))):
         if font.style == "normal" and font.name not in has and not font.name.startswith(_BOXES):
@@ -60,7 +62,7 @@ def _families(letters: frozenset[str]) -> tuple[tuple[str, ...], str]:
 
 
 def _lacking(path: str, letters: frozenset[str]) -> frozenset[str]:
-    """Those that a font has no sign for; of one that can't be read, or has no outlines, all."""
+    """The letters that a font has no glyph for; all of them if the font can't be read."""
     shown = frozenset(one for one in letters if unicodedata.category(one) not in {"Cc", "Cf"})
     try:
         font = FT2Font(path)
@@ -69,11 +71,11 @@ def _lacking(path: str, letters: frozenset[str]) -> frozenset[str]:
     return frozenset(one for one in shown if not font.scalable or not font.get_char_index(ord(one)))
 
 
-def _tell(missing: str) -> None:
-    """Say which letters can't be drawn, of each once."""
-    missing = "".join(one for one in missing if one not in _told)
+def _report(missing: str) -> None:
+    """Log which letters can't be drawn, each once."""
+    missing = "".join(one for one in missing if one not in _reported)
     if not missing:
         return
-    _told.update(missing)
+    _reported.update(missing)
     named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
-    sys.stderr.write(f"no installed font has {named}: drawn as boxes; install one that has, such as Noto's\n")
+    _logger.warning("no installed font has %s: drawn as boxes; install one that has, such as Noto's", named)

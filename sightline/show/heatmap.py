@@ -1,29 +1,33 @@
-"""The picture of a table of positions: one row a position, one column a dimension."""
+"""The heatmap of a table of positions."""
 
+from typing import Any
+
+import numpy.typing as npt
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
-from sightline.show.style import COLOURS, matrix_of, name_ticks, style
+from sightline.show.style import COLOURS, name_ticks, style, to_matrix
 
 
-def positions(table: Float[Tensor, "T E"], *, title: str | None = None) -> Figure:
-    """Draw a table of positions, position down and embedding dimension across.
+def positions(table: Float[Tensor, "T E"] | npt.NDArray[Any], *, title: str | None = None) -> Figure:
+    """Draw a table of positions, positions down and embedding dimensions across.
 
     Args:
-        table: ``sightline.positions.sinusoidal(length, d_model)``, or the weight of learned positions.
-        title: Stands above the picture.
+        table: ``sightline.positions.sinusoidal(length, d_model)``, or the weight of learned positions; a
+            tensor or an array, (T, E).
+        title: Text above.
 
     Returns:
-        The figure. In a sinusoidal table the left columns flicker and the right ones hardly move.
+        The figure. In a sinusoidal table the left columns change fast and the right ones slowly.
 
     Example:
         >>> from sightline.positions import sinusoidal
         >>> positions(sinusoidal(64, 32)).axes[0].get_ylabel()
         'Position in the sequence'
     """
-    values = matrix_of(table, "table")
+    values = to_matrix(table, "table")
     with style():
         figure = FallbackFontFigure(figsize=(8, 5), dpi=150, layout="constrained")
         axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""The heads of a whole model in one picture: a row for each layer, a column for each head."""
+"""The entropy of all heads of a model in one figure: a row per layer, a column per head."""
 
 import itertools
 import math
@@ -19,11 +19,11 @@ _MOST_NUMBERS = 32  # rows or columns beyond which numbers would not be read
 
 
 def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Figure:
-    """Draw the entropy of every head, in nats, averaged over its queries; dark heads are sharp.
+    """Draw the entropy of every head, in nats, averaged over its queries: dark heads are sharp.
 
     Args:
-        seen: What :func:`sightline.watch` gave, or sights by name.
-        title: Stands above the picture. Default: what all names have in common.
+        seen: What :func:`sightline.watch` recorded, or sights by name.
+        title: Text above. Default: the part that all names share.
 
     Example:
         >>> x = torch.zeros(1, 2, 3, 8)
@@ -63,7 +63,7 @@ def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Fi
 
 
 def short_names(names: Sequence[str]) -> tuple[list[str], str]:
-    """What tells dotted names apart, and what they share with a star for it.
+    """The parts in which dotted names differ, and the pattern that they share.
 
     Example:
         >>> short_names(["encoder.layer.0.attention.self", "encoder.layer.1.attention.self"])
@@ -80,13 +80,13 @@ def short_names(names: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _in_common(parts: Sequence[Sequence[str]]) -> list[str]:
-    """The parts that all begin with."""
+    """The first parts that all names share."""
     alike = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))
     return [column[0] for column in alike]
 
 
 def _write(ax: Axes, values: np.ndarray) -> None:
-    """Write each number into its cell, light on dark and dark on light."""
+    """Write each number into its cell, white on dark and black on bright."""
     middle = float(np.nanmax(values)) / 2
     for (layer, head), nats in np.ndenumerate(values):
         if not np.isnan(nats):

@@ -1,4 +1,4 @@
-"""Weight over the keys, as bars with the tokens under them, or as an area where there are too many."""
+"""Weight per key: bars with the tokens under them, or an area where there are too many keys."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from sightline.look.sight import Sight
 from sightline.shapes import Int
 from sightline.show.fonts import FallbackFontFigure
-from sightline.show.sights import checked_names, one_head
+from sightline.show.sights import check_names, select_head
 from sightline.show.style import MAY_LOOK, name_ticks, style
 
 _BARS = 128  # keys that get a bar each
@@ -28,16 +28,16 @@ _EVEN = "#b5367a"  # stands out from the greens
 def received(
     sight: Sight, tokens: Sequence[str] | None = None, *, head: int | None = None, title: str | None = None
 ) -> Figure:
-    """Draw the share of all weight that each key received, and what it would be even share.
+    """Draw the share of all weight that each key received, beside an even share.
 
-    Up to 128 keys get a bar each. More are gathered: the area is the mean share of some neighbours, the
-    line the largest among them, on a logarithmic scale, and the keys that got most are named.
+    Up to 128 keys get a bar each. More are pooled: the area is the mean share of neighbouring keys, the line
+    the largest among them, on a logarithmic scale, and the keys with the largest shares are named.
 
     Args:
         sight: Of one item of the batch, with ``received`` measured.
-        tokens: A name for each key.
+        tokens: One name per key.
         head: Which head. Default: the mean of all.
-        title: Stands above the picture. Default: the name of the module that was watched.
+        title: Text above. Default: the name of the module that was watched.
 
     Example:
         >>> x = torch.zeros(1, 2, 4, 8)
@@ -45,8 +45,8 @@ def received(
         >>> [float(bar.get_height()) for bar in figure.axes[0].patches]
         [0.25, 0.25, 0.25, 0.25]
     """
-    one = one_head(sight, head)
-    names = checked_names(tokens, sight.s, "key")
+    one = select_head(sight, head)
+    names = check_names(tokens, sight.s, "key")
     mass = _numbers(one.received)
     shares = mass / mass.sum() if mass.sum() else mass
     with style():
@@ -67,15 +67,15 @@ def rows(
     head: int | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draw what some queries look at: for each of them a strip of bars, one for each key.
+    """Draw what some queries look at: a strip of bars per query, one bar per key.
 
     Args:
         sight: Of one item of the batch, q and k kept.
         index: Which queries, up to 12.
-        tokens: A name for each key.
-        queries: A name for each query. Default: the tokens, where there are as many queries as keys.
+        tokens: One name per key.
+        queries: One name per query. Default: the tokens, where there are as many queries as keys.
         head: Which head. Default: the mean of all.
-        title: Stands above the picture. Default: the name of the module that was watched.
+        title: Text above. Default: the name of the module that was watched.
 
     Example:
         >>> q = k = v = 9 * torch.eye(3)[None, None]
@@ -86,9 +86,9 @@ def rows(
     chosen = [index] if isinstance(index, int) else [int(i) for i in index]
     if not 0 < len(chosen) <= _MOST_ROWS:
         raise ValueError(f"one figure holds 1 to {_MOST_ROWS} rows, got {len(chosen)}; draw a part of them")
-    one = one_head(sight, head)
-    names = checked_names(tokens, sight.s, "key")
-    looking = checked_names(queries, sight.t, "query")
+    one = select_head(sight, head)
+    names = check_names(tokens, sight.s, "key")
+    looking = check_names(queries, sight.t, "query")
     if looking is None and sight.t == sight.s:
         looking = names
     weights = _numbers(one.rows(chosen))  # (n, S)
@@ -104,7 +104,7 @@ def rows(
 
 
 def _strips(count: int, s: int, names: list[str] | None, title: str) -> tuple[Figure, list[Axes]]:
-    """Wide and low axes on top of each other, that share their keys."""
+    """Axes on top of each other, wide and low, with the keys in common."""
     height = 2.6 if count == 1 else 1.3
     slanted = 0.06 * min(max(map(len, names or [""])), 18) if s <= _BARS else 0.0
     figure = FallbackFontFigure(
@@ -119,7 +119,7 @@ def _strips(count: int, s: int, names: list[str] | None, title: str) -> tuple[Fi
 
 
 def _draw(ax: Axes, shares: Any, names: list[str] | None, *, highest: float) -> None:
-    """Bars where each key has room for one, else an area."""
+    """Draw bars where there is room for one per key, else an area."""
     ax.yaxis.set_major_formatter(FuncFormatter(_percent))
     if len(shares) > _BARS:
         _draw_area(ax, shares, names, highest)
@@ -131,7 +131,7 @@ def _draw(ax: Axes, shares: Any, names: list[str] | None, *, highest: float) -> 
 
 
 def _draw_area(ax: Axes, shares: Any, names: list[str] | None, highest: float) -> None:
-    """The mean and the largest of neighbouring keys, on a logarithmic scale, and the names of the largest."""
+    """Draw the mean and the largest of neighbouring keys on a logarithmic scale; name the largest keys."""
     starts = np.arange(_BINS) * len(shares) // _BINS if len(shares) > _BINS else np.arange(len(shares))
     edges = np.append(starts, len(shares))
     means = np.add.reduceat(shares, starts) / np.diff(edges)
@@ -149,14 +149,14 @@ def _draw_area(ax: Axes, shares: Any, names: list[str] | None, highest: float) -
     ax.yaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     most = [
-        f"{_named(names, int(i))} ({shares[i]:.1%})"
+        f"{_describe_key(names, int(i))} ({shares[i]:.1%})"
         for i in np.argsort(-shares, kind="stable")[:3]
         if shares[i] > _WORTH
     ]
     ax.set_title(f"most: {', '.join(most)}" if most else "", loc="right", fontsize=10)
 
 
-def _named(names: list[str] | None, i: int) -> str:
+def _describe_key(names: list[str] | None, i: int) -> str:
     return f"{i:,}" if names is None else f"{i:,} {names[i]!r}"
 
 
@@ -165,7 +165,7 @@ def _percent(share: float, _place: int | None = None) -> str:
 
 
 def _width(s: int) -> float:
-    """Inches of a figure with so many keys."""
+    """The width of a figure with S keys, in inches."""
     return min(max(0.36 * s + 1.2, 5.0), 12.0)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of T x S: what each query looks at, and what it may look at. Queries down, keys across."""
+"""Figures of T x S matrices, queries down and keys across: attention weights and masks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sightline.attention.masks import Mask, as_mask
 from sightline.shapes import Bool, Float, Shaped, is_tensor
-from sightline.show.style import MAY_LOOK, MAY_NOT, SCALE, Sheet, matrix_of, style
+from sightline.show.style import MAY_LOOK, MAY_NOT, SCALE, Sheet, style, to_matrix
 
 _MOST_PANELS = 16
 
@@ -21,13 +21,13 @@ def weights(
     keys: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draw attention weights, brighter where a query looks more. Heads get a panel each.
+    """Draw attention weights, bright where they are large; one panel per head.
 
     Args:
         weights: ``(T, S)``, or ``(H, T, S)`` for up to 16 heads.
-        queries: A name for each row; where not all fit, evenly spaced ones are written.
-        keys: A name for each column.
-        title: Stands above the picture.
+        queries: One name per row; where not all fit, evenly spaced ones are written.
+        keys: One name per column.
+        title: Text above.
 
     Example:
         >>> figure = weights(torch.eye(3), queries=list("abc"), keys=list("xyz"))
@@ -41,26 +41,31 @@ def weights(
             f"weights must be (T, S), or (H, T, S) with 1 to {_MOST_PANELS} heads, got shape "
             f"{tuple(weights.shape)}; pick one item of the batch, weights[0]"
         )
-    matrices = [matrix_of(head, "weights") for head in heads]
+    matrices = [to_matrix(head, "weights") for head in heads]
     brightest = max(float(matrix.max()) for matrix in matrices)
     with style():
-        sheet = Sheet.of(
-            len(matrices), heads.size(1), heads.size(2), queries=queries, keys=keys, title=title, beside=SCALE
+        sheet = Sheet.create(
+            len(matrices),
+            *heads.shape[1:],
+            queries=queries,
+            keys=keys,
+            title=title,
+            above=0.35 if len(matrices) > 1 else 0.1,
+            beside=SCALE,
         )
         for head, (ax, matrix) in enumerate(zip(sheet.axes, matrices, strict=True)):
             image = sheet.draw(ax, matrix, brightest=brightest)
-            sheet.name(ax, queries, keys)
+            sheet.label_axes(ax, queries, keys)
             ax.set_title(f"head {head}" if len(matrices) > 1 else "")
-        sheet.explain(image, "Weight")
+        sheet.add_colorbar(image, "Weight")
     return sheet.figure
 
 
 def mask(mask: Mask | Shaped[Tensor, "..."], t: int, s: int | None = None) -> Figure:
-    """Draw who may look at whom, for T queries and S keys; a batch gets a panel for each item.
+    """Draw which keys each query may look at; one panel per item of a batch.
 
     Args:
-        mask: A Mask, or a tensor as :func:`sightline.attention` takes it. Of a bias, only what it
-            forbids is drawn.
+        mask: A Mask, or a tensor as :func:`sightline.attention` takes it. A bias is drawn by what it forbids.
         t: Number of queries.
         s: Number of keys. Default: as many as queries.
 
@@ -77,7 +82,7 @@ def mask(mask: Mask | Shaped[Tensor, "..."], t: int, s: int | None = None) -> Fi
 
 
 def masks(named: Mapping[str, Mask | Shaped[Tensor, "..."]], t: int, s: int | None = None) -> Figure:
-    """Draw several masks side by side, each the same for the whole batch, under their names.
+    """Draw several masks side by side under their names; each must be the same for the whole batch.
 
     Example:
         >>> from sightline.attention.masks import causal, window
@@ -111,12 +116,12 @@ def _gallery(named: Mapping[str, Bool[Tensor, "T S"]]) -> Figure:
         raise ValueError(f"one figure holds 1 to {_MOST_PANELS} masks, got {len(named)}; draw a part of them")
     t, s = next(iter(named.values())).shape
     with style():
-        sheet = Sheet.of(len(named), t, s, below=0.4)
+        sheet = Sheet.create(len(named), t, s, below=0.4)
         for ax, (name, allowed) in zip(sheet.axes, named.items(), strict=True):
             colours = ListedColormap([MAY_NOT, MAY_LOOK])
-            sheet.draw(ax, matrix_of(allowed, "mask"), brightest=1.0, colours=colours)
-            sheet.name(ax, None, None)
-            sheet.part_cells(ax)
+            sheet.draw(ax, to_matrix(allowed, "mask"), brightest=1.0, colours=colours)
+            sheet.label_axes(ax, None, None)
+            sheet.draw_cell_lines(ax)
             ax.set_title(name)
         legend = [Patch(color=MAY_LOOK, label="may look"), Patch(color=MAY_NOT, label="may not")]
         sheet.figure.legend(handles=legend, loc="lower center", ncols=2)

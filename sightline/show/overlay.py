@@ -38,7 +38,7 @@ def overlay(
 
     All words share one colour scale, from zero to the largest weight of any word, or to four even shares if
     that is more. A cross marks the patch with the largest weight; a box marks the object that a word names,
-    where it is known. The record's note stands under the title: say there if the image is a crop.
+    where it is known. The record's note is written under the title.
 
     Args:
         record: The image, the words and their weights.

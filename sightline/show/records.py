@@ -147,7 +147,10 @@ def _file_size(source: Any) -> tuple[int, int] | None:
     from PIL import Image  # noqa: PLC0415
 
     try:
-        with Image.open(Path(source)) as file:
+        path = Path(source)
+        if not path.is_file():
+            return None
+        with Image.open(path) as file:
             width, height = file.size
             turned = file.getexif().get(_ORIENTATION, 1) in _SIDEWAYS
     except Exception:  # noqa: BLE001  a decoder raises anything; without a size there is no note

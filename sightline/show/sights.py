@@ -1,4 +1,4 @@
-"""Pictures of sights: the T x S weights of a head, or of all heads of a layer, at any length."""
+"""Figures of a sight, at any length: the weights of one head, or of all heads of a layer."""
 
 import math
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from torch import Tensor
 from sightline.look.sight import Sight, Span
 from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
-from sightline.show.style import COLOURS, NAME, SCALE, Sheet, matrix_of, name_ticks, room_for, style
+from sightline.show.style import COLOURS, NAME, SCALE, Sheet, name_room, name_ticks, style, to_matrix
 
 _MOST_HEADS = 128
-_PANEL = 1.45  # inches a head takes in the grid
-# The same where tokens are written, for up to so many heads.
+_PANEL = 1.45  # inches of a panel
+# The largest panel where tokens are written: heads up to which it holds, and its inches.
 _LARGEST_PANEL = {4: 4.5, 16: 3.6, _MOST_HEADS: 2.0}
-_MOST_NAMED = 32  # tokens of which at least some are written beside a head
-_FEW = 32  # keys, of which each gets a fair part of the weight; with more, colours follow the logarithm
-_DARKEST = 1e-4  # of the brightest, where they do
+_MOST_NAMED = 32  # tokens up to which they are written beside the panels
+_FEW = 32  # keys up to which the colour scale is linear
+_DARKEST = 1e-4  # the dark end of a logarithmic scale, as a share of the brightest
 
 
 def sight_map(
@@ -34,19 +34,19 @@ def sight_map(
     window: tuple[Span, Span] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draw the weights of one head, or of all heads averaged, brighter where a query looks more.
+    """Draw the weights of one head, or the mean of all heads, bright where they are large.
 
-    Up to ``size`` queries and keys get a cell each. Beyond that a cell is the mean of its weights, and the
-    sides are numbered. With more than 32 keys colours follow the logarithm: most get next to nothing.
+    Up to ``size`` queries and keys get a cell each. Beyond that, a cell is a mean of weights, and rows and
+    columns are numbered. With more than 32 keys the colour scale is logarithmic.
 
     Args:
         sight: Of one item of the batch; q and k kept, or a map measured.
-        queries: A name for each query, written where it has a row of its own.
-        keys: A name for each key.
+        queries: One name per query, written where each query has a row.
+        keys: One name per key.
         head: Which head. Default: the mean of all.
         size: Cells down and across, at most. Default: those of the measured map, else 256.
         window: Only these queries and keys, each ``(first, past_the_last)``.
-        title: Stands above the picture. Default: the name of the module that was watched.
+        title: Text above. Default: the name of the module that was watched.
 
     Example:
         >>> x = torch.randn(1, 2, 3, 8)
@@ -54,30 +54,32 @@ def sight_map(
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['a', 'b', 'c']
     """
-    one = one_head(sight, head)
+    one = select_head(sight, head)
     spans = window or ((0, sight.t), (0, sight.s))
-    matrix = matrix_of(map_of(one, size, 256, window), "map")
+    matrix = to_matrix(pooled_map(one, size, 256, window), "map")
     whole = matrix.shape == tuple(last - first for first, last in spans)
-    rows = _inside(checked_names(queries, sight.t, "query"), spans[0]) if whole else None
-    columns = _inside(checked_names(keys, sight.s, "key"), spans[1]) if whole else None
+    rows = _inside(check_names(queries, sight.t, "query"), spans[0]) if whole else None
+    columns = _inside(check_names(keys, sight.s, "key"), spans[1]) if whole else None
     with style():
         room = rows or [f"{spans[0][1]:,}"]
         title = title or sight.name
-        sheet = Sheet.of(1, *matrix.shape, queries=room, keys=columns, title=title, beside=SCALE)
+        sheet = Sheet.create(
+            1, *matrix.shape, queries=room, keys=columns, title=title, above=0.1, beside=SCALE
+        )
         ax = sheet.axes[0]
         image = sheet.draw(ax, matrix, brightest=float(matrix.max()))
         if sight.s > _FEW:
-            follow_logarithm(image, float(matrix.max()))
+            use_log_scale(image, float(matrix.max()))
         _place(
             image,
             spans[0] if rows is None else (0, len(rows)),
             spans[1] if columns is None else (0, len(columns)),
         )
-        sheet.name(ax, rows, columns)
+        sheet.label_axes(ax, rows, columns)
         for axis, names in ((ax.yaxis, rows), (ax.xaxis, columns)):
             if names is None:
                 axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        sheet.explain(image, "Weight" if whole else "Mean weight")
+        sheet.add_colorbar(image, "Weight" if whole else "Mean weight")
     return sheet.figure
 
 
@@ -89,27 +91,26 @@ def heads(
     size: int | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draw every head of a layer, small, with its number and its entropy in nats, on one scale of colours.
+    """Draw every head of a layer, with its number and its entropy in nats, on one colour scale.
 
     Args:
         sight: Of one item of the batch; q and k kept, or a map measured. Up to 128 heads.
-        queries: A name for each query, written at the edges of the grid where there are 32 or fewer, all
-            that fit.
-        keys: A name for each key.
+        queries: One name per query, written at the edges where there are 32 or fewer, all that fit.
+        keys: One name per key.
         size: Cells down and across, at most. Default: those of the measured map, else 64.
-        title: Stands above the grid. Default: the name of the module that was watched.
+        title: Text above. Default: the name of the module that was watched.
 
     Example:
         >>> x = torch.zeros(1, 2, 3, 8)
         >>> [axes.get_title() for axes in heads(sl.look(x, x, x)).axes[:2]]
         ['head 0 · 1.10', 'head 1 · 1.10']
     """
-    one = one_item(sight)
+    one = select_item(sight)
     if not one.has_heads or not 0 < one.lead[0] <= _MOST_HEADS:
         shape = "averaged heads" if one.averaged else f"leading dimensions {one.lead}"
         raise ValueError(f"a grid has 1 to {_MOST_HEADS} heads, got a sight with {shape}")
-    rows, columns = checked_names(queries, sight.t, "query"), checked_names(keys, sight.s, "key")
-    maps = map_of(one, size, 64)  # (H, rows, columns)
+    rows, columns = check_names(queries, sight.t, "query"), check_names(keys, sight.s, "key")
+    maps = pooled_map(one, size, 64)  # (H, rows, columns)
     whole = tuple(maps.shape[-2:]) == (sight.t, sight.s)
     names = [f"head {i}" for i in range(maps.size(0))]
     if "entropy" in one.statistics:
@@ -138,21 +139,21 @@ def head_panels(
     label: str = "Weight",
     logarithmic: bool = False,
 ) -> Figure:
-    """Draw a small panel for each head, on one scale of colours, with tokens at the edges of the grid.
+    """Draw one panel per head, on one colour scale, with tokens at the edges.
 
     Args:
         maps: Up to 128 heads.
-        titles: Stand above the panels.
-        queries: Tokens beside the panels; numbers if None.
-        keys: Tokens under them.
-        spans: How many queries and keys the maps are of. Default: one for each row and column.
+        titles: One per panel.
+        queries: Tokens of the rows; numbers if None.
+        keys: Tokens of the columns; numbers if None.
+        spans: The number of queries and keys. Default: one per row and column.
         title: Stands above the grid.
-        label: What the colours are.
-        logarithmic: Whether colours follow the logarithm.
+        label: Text beside the colour bar.
+        logarithmic: Whether the colour scale is logarithmic.
     """
     if not 0 < maps.size(0) <= _MOST_HEADS:
         raise ValueError(f"a grid has 1 to {_MOST_HEADS} heads, got {maps.size(0)}; draw a part of them")
-    matrices = [matrix_of(head, "map") for head in maps]
+    matrices = [to_matrix(head, "map") for head in maps]
     brightest = max(float(matrix.max()) for matrix in matrices)
     t, s = spans or (maps.size(1), maps.size(2))
     with style():
@@ -160,7 +161,7 @@ def head_panels(
         for ax, matrix, name in zip(axes, matrices, titles, strict=True):
             image = ax.imshow(matrix, cmap=COLOURS, vmin=0, vmax=brightest, aspect="auto")
             if logarithmic:
-                follow_logarithm(image, brightest)
+                use_log_scale(image, brightest)
             _place(image, (0, t), (0, s))
             ax.set_title(name, fontsize=10)
         figure.suptitle(title, fontsize=12)
@@ -170,19 +171,19 @@ def head_panels(
     return figure
 
 
-def one_item(sight: Sight) -> Sight:
-    """The heads of the only item of a batch, or a sentence that says to pick one."""
+def select_item(sight: Sight) -> Sight:
+    """The only item of a batch; ValueError if there are several."""
     batch = sight.lead[: sight.n_batch]
     if any(n != 1 for n in batch):
         raise ValueError(
-            f"a picture is of one item, got a sight of leading dimensions {sight.shape}; pick one, sight[0]"
+            f"a figure shows one item, got a sight with leading dimensions {sight.shape}; pick one, sight[0]"
         )
     return sight[(0,) * len(batch)] if batch else sight
 
 
-def one_head(sight: Sight, head: int | None) -> Sight:
-    """One head of one item, or the mean of its heads."""
-    one = one_item(sight)
+def select_head(sight: Sight, head: int | None) -> Sight:
+    """One head of the only item, or the mean of its heads."""
+    one = select_item(sight)
     if head is None:
         return one.mean_heads() if one.has_heads else one
     if not one.has_heads:
@@ -192,10 +193,10 @@ def one_head(sight: Sight, head: int | None) -> Sight:
     return one[head]
 
 
-def map_of(
+def pooled_map(
     sight: Sight, size: int | None, default: int, window: tuple[Span, Span] | None = None
 ) -> Float[Tensor, "... rows columns"]:
-    """The map that was measured, or one of at most that size."""
+    """The map that was measured, or one of at most ``size`` cells a side."""
     if size is None and window is None and "map" in sight.statistics:
         return sight.statistics["map"]
     size = default if size is None else size
@@ -206,8 +207,8 @@ def map_of(
     return sight.map((min(size, lengths[0]), min(size, lengths[1])), queries=queries, keys=keys)
 
 
-def checked_names(names: Sequence[str] | None, count: int, what: str) -> list[str] | None:
-    """The names as a list, or a sentence about how many there must be."""
+def check_names(names: Sequence[str] | None, count: int, what: str) -> list[str] | None:
+    """The names as a list; ValueError if there are not ``count`` of them."""
     if names is not None and len(names) != count:
         raise ValueError(
             f"there must be one name for each {what}, got {len(names)} names for {count} of them"
@@ -215,12 +216,12 @@ def checked_names(names: Sequence[str] | None, count: int, what: str) -> list[st
     return None if names is None else list(names)
 
 
-def follow_logarithm(image: AxesImage, brightest: float) -> None:
-    """Let colours tell factors, not differences, apart."""
+def use_log_scale(image: AxesImage, brightest: float) -> None:
+    """Make the colour scale logarithmic."""
     if brightest > 0:
         image.set_norm(LogNorm(brightest * _DARKEST, brightest, clip=True))
         colours = image.get_cmap()
-        image.set_cmap(colours.with_extremes(bad=colours(0.0)))  # the logarithm of nothing
+        image.set_cmap(colours.with_extremes(bad=colours(0.0)))  # where the weight is zero
 
 
 def _inside(names: list[str] | None, span: Span) -> list[str] | None:
@@ -228,14 +229,14 @@ def _inside(names: list[str] | None, span: Span) -> list[str] | None:
 
 
 def _place(image: AxesImage, queries: Span, keys: Span) -> None:
-    """Lay a picture over the positions that it is of."""
+    """Place an image over the positions of its queries and keys."""
     image.set_extent((keys[0] - 0.5, keys[1] - 0.5, queries[1] - 0.5, queries[0] - 0.5))
 
 
 def _grid(
     count: int, t: int, s: int, queries: list[str] | None, keys: list[str] | None
 ) -> tuple[Figure, list[Axes]]:
-    """Panels in rows, wider than high and as full as can be; sides are named or numbered at the edges."""
+    """Lay out panels in rows, named or numbered at the edges of the grid."""
     wide = [n for n in range(math.ceil(count**0.5), math.ceil(2 * count**0.5) + 1) if n <= max(count, 1)]
     columns = min(wide, key=lambda n: (-count % n, abs(n - 1.5 * math.ceil(count / n))))
     rows = math.ceil(count / columns)
@@ -244,8 +245,8 @@ def _grid(
     height = height if queries is None else max(height, min(NAME * t, most))
     width = width if keys is None else max(width, min(NAME * s, most))
     size = (
-        max(columns * (width + 0.2), 2.6) + 1.9 + room_for(queries),
-        rows * (height + 0.45) + 0.9 + room_for(keys) * (2 if count % columns else 1),
+        max(columns * (width + 0.2), 2.6) + 1.9 + name_room(queries),
+        rows * (height + 0.45) + 0.9 + name_room(keys) * (2 if count % columns else 1),
     )
     figure = FallbackFontFigure(figsize=size, dpi=150, layout="constrained")
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten().tolist()

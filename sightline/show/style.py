@@ -1,4 +1,4 @@
-"""The look all figures share: fonts, colours, the size of a cell, and how the rows of a matrix are named."""
+"""The style that all figures share: fonts, colours, the layout of matrices, names of rows and columns."""
 
 import math
 import textwrap
@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+import torch
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.colors import Colormap
@@ -21,8 +24,8 @@ from sightline.shapes import is_tensor
 from sightline.show.fonts import FONT, FallbackFontFigure
 
 COLOURS = "viridis"
-MAY_LOOK, MAY_NOT = "#21918c", "#e4e4e8"  # the middle of viridis, and a grey that stays behind it
-_NAMES, _SMALLEST = 10.0, 7.0  # points of a name, and of one that is small so that all fit
+MAY_LOOK, MAY_NOT = "#21918c", "#e4e4e8"  # the middle of viridis, and a light grey
+_NAMES, _SMALLEST = 10.0, 7.0  # font size of a name, and the smallest that is tried so that all fit
 
 _STYLE: Any = {
     "font.family": FONT,
@@ -41,29 +44,29 @@ _STYLE: Any = {
     "legend.frameon": False,
     "text.parse_math": False,  # a token may hold a dollar sign, which would start a formula
 }
-SCALE = 1.4  # inches a scale of colours takes
-_LONGEST = 18  # letters of a name
-_LETTER = 0.085  # inches one of them takes
-_CELL = 0.36  # inches a cell takes while there is room
-NAME = 0.21  # inches a written name takes
+SCALE = 1.4  # inches of a colour bar with its labels
+_LONGEST = 18  # letters of a name, beyond which it is cut
+_LETTER = 0.085  # inches of a letter
+_CELL = 0.36  # inches of a cell, where there is room
+NAME = 0.21  # inches from one name to the next
 
 
 def style() -> AbstractContextManager[None]:
-    """Draw inside this: matplotlib's settings are ours for the block and the user's again after it."""
+    """A context with the settings of these figures; matplotlib's own come back after it."""
     return mpl.rc_context(_STYLE)
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A figure of matrices side by side, each T x S, queries down and keys across, measured in inches.
+    """A figure of matrices side by side, each T x S, with queries down and keys across; laid out in inches.
 
     Attributes:
-        figure: What is handed back in the end.
-        axes: One for each matrix.
+        figure: The figure.
+        axes: One per matrix.
         t: Rows of each matrix.
         s: Columns of each matrix.
-        height: Inches that the rows take.
-        width: Inches that the columns take.
+        height: Height of a matrix, in inches.
+        width: Width of a matrix, in inches.
     """
 
     figure: Figure
@@ -74,7 +77,7 @@ class Sheet:
     width: float
 
     @classmethod
-    def of(
+    def create(
         cls,
         count: int,
         t: int,
@@ -83,20 +86,22 @@ class Sheet:
         queries: Sequence[str] | None = None,
         keys: Sequence[str] | None = None,
         title: str | None = None,
+        above: float = 0.35,
         beside: float = 0.15,
         below: float = 0.0,
     ) -> "Sheet":
-        """Lay out that many matrices in rows of three at most, with room for the names of their sides.
+        """Lay out some matrices, at most three in a row, with room for the names of rows and columns.
 
         Args:
             count: How many matrices.
             t: Rows of each.
             s: Columns of each.
-            queries: Names that will stand left of each.
-            keys: Names that will stand, slanted, under each.
-            title: Stands above them all, broken into lines that fit.
-            beside: Inches kept free on the right, for a scale of colours.
-            below: Inches kept free at the bottom, for a legend.
+            queries: Names of the rows, left of each matrix.
+            keys: Names of the columns, slanted, under each matrix.
+            title: Text above all, wrapped to the width.
+            above: Inches above each matrix, for its name.
+            beside: Inches on the right, for a colour bar.
+            below: Inches at the bottom, for a legend.
         """
         columns = math.ceil(count / math.ceil(count / 3))
         rows = math.ceil(count / columns)
@@ -107,7 +112,7 @@ class Sheet:
         height, width = _sides(t, s, most=most)
         slanted = _LETTER * _longest(keys) * math.sqrt(0.5)  # as far down as left of its column
         left, under = max(0.45, _LETTER * _longest(queries) + 0.12, slanted), max(0.3, slanted + 0.2)
-        across, down = left + width + 0.15, 0.35 + height + under
+        across, down = left + width + 0.15, above + height + under
         full_width = max(0.35 + columns * across + beside, 3.2)
         lines = textwrap.wrap(title or "", int(10 * full_width))
         full_height = 0.15 + 0.25 * len(lines) + rows * down + 0.3 + below
@@ -126,24 +131,24 @@ class Sheet:
     def draw(
         self, ax: Axes, matrix: Any, *, brightest: float, colours: str | Colormap = COLOURS
     ) -> AxesImage:
-        """Draw one matrix, from 0 to the brightest value of all."""
+        """Draw one matrix, with colours from 0 to the brightest value of all."""
         return ax.imshow(matrix, cmap=colours, vmin=0, vmax=brightest, aspect="auto")
 
-    def name(self, ax: Axes, queries: Sequence[str] | None, keys: Sequence[str] | None) -> None:
+    def label_axes(self, ax: Axes, queries: Sequence[str] | None, keys: Sequence[str] | None) -> None:
         """Name or number the rows and the columns of one matrix."""
         name_ticks(ax.yaxis, self.t, queries, room=self.height)
         name_ticks(ax.xaxis, self.s, keys, room=self.width)
 
-    def part_cells(self, ax: Axes) -> None:
-        """Draw thin white lines between cells that are large enough to be counted."""
+    def draw_cell_lines(self, ax: Axes) -> None:
+        """Draw thin white lines between cells, where they are large enough to be counted."""
         if self.height / self.t > 0.12 and self.width / self.s > 0.12:
             ax.set_xticks([x + 0.5 for x in range(self.s - 1)], minor=True)
             ax.set_yticks([y + 0.5 for y in range(self.t - 1)], minor=True)
             ax.grid(which="minor", color="white", linewidth=1)
             ax.tick_params(which="minor", length=0)
 
-    def explain(self, image: AxesImage, label: str) -> None:
-        """Put the scale of colours into the room kept beside the matrices, as high as they are."""
+    def add_colorbar(self, image: AxesImage, label: str) -> None:
+        """Draw the colour bar on the right of the matrices, as high as they are."""
         boxes = [ax.get_position() for ax in self.axes]
         right, bottom, top = max(b.x1 for b in boxes), min(b.y0 for b in boxes), max(b.y1 for b in boxes)
         inch = 1 / self.figure.get_figwidth()
@@ -154,10 +159,10 @@ class Sheet:
 def name_ticks(
     axis: Axis, count: int, names: Sequence[str] | None, *, room: float, upright: bool = False
 ) -> None:
-    """Number the rows or columns, or name them: all that fit into so many inches, evenly spaced.
+    """Label rows or columns by name, or by number if ``names`` is None.
 
-    Names are smaller where all fit then. Long names of columns are slanted, or stand upright, which takes
-    no room beside them.
+    All names are written if they fit into ``room`` inches, in smaller letters if need be; else evenly spaced
+    ones. Long names of columns are slanted, or upright, which takes less room.
     """
     if names is None:
         axis.set_major_locator(
@@ -180,8 +185,9 @@ def name_ticks(
     axis.set_ticks(range(0, count, step), shortened[::step], parse_math=False, fontsize=size, **sideways)
 
 
-def matrix_of(x: Tensor, name: str) -> Any:
-    """The numbers of a matrix, as matplotlib takes them; refuse what is no matrix or has no cells."""
+def to_matrix(x: "Tensor | npt.NDArray[Any]", name: str) -> Any:
+    """A 2-D tensor or array as a float64 array; ValueError if it is not 2-D or is empty."""
+    x = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
     is_tensor(x, name)
     if x.dim() != 2 or not x.numel():
         raise ValueError(
@@ -191,13 +197,13 @@ def matrix_of(x: Tensor, name: str) -> Any:
     return x.detach().cpu().double().numpy()
 
 
-def room_for(names: Sequence[str] | None) -> float:
-    """Inches that the longest name takes."""
+def name_room(names: Sequence[str] | None) -> float:
+    """The width of the longest name, in inches."""
     return _LETTER * _longest(names)
 
 
 def _longest(names: Sequence[str] | None) -> int:
-    """Letters of the longest name; those of Chinese, Japanese and Korean are two wide."""
+    """The width of the longest name in letters; a Chinese, Japanese or Korean one counts as two."""
     return max(len(name) + sum(map(_is_wide, name)) for name in map(_short, names or [""]))
 
 
@@ -210,7 +216,7 @@ def _short(name: str) -> str:
 
 
 def _sides(t: int, s: int, *, most: float) -> tuple[float, float]:
-    """Inches for T rows and S columns: square cells, unless that leaves one side too thin to see."""
+    """Height and width in inches of T rows and S columns: square cells, unless one side would be too thin."""
     least = 1.6
     if max(t, s) > 4 * min(t, s):
         return min(max(t * _CELL, least), most), min(max(s * _CELL, least), most)

@@ -216,36 +216,3 @@ def _draw(ax: Axes, photo: Any, weights: Tensor | None, brightest: float) -> Any
     return ax.imshow(
         values, cmap=colours(), vmin=0, vmax=brightest or 1.0, extent=extent, interpolation=between
     )
-
-
-# The rest: until cli/ is rebuilt. It takes the former record of a classifier's attention.
-
-
-def rolled(image: Tensor, glance: Any, *, item: int = 0, title: str | None = None) -> Figure:
-    """Draw the image, and beside it the image with the rollout over it."""
-    whole = glance.rollout[item].view(glance.grid)
-    return _panels(image, [[None, whole]], [["image", "rollout"]], title, "share of a patch")
-
-
-def class_heads(
-    image: Tensor,
-    glance: Any,
-    *,
-    item: int = 0,
-    layers: Sequence[int] | None = None,
-    title: str | None = None,
-) -> Figure:
-    """Draw the weights of every head over the image: a row per layer, a column per head."""
-    maps = glance.heads[item]
-    chosen = range(maps.size(0)) if layers is None else layers
-    rows = [[head.view(glance.grid) for head in maps[layer]] for layer in chosen]
-    names = [[f"layer {layer} head {head}" for head in range(maps.size(1))] for layer in chosen]
-    return _panels(image, rows, names, title, "weight on a patch")
-
-
-def layer_mass(image: Tensor, glance: Any, *, item: int = 0, title: str | None = None) -> Figure:
-    """Draw the share of all weight that each patch received, a panel per layer."""
-    return received_by_layer(image, glance.received[item], glance.grid, title=title)
-
-
-confused = confusion_matrix

@@ -1,23 +1,33 @@
 """What Sightline learns: tasks, runs that open, and one way to train them.
 
-``register``, ``kinds`` and ``task`` are light; the other names import PyTorch when they are first asked for.
+run = sl.tasks.train("classify", data="digits", out="runs/digits", epochs=3)
+sl.tasks.register(SORT)                # a task of your own: every command and open_run know it from now on
+
+The names of the tasks are light; the other names import PyTorch when they are first asked for.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from sightline.tasks.registry import kinds, register, task
+from sightline.tasks.registry import kinds, register, summary, task_of, unregister
 
 if TYPE_CHECKING:
     from sightline.tasks.public import (
+        TRAINING,
         Alternative,
         Attention,
+        DatasetObjective,
         Evaluation,
         Example,
         Grid,
+        MemoryDataset,
         Part,
         Prediction,
+        Predictor,
         Prepared,
+        Preset,
         Run,
+        SaveableModel,
+        Scores,
         Settings,
         Task,
         open_run,
@@ -25,22 +35,31 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "TRAINING",
     "Alternative",
     "Attention",
+    "DatasetObjective",
     "Evaluation",
     "Example",
     "Grid",
+    "MemoryDataset",
     "Part",
     "Prediction",
+    "Predictor",
     "Prepared",
+    "Preset",
     "Run",
+    "SaveableModel",
+    "Scores",
     "Settings",
     "Task",
     "kinds",
     "open_run",
     "register",
-    "task",
+    "summary",
+    "task_of",
     "train",
+    "unregister",
 ]
 
 
@@ -50,3 +69,7 @@ def __getattr__(name: str) -> Any:
     from sightline.tasks import public  # noqa: PLC0415
 
     return getattr(public, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

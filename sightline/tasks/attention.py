@@ -1,9 +1,7 @@
 """What a prediction looked at: one record for every task.
 
-p.attention.weights              # (L, H, T, S): layers, heads, queries, keys
-p.attention.queries              # words, or a Grid over the image
-p.attention.keys                 # words, or a Grid over the image
-p.attention.select(layer=1, head=0).summary        # (T, S)
+``p.attention.weights`` is (L, H, T, S): layers, heads, queries, keys; ``queries`` are words, ``keys`` are
+words or a Grid over the image; ``p.attention.select(layer=1, head=0).summary`` is one map, (T, S).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sightline.look.seen import Seen
 from sightline.shapes import Float, Shaped, is_tensor
 
-__all__ = ["Attention", "Box", "Grid", "Tokens"]
+__all__ = ["Attention", "Box", "Grid", "tokens"]
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels of the image
 
@@ -38,8 +37,11 @@ class Grid:
         """How many cells."""
         return self.rows * self.columns
 
+    def names(self) -> tuple[str, ...]:
+        """A name for each cell: its row and its column."""
+        return tuple(f"{row},{column}" for row in range(self.rows) for column in range(self.columns))
 
-Tokens = tuple[str, ...] | Grid  # one side of an attention
+
 _MEAN = torch.empty(0)  # stands for the mean of all layers and heads
 
 
@@ -49,7 +51,7 @@ class Attention:
 
     Attributes:
         weights: One row of weights per layer, head and query.
-        queries: What looks: words, or cells of an image.
+        queries: What looks: words; a class; names of patches.
         keys: What is looked at: words, or cells of an image.
         summary: The map to show first. Default: the mean of all layers and heads.
         summary_label: What the summary is, in a few words.
@@ -58,14 +60,15 @@ class Attention:
         ValueError: If the weights do not have one row per query and one column per key.
 
     Example:
-        >>> attention = Attention(weights=torch.full((2, 3, 1, 4), 0.25), queries=("dog",), keys=tuple("abcd"))
+        >>> weights = torch.full((2, 3, 1, 4), 0.25)
+        >>> attention = Attention(weights=weights, queries=("dog",), keys=tuple("abcd"))
         >>> attention.summary_label, attention.select(layer=1).weights.shape
         ('mean of 6 heads, 3 per layer', torch.Size([1, 3, 1, 4]))
     """
 
     weights: Float[Tensor, "L H T S"]
-    queries: Tokens
-    keys: Tokens
+    queries: tuple[str, ...]
+    keys: tuple[str, ...] | Grid
     summary: Float[Tensor, "..."] = _MEAN
     summary_label: str = ""
 
@@ -80,6 +83,31 @@ class Attention:
         if self.summary is _MEAN:
             object.__setattr__(self, "summary", self.weights.mean((0, 1)))
             object.__setattr__(self, "summary_label", self.summary_label or _label_mean(*shape[:2]))
+
+    @classmethod
+    def of(
+        cls,
+        seen: Seen,
+        index: int,
+        *,
+        queries: Sequence[str],
+        keys: Sequence[str] | Grid,
+        layers: Sequence[str] | None = None,
+    ) -> "Attention":
+        """What one example of a batch looked at, from all layers of a watched model, or from some.
+
+        Args:
+            seen: What :func:`sightline.watch` recorded, q and k kept: every layer called once, with as many
+                queries and keys as are named here.
+            index: Which example of the batch.
+            queries, keys: Names of the tokens.
+            layers: Names of the modules. Default: all.
+        """
+        sights = [sight for name in layers or seen.names() for sight in seen.calls(name)]
+        maps = [sight.map((sight.t, sight.s))[index] for sight in sights]
+        weights = torch.stack(maps).float().cpu()  # (L, H, T, S)
+        keys = keys if isinstance(keys, Grid) else tuple(keys)
+        return cls(weights=weights, queries=tuple(queries), keys=keys)
 
     @property
     def entropy(self) -> Float[Tensor, " T"]:
@@ -132,8 +160,6 @@ def _label_mean(n_layers: int, n_heads: int) -> str:
 
 
 def _check_index(name: str, index: int, n: int, plural: str) -> None:
-    if not 0 <= index < n:
-        raise ValueError(
-            f"{name} must be between 0 and {n - 1}, there are {n} {plural}, got {index}; "
-            f"leave it out for the mean of all"
-        )
+    if not (type(index) is int and 0 <= index < n):
+        there = f"between 0 and {n - 1}, there are {n} {plural}" if n > 1 else "0, there is only one"
+        raise ValueError(f"{name} must be {there}, got {index}; leave it out for the mean of all")

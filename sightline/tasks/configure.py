@@ -11,10 +11,10 @@ from typing import Any
 
 from sightline.messages import did_you_mean, flag, listing
 from sightline.models.run_folder import read_config
-from sightline.settings import current_names, from_json
+from sightline.settings import current_names, from_json, restore_settings
 from sightline.tasks.task import Part, Preset, Settings, Task
 
-__all__ = ["Request", "configure", "preset_of", "saved_preset"]
+__all__ = ["Request", "absolute", "check_data", "check_still_there", "configure", "preset_of", "saved_preset"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,26 +52,11 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
     _check_known("model", request.architecture, task.architectures)
     _check_known("size", request.size, task.sizes)
     base = saved_preset(task, begun) if begun else task.presets.get(preset_of(task, request), {})
-    sized: Preset = {"model": task.sizes[request.size]} if request.size else {}
-    values: dict[str, dict[str, Any]] = {part.name: {} for part in task.parts}
-    for layer in (base, sized, request.fields):
-        for name, fields in layer.items():
-            values[name].update(current_names(_part(task, name).config, fields))
-    if request.data is not None:
-        values["data"][task.source_field] = absolute(task, request.data)
-    if task.source_field not in values["data"]:
-        sets = [repr(name) for name in task.embedded]
-        raise ValueError(
-            f"a training needs data; add --data with {listing(['a folder', 'a zip', *sets], 'or')}"
-        )
     present = {part.name for part in task.parts if part.switch is None or part.name in base} | request.parts
-    for part in task.parts:
-        asked = request.fields.get(part.name)
-        if asked and part.name not in present:
-            raise ValueError(
-                f"{flag(part.prefix + next(iter(asked)))} is for the {part.title.lower()}, which was not asked "
-                f"for; add {flag(part.switch or '')}"
-            )
+    _check_present(task, request, present)
+    values = _layered(task, request, base)
+    _turn_off_overridden(task, request, values)
+    _set_source(task, request, values["data"], begun)
     for part in task.parts:  # a nested part is set inside the one that holds it
         if len(part.inside) == 2:
             holder, field = part.inside
@@ -82,6 +67,7 @@ def configure(task: Task, request: Request, *, begun: Path | None = None) -> Set
         _choose_architecture(task, request, base, values)
     parts = [part for part in task.parts if part.name in present and not part.inside]
     return Settings(
+        task.kind,
         {part.name: _make(part, _config_type(task, part, values), values[part.name]) for part in parts},
         {part.name: frozenset(values[part.name]) for part in parts},
     )
@@ -113,13 +99,97 @@ def saved_preset(task: Task, folder: Path) -> Preset:
         )
     train = dict(saved.get("train", {}))
     stages = train.pop("stages", {})
-    parts = {"model": dict(saved.get("model", {})), "data": dict(saved.get("data", {})), "train": train}
+    data = restore_settings(task.data_config, saved.get("data", {}))
+    parts = {"model": dict(saved.get("model", {})), "data": data, "train": train}
     return parts | {part.name: stages[part.stage] for part in task.parts if part.stage in stages}
+
+
+def check_data(task: Task, data: str) -> None:
+    """Refuse data that is not there, or that the task does not read.
+
+    Raises:
+        ValueError: With what the task takes.
+    """
+    if data not in task.embedded and not (task.reads_files and Path(data).expanduser().exists()):
+        takes = task.data_help if task.reads_files else listing([repr(name) for name in task.embedded], "or")
+        raise ValueError(f"there is no data {data!r}; give {takes[0].lower()}{takes[1:].removesuffix('.')}")
+
+
+def check_still_there(task: Task, source: str, folder: Path) -> None:
+    """Refuse a run whose data has moved.
+
+    Raises:
+        ValueError: With the way to say where it is now.
+    """
+    if source not in task.embedded and not Path(source).exists():
+        raise ValueError(
+            f"the data of {str(folder)!r} was {source!r}, which is not there any more; say where it is now "
+            "with --data (in Python: data=...)"
+        )
 
 
 def absolute(task: Task, data: str) -> str:
     """Where data lies, whatever folder a later command is called from; an embedded set is its name."""
     return data if data in task.embedded else str(Path(data).expanduser().resolve())
+
+
+def _layered(task: Task, request: Request, base: Preset) -> dict[str, dict[str, Any]]:
+    """The values of each part: the preset's or the run's, a size's over them, what was asked for on top."""
+    sized: Preset = {"model": task.sizes[request.size]} if request.size else {}
+    values: dict[str, dict[str, Any]] = {part.name: {} for part in task.parts}
+    for layer in (base, sized, request.fields):
+        for name, fields in layer.items():
+            values[name].update(current_names(_part(task, name).config, fields))
+    return values
+
+
+def _check_present(task: Task, request: Request, present: set[str]) -> None:
+    """Refuse settings of a part that there will not be."""
+    for part in task.parts:
+        asked = request.fields.get(part.name)
+        if asked and part.name not in present:
+            raise ValueError(
+                f"{flag(part.prefix + next(iter(asked)))} is for the {part.title.lower()}, which was not "
+                f"asked for; add {flag(part.switch or '')}"
+            )
+
+
+def _set_source(task: Task, request: Request, data: dict[str, Any], begun: Path | None) -> None:
+    """Note where the data lies; there must be some."""
+    if request.data is not None:
+        check_data(task, request.data)
+        data[task.source_field] = absolute(task, request.data)
+    elif begun is not None:
+        check_still_there(task, str(data.get(task.source_field, "")), begun)
+    if task.source_field not in data:
+        sets = [repr(name) for name in task.embedded]
+        raise ValueError(
+            f"a training needs data; add --data with {listing(['a folder', 'a zip', *sets], 'or')}"
+        )
+
+
+def _turn_off_overridden(task: Task, request: Request, values: dict[str, dict[str, Any]]) -> None:
+    """Obey what was asked for where a preset has another setting that would overrule it.
+
+    Raises:
+        ValueError: If both were asked for.
+    """
+    asked = {
+        f"{part}.{name}": value for part, fields in request.fields.items() for name, value in fields.items()
+    }
+    for first, second in task.overrides.items():
+        if first not in asked:
+            continue
+        part, name = second.split(".")
+        if asked.get(second) is not None:
+            own = first.partition(".")[2]
+            raise ValueError(
+                f"{flag(own)} and {flag(name)} say the same thing in two ways, got {asked[first]} and "
+                f"{asked[second]}; give one of them"
+            )
+        values[part][name] = None
+    if asked.keys() & {"train.epochs", "train.steps"} and "train.min_steps" not in asked:
+        values["train"]["min_steps"] = None
 
 
 def _part(task: Task, name: str) -> Part:

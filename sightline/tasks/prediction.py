@@ -45,7 +45,7 @@ class Prediction:
         input: As it was given: a path, a sentence.
         text: The best output: a caption, a translation, a class.
         score: Its score: a log-probability per length, or a probability.
-        alternatives: The best outputs, best first; the first one is ``text``.
+        alternatives: The best outputs, best first; the first one is ``text``. Default: that one alone.
         attention: What the model looked at; None where it was not asked for.
         references: What people wrote for this input, in an evaluation.
         metrics: Scores of this prediction alone, in an evaluation.
@@ -58,6 +58,10 @@ class Prediction:
     attention: Attention | None = None
     references: tuple[str, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.alternatives:
+            object.__setattr__(self, "alternatives", (Alternative(self.text, self.score),))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,7 +96,7 @@ class Evaluation:
                 "prediction": p.text,
                 "score": p.score,
                 "references": list(p.references),
-                **{name: value for name, value in p.metrics.items()},
+                **p.metrics,
             }
             for p in self.predictions
         ]

@@ -12,7 +12,7 @@ from sightline.messages import did_you_mean
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
 
-__all__ = ["kinds", "register", "summary", "task"]
+__all__ = ["kinds", "register", "summary", "task_of", "unregister"]
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,25 @@ _ENTRIES: dict[str, _Entry] = {
     "translate": _Entry("Translate sentences.", _translate),
     "classify": _Entry("Tell which class an image is of.", _classify),
 }
+_BUILT_IN = frozenset(_ENTRIES)
 
 
 def register(new: "Task") -> "Task":
-    """Make a task known to every command and to ``open_run``; gives it back.
+    """Make a task known to every command and to ``open_run``, in place of one of yours by that name.
 
     Raises:
-        ValueError: If another task has its name.
+        ValueError: If its name is that of a task of Sightline's own.
     """
-    known = _ENTRIES.get(new.kind)
-    if known is not None and known.load() is not new:
+    if new.kind in _BUILT_IN:
         raise ValueError(f"a task's kind must be its own, {new.kind!r} is taken; choose another name")
     _ENTRIES[new.kind] = _Entry(new.summary, lambda: new)
     return new
+
+
+def unregister(kind: str) -> None:
+    """Forget a task of your own."""
+    if kind not in _BUILT_IN:
+        _ENTRIES.pop(kind, None)
 
 
 def kinds() -> tuple[str, ...]:
@@ -69,7 +75,7 @@ def summary(kind: str) -> str:
     return _ENTRIES[kind].summary
 
 
-def task(kind: str) -> "Task":
+def task_of(kind: str) -> "Task":
     """The task of a name.
 
     Raises:

@@ -1,9 +1,7 @@
 """A trained model in its folder, ready to predict, to be evaluated and to be looked into.
 
-run = open_run("runs/demo")
-for p in run.predict(["a.jpg", "b.jpg"], beam=5):
-print(p.text, p.score, p.attention.summary.shape)
-run.evaluate(split="test").scores
+``open_run("runs/demo").predict(["a.jpg"], beam=5)`` gives predictions, ``.evaluate(split="test")`` scores,
+and ``.watch(["a.jpg"])`` every attention of the model.
 """
 
 import dataclasses
@@ -18,17 +16,17 @@ from torch import nn
 from sightline.look.seen import Seen
 from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, read_config
-from sightline.settings import from_json
+from sightline.settings import from_json, restore_settings
 from sightline.tasks.attention import Attention
-from sightline.tasks.configure import absolute
+from sightline.tasks.configure import absolute, check_data, check_still_there
 from sightline.tasks.prediction import Evaluation, Example, Prediction
-from sightline.tasks.registry import kinds
-from sightline.tasks.registry import task as task_of
+from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.task import Predictor, Task
 
 __all__ = ["Run", "choose_device", "is_run", "open_run"]
 
 _BATCH = 64
+_OnError = Callable[[Any, Exception], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +58,13 @@ class Run:
         return self.predictor.model
 
     def predict(
-        self, inputs: Iterable[Any], *, attention: bool = True, batch_size: int = _BATCH, **options: Any
+        self,
+        inputs: Iterable[Any],
+        *,
+        attention: bool = True,
+        batch_size: int = _BATCH,
+        on_error: _OnError | None = None,
+        **options: Any,
     ) -> Iterator[Prediction]:
         """Predict some inputs: images by their paths, or sentences. Lazily, in batches, in order.
 
@@ -68,22 +72,43 @@ class Run:
             inputs: What the model takes.
             attention: Whether predictions tell what the model looked at.
             batch_size: Inputs that go through the model together.
+            on_error: Called with an input that is refused and the error that says why; the others are
+                predicted. Default: the error is raised.
             options: Of the task: ``beam=5``, ``n_best=3``, ``top=5``.
 
         Raises:
-            ValueError: If an input can't be read, or an option is unknown.
+            ValueError: If an option is unknown, or, without ``on_error``, an input is refused.
         """
-        if isinstance(inputs, str | Path):
-            raise ValueError(f"predict takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]")
+        _check_several("predict", inputs)
         chosen = _options(self.task, self.task.predict_options, options)
         _check_at_least_one("batch_size", batch_size)
-        return self._predicted(iter(inputs), chosen, attention=attention, batch_size=batch_size)
+        return self._predictions(iter(inputs), chosen, attention, batch_size, on_error)
 
-    def _predicted(
-        self, inputs: Iterator[Any], options: Any, *, attention: bool, batch_size: int
+    def _predictions(
+        self, inputs: Iterator[Any], options: Any, attention: bool, batch_size: int, on_error: _OnError | None
     ) -> Iterator[Prediction]:
         while some := list(itertools.islice(inputs, batch_size)):
-            yield from self.predictor.predict(self.predictor.read(some), options, attention=attention)
+            yield from self._predict_batch(some, options, attention, on_error)
+
+    def _predict_batch(
+        self, inputs: list[Any], options: Any, attention: bool, on_error: _OnError | None
+    ) -> list[Prediction]:
+        """Predict a batch; with ``on_error``, one with a bad input is halved until that input is alone."""
+        try:
+            with torch.no_grad():
+                return list(self.predictor.predict(self.predictor.read(inputs), options, attention=attention))
+        except (ValueError, OSError) as problem:
+            if on_error is None:
+                raise
+            if len(inputs) == 1:
+                on_error(inputs[0], problem)
+                return []
+        half = len(inputs) // 2
+        return [
+            prediction
+            for part in (inputs[:half], inputs[half:])
+            for prediction in self._predict_batch(part, options, attention, on_error)
+        ]
 
     def evaluate(
         self,
@@ -119,7 +144,8 @@ class Run:
         predictions: list[Prediction] = []
         source = self.predictor.examples(dataset, split, limit)
         while some := list(itertools.islice(source, batch_size)):
-            predictions += self.predictor.predict(some, chosen, attention=look)
+            with torch.no_grad():
+                predictions += self.predictor.predict(some, chosen, attention=look)
             examples += [dataclasses.replace(example, value=None) for example in some]  # pixels need room
             if progress is not None:
                 progress(len(predictions))
@@ -137,13 +163,17 @@ class Run:
                 )
                 for i, (p, example) in enumerate(zip(predictions, examples, strict=True))
             ],
-            about=f"{len(predictions):,} {self.task.unit} of split {split!r} of {dataset.source}{scores.about}",
+            about=f"{len(predictions):,} {self.task.unit} of split {split!r} of {dataset.source}"
+            f"{scores.about}",
             tables=scores.tables,
             figures=scores.figures,
         )
 
     def watch(self, inputs: Sequence[Any]) -> Seen:
         """Every attention of the model on some inputs, as :func:`sightline.watch` gives it, q and k kept."""
+        _check_several("watch", inputs)
+        if not inputs:
+            raise ValueError("watch takes at least one input, got none")
         return self.predictor.watch(self.predictor.read(list(inputs)))
 
     def layers(self, prediction: Prediction) -> Mapping[str, Attention]:
@@ -161,18 +191,15 @@ class Run:
         Raises:
             ValueError: If it is not there.
         """
-        settings = dict(self.config.get("data", {})) | changed
         field = self.task.source_field
+        own: Mapping[str, Any] = restore_settings(self.task.data_config, self.config.get("data", {}))
+        if data in self.task.embedded and data != own.get(field):  # another set has its own settings
+            own = self.task.presets[self.task.embedded[str(data)]].get("data", {})
+        settings = dict(own) | changed
         if data is not None:
+            check_data(self.task, str(data))
             settings[field] = absolute(self.task, str(data))
-        source = settings.get(field, "")
-        if source not in self.task.embedded and not Path(source).exists():
-            raise ValueError(
-                f"the data of {str(self.folder)!r} was {source!r}, which is not there any more; "
-                "say where it is now with --data (in Python: data=...)"
-                if data is None
-                else f"there is no data {str(data)!r}; give {self.task.data_help[0].lower()}{self.task.data_help[1:]}"
-            )
+        check_still_there(self.task, str(settings.get(field, "")), self.folder)
         config = from_json(self.task.data_config, settings, where=str(self.folder / CONFIG))
         return self.task.dataset(config, self.config["model"])
 
@@ -200,7 +227,8 @@ def open_run(folder: str | Path, device: str | torch.device | None = None) -> Ru
     kind = str(config["kind"])
     if kind not in kinds():
         raise ValueError(
-            f"a run is of kind {', '.join(map(repr, kinds()))}, {str(folder / CONFIG)!r} is of kind {kind!r}; "
+            f"a run is of kind {', '.join(map(repr, kinds()))}, {str(folder / CONFIG)!r} is of kind "
+            f"{kind!r}; "
             "a task of your own must be registered first"
         )
     task = task_of(kind)
@@ -255,6 +283,13 @@ def _data_settings(task: Task, options: Any) -> dict[str, Any]:
     fields = {field.name for field in dataclasses.fields(task.data_config)}
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     return {name: value for name, value in values.items() if name in fields and value is not None}
+
+
+def _check_several(what: str, inputs: object) -> None:
+    if isinstance(inputs, str | Path):
+        raise ValueError(  # noqa: TRY004 - a sentence for users
+            f"{what} takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]"
+        )
 
 
 def _check_at_least_one(name: str, value: int | None) -> None:

@@ -12,7 +12,6 @@ instant at which a run is killed, the pointer names a checkpoint that is whole.
 import json
 import os
 import shutil
-import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.files import atomic_write, fsync_path, reason
+from sightline.logs import logger
 
 __all__ = ["Checkpoint", "Checkpoints", "load_weights", "read_tensors", "weights_of", "write_tensors"]
 
@@ -86,14 +86,14 @@ class Checkpoints:
         damaged = []
         for name in self._candidates():
             try:
-                found = _read(self.folder / name)
+                checkpoint = _read(self.folder / name)
             except (ValueError, OSError) as problem:
                 damaged.append(f"checkpoint {str(self.folder / name)!r} is damaged: {problem}")
                 continue
             for sentence in damaged:
-                sys.stderr.write(f"{sentence}; going on from {name}\n")
+                logger.warning("%s; going on from %s", sentence, name)
             self._good = [name]
-            return found
+            return checkpoint
         if damaged:
             raise ValueError(
                 f"{damaged[0]}, and so is every other ({len(damaged)} in all); train again with another --out"

@@ -1,11 +1,13 @@
 """How a model is trained, whichever it is."""
 
+import dataclasses
+import math
 import re
 from dataclasses import dataclass
 
 from sightline.settings import check, setting
 
-__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig"]
+__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig", "with_min_steps"]
 
 SCHEDULES = ("constant", "cosine", "inverse_sqrt", "linear")
 PRECISIONS = ("auto", "bf16", "fp16", "no")
@@ -20,9 +22,9 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 class TrainConfig:
     """Settings of the loop; each is also a flag of ``sightline train``."""
 
-    epochs: int = setting(10, "How often the training split is gone through.", at_least=1)
+    epochs: int = setting(10, "Passes through the training split.", at_least=1)
     steps: int | None = setting(
-        None, "Stop after this many steps, whatever the epochs; None: all epochs.", at_least=1
+        None, "Stop after this many steps, whatever the epochs; None: all epochs.", at_least=1, advanced=True
     )
     min_steps: int | None = setting(
         None,
@@ -30,60 +32,114 @@ class TrainConfig:
         at_least=1,
         advanced=True,
     )
-    batch_size: int = setting(
-        64, "Examples that one step of the optimizer sees, over all processes.", at_least=1
-    )
+    batch_size: int = setting(64, "Examples of a step, over all processes.", at_least=1)
     accumulate: int = setting(
-        1, "Parts that a batch is computed in, to need less memory; the same result.", at_least=1
+        1,
+        "Parts that a batch is computed in, to need less memory; the same result.",
+        at_least=1,
+        advanced=True,
     )
-    lr: float = setting(5e-4, "The largest learning rate, reached after the warm-up.", above=0)
+    lr: float = setting(5e-4, "Largest learning rate, after the warm-up.", above=0)
     schedule: str = setting(
-        "cosine", "How it falls afterwards: constant, cosine, inverse_sqrt or linear.", choices=SCHEDULES
+        "cosine",
+        "How it falls afterwards: constant, cosine, inverse_sqrt or linear.",
+        choices=SCHEDULES,
+        advanced=True,
     )
     pretrained_lr: float = setting(
-        1.0, "Share of the rate at which a pretrained encoder learns, where it is trained along.", above=0
+        1.0,
+        "Share of the rate at which a pretrained encoder learns, where it is trained along.",
+        above=0,
+        advanced=True,
     )
     warmup: float = setting(
-        0.05, "Steps until the largest rate is reached; below 1, a share of all steps.", at_least=0
+        0.05,
+        "Steps until the largest rate is reached; below 1, a share of all steps.",
+        at_least=0,
+        advanced=True,
     )
-    final_lr: float = setting(0.0, "Where cosine and linear end, as a share of the largest rate.", at_least=0)
-    weight_decay: float = setting(0.01, "Decay of matrices, not of biases and norms (AdamW).", at_least=0)
-    beta2: float = setting(0.98, "How slowly AdamW forgets the size of gradients.", at_least=0, below=1)
-    clip: float | None = setting(1.0, "Longest gradient; longer ones are shortened. None: never.", above=0)
+    final_lr: float = setting(
+        0.0, "Where cosine and linear end, as a share of the largest rate.", at_least=0, advanced=True
+    )
+    weight_decay: float = setting(
+        0.01, "Decay of matrices, not of biases and norms (AdamW).", at_least=0, advanced=True
+    )
+    beta2: float = setting(
+        0.98, "How slowly AdamW forgets the size of gradients.", at_least=0, below=1, advanced=True
+    )
+    clip: float | None = setting(
+        1.0, "Longest gradient; longer ones are shortened. None: never.", above=0, advanced=True
+    )
     label_smoothing: float = setting(
-        0.0, "Probability taken from the right answer and spread over all.", at_least=0, below=1
+        0.0, "Probability spread from the right answer over all.", at_least=0, below=1, advanced=True
     )
     ema: float | None = setting(
-        None, "Evaluate and keep a moving mean of the weights with this decay.", at_least=0, below=1
+        None,
+        "Evaluate and keep a moving mean of the weights with this decay.",
+        at_least=0,
+        below=1,
+        advanced=True,
     )
     average_last: int = setting(
-        0, "At the end try the mean of the weights after each of the last so many epochs too.", at_least=0
+        0,
+        "At the end try the mean of the weights after each of the last so many epochs too.",
+        at_least=0,
+        advanced=True,
     )
     precision: str = setting(
         "auto",
         "Mixed precision: no, bf16 or fp16; auto is bf16 on a GPU that has it, else no.",
         choices=PRECISIONS,
+        advanced=True,
     )
     device: str = setting("auto", "Where to train: cpu, cuda or cuda:1; auto takes a GPU if there is one.")
-    compile: bool = setting(False, "Compile the model with torch.compile: slower to start, then faster.")
+    compile: bool = setting(
+        False, "Compile the model with torch.compile: slower to start, then faster.", advanced=True
+    )
     metric: str = setting("loss", "The score on the validation split that chooses which weights are kept.")
-    keep: str = setting("best", "Which weights are kept: best (by metric) or last.", choices=KEEP)
+    keep: str = setting(
+        "best", "Which weights are kept: best (by metric) or last.", choices=KEEP, advanced=True
+    )
     evaluate_every: int = setting(
-        1, "Epochs between evaluations; the last epoch is always evaluated.", at_least=1
+        1, "Epochs between evaluations; the last epoch is always evaluated.", at_least=1, advanced=True
     )
     patience: int | None = setting(
-        None, "Stop after so many evaluations without a better one; None: never.", at_least=1
+        None, "Stop after so many evaluations without a better one; None: never.", at_least=1, advanced=True
     )
-    save_every: int = setting(1, "Epochs between checkpoints; the last epoch always makes one.", at_least=1)
-    save_steps: int | None = setting(None, "Steps between further checkpoints inside an epoch.", at_least=1)
-    log_every: int = setting(50, "Steps between rows of metrics.csv.", at_least=1)
-    threads: int = setting(2, "Threads that load batches ahead of their use.", at_least=0)
-    tensorboard: bool = setting(True, "Write curves for TensorBoard to the run's logs folder.")
+    save_every: int = setting(
+        1, "Epochs between checkpoints; the last epoch always makes one.", at_least=1, advanced=True
+    )
+    save_steps: int | None = setting(
+        None, "Steps between further checkpoints inside an epoch.", at_least=1, advanced=True
+    )
+    log_every: int = setting(50, "Steps between rows of metrics.csv.", at_least=1, advanced=True)
+    threads: int = setting(2, "Threads that load batches ahead of their use.", at_least=0, advanced=True)
+    tensorboard: bool = setting(True, "Write curves for TensorBoard to the run's logs folder.", advanced=True)
     seed: int = setting(0, "Fixes everything that is random.", at_least=0)
 
     def __post_init__(self) -> None:
         check(self)
         if not _DEVICE.fullmatch(self.device):
             raise ValueError(
-                f"unknown device {self.device!r}, expected 'auto', 'cpu', 'cuda' or a numbered GPU such as 'cuda:1'"
+                f"unknown device {self.device!r}, expected 'auto', 'cpu', 'cuda' or a numbered GPU such as "
+                "'cuda:1'"
             )
+
+
+def with_min_steps(config: TrainConfig, n_batches: int) -> TrainConfig:
+    """The settings with as many epochs as ``min_steps`` asks for; intervals in epochs grow alike.
+
+    Example:
+        >>> with_min_steps(TrainConfig(epochs=10, min_steps=600), 3).epochs  # 10 epochs make 30 steps
+        200
+    """
+    if config.min_steps is None or config.steps is not None or config.epochs * n_batches >= config.min_steps:
+        return config
+    epochs = math.ceil(config.min_steps / n_batches)
+    factor = epochs // config.epochs
+    return dataclasses.replace(
+        config,
+        epochs=epochs,
+        evaluate_every=config.evaluate_every * factor,
+        save_every=config.save_every * factor,
+    )

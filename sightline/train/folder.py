@@ -16,7 +16,7 @@ from sightline.train.objective import Objective
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["check_free", "held", "open_run"]
+__all__ = ["check_free", "lock_folder", "prepare_folder"]
 
 _WRITTEN = ("config", "metrics", "model", "tokenizer")
 
@@ -37,7 +37,7 @@ def check_free(out: Path, *, resume: bool) -> None:
 
 
 @contextmanager
-def held(out: Path, *, resume: bool) -> Iterator[None]:
+def lock_folder(out: Path, *, resume: bool) -> Iterator[None]:
     """Keep a run folder for this process, made if it is not there: two that write to one would ruin it.
 
     The lock is the system's, on the folder itself: it leaves no file, and a killed process loses it.
@@ -67,7 +67,7 @@ def held(out: Path, *, resume: bool) -> Iterator[None]:
         os.close(folder)
 
 
-def open_run(
+def prepare_folder(
     out: Path,
     model: Any,
     objective: Objective,

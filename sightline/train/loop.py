@@ -23,39 +23,20 @@ from sightline.logs import logger
 from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
 from sightline.shapes import did_you_mean
-from sightline.train.best_weights import BestWeights
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
-from sightline.train.config import LOWER_IS_BETTER, TrainConfig
-from sightline.train.curve import Curve
-from sightline.train.engine import accelerator_for, to_device
-from sightline.train.folder import held, open_run
+from sightline.train.config import LOWER_IS_BETTER, TrainConfig, with_min_steps
+from sightline.train.folder import lock_folder, prepare_folder
 from sightline.train.interrupt import Interrupt, Interrupted, interruptible
-from sightline.train.objective import Objective
-from sightline.train.progress import Progress
-from sightline.train.schedule import rate
-from sightline.train.stepping import Part, Stepper
+from sightline.train.objective import Objective, Stage
+from sightline.train.optimizer import rate
+from sightline.train.progress import Curve, Progress
+from sightline.train.stepping import Part, Stepper, accelerator_for, to_device
+from sightline.train.weights import BestWeights
 
-__all__ = ["Stage", "TrainState", "fit"]
+__all__ = ["TrainState", "fit"]
 
 MAIN = "main"
 _FEW_STEPS = 100
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
-    """A further stage of a run, which starts from the best weights of the one before.
-
-    Attributes:
-        name: Names its checkpoints.
-        objective: What is learned.
-        config: How; a stage's settings are its own.
-        settings: What the run's config says of the stage; None for ``config``.
-    """
-
-    name: str
-    objective: Objective
-    config: TrainConfig
-    settings: Any = None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -113,10 +94,10 @@ def fit(
         Interrupted: After Ctrl-C or SIGTERM; everything is saved.
     """
     accelerator = accelerator_for(config)
-    with held(out, resume=resume) if accelerator.is_main_process else nullcontext():
+    with lock_folder(out, resume=resume) if accelerator.is_main_process else nullcontext():
         if accelerator.is_main_process:
             stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
-            open_run(out, model, objective, config, stages)
+            prepare_folder(out, model, objective, config, stages)
         accelerator.wait_for_everyone()
         state: TrainState | None = None
         metric, was_done = config.metric, True
@@ -130,25 +111,6 @@ def fit(
     if was_done and trainer.shown:
         logger.info("the run was finished before: nothing was left to train; more --epochs train longer")
     return out
-
-
-def stretched(config: TrainConfig, n_batches: int) -> TrainConfig:
-    """The settings with as many epochs as ``min_steps`` asks for; what happens by epochs is stretched alike.
-
-    Example:
-        >>> stretched(TrainConfig(epochs=10, min_steps=600), 3).epochs                 # 10 epochs make 30 steps
-        200
-    """
-    if config.min_steps is None or config.steps is not None or config.epochs * n_batches >= config.min_steps:
-        return config
-    epochs = math.ceil(config.min_steps / n_batches)
-    factor = epochs // config.epochs
-    return dataclasses.replace(
-        config,
-        epochs=epochs,
-        evaluate_every=config.evaluate_every * factor,
-        save_every=config.save_every * factor,
-    )
 
 
 class _Trainer:
@@ -181,17 +143,19 @@ class _Trainer:
 
     def train(self) -> TrainState:
         """Train to the end, give the model its best weights, and hand back the place."""
-        found = self.checkpoints.latest()
-        if found is not None:
+        checkpoint = self.checkpoints.latest()
+        if checkpoint is not None:
             names = {x.name for x in dataclasses.fields(TrainState)}
-            before = {"best_loss": -math.inf} | found.state  # an earlier version's: a tie changes nothing
+            before = {
+                "best_loss": -math.inf
+            } | checkpoint.state  # an earlier version's: a tie changes nothing
             self.state = TrainState(**{name: value for name, value in before.items() if name in names})
-        self.config = stretched(self.config, len(self.objective.plan(0)))
+        self.config = with_min_steps(self.config, len(self.objective.plan(0)))
         self._reopen()
         self.was_done = self.state.done
         if not self.was_done:
             with interruptible() as self.interrupt:
-                self._go_on(found)
+                self._go_on(checkpoint)
         if self.main:
             self.best_weights.drop_epochs()
         self.best_weights.load_best(self.model)
@@ -217,14 +181,14 @@ class _Trainer:
             )
         state.done = False
 
-    def _go_on(self, found: Checkpoint | None) -> None:
+    def _go_on(self, checkpoint: Checkpoint | None) -> None:
         device, state = self.accelerator.device, self.state
         self.model.train()
         self.digest = self.objective.digest()
         self.stepper = Stepper(self.model, self.objective, self.config, self.accelerator, name=self.name)
-        if found is not None:
-            self._check_data(found.state.get("digest", ""), self.digest)
-            self.stepper.restore(found.tensors, found.state, str(self.folder))
+        if checkpoint is not None:
+            self._check_data(checkpoint.state.get("digest", ""), self.digest)
+            self.stepper.restore(checkpoint.tensors, checkpoint.state, str(self.folder))
         self.objective.prepare(device)
         self.total = len(self.objective.plan(0)) * self.config.epochs
         if self.config.steps is not None:
@@ -232,31 +196,36 @@ class _Trainer:
         self.sums = {k: torch.tensor(v, dtype=torch.float64, device=device) for k, v in state.sums.items()}
         self.curve = Curve(self.out, state.rows, tensorboard=self.config.tensorboard) if self.main else None
         self.accelerator.wait_for_everyone()  # none may write while another still reads
-        if found is None and self.begins_anew:
+        if checkpoint is None and self.begins_anew:
             self._evaluate(self.model)  # what the stage starts from is what it has to beat
         try:
             with Progress(self.total, state.step, self.name, shown=self.shown) as self.progress:
-                self._say_plan(resumed=found is not None)
+                self._print_plan(resumed=checkpoint is not None)
                 while not state.done:
                     self._epoch()
         finally:
             if self.curve is not None:
                 self.curve.close()
 
-    def _say_plan(self, *, resumed: bool) -> None:
+    def _print_plan(self, *, resumed: bool) -> None:
         """Say what will be done, and whether that is too little to learn anything."""
         plan = self.objective.plan(0)
         examples = sum(map(len, plan))
         n = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        a_step = "step" if len(plan) == 1 else "steps"
         start = f"going on after step {self.state.step:,}: " if resumed else ""
-        self.progress.say(
-            f"{start}{examples:,} examples, {len(plan):,} steps an epoch, {self.total:,} steps in all; "
-            f"{n:,} weights to learn, on {self.accelerator.device}"
+        self.progress.print_line(
+            f"{start}{examples:,} examples, {len(plan):,} {a_step} an epoch, {self.total:,} steps in all; "
+            f"{n:,} trainable parameters, on {self.accelerator.device}"
         )
         if self.total < _FEW_STEPS:
-            self.progress.say(
-                f"{self.total} steps are too few to learn much: raise --epochs {self.config.epochs}, or lower "
-                f"--batch-size {self.config.batch_size}, to make at least {_FEW_STEPS}"
+            remedy = (
+                f"raise --steps {self.config.steps}"
+                if self.total == self.config.steps
+                else f"raise --epochs {self.config.epochs}, or lower --batch-size {self.config.batch_size},"
+            )
+            self.progress.print_line(
+                f"{self.total} steps are too few to learn much: {remedy} to make at least {_FEW_STEPS}"
             )
 
     def _check_data(self, before: str, now: str) -> None:
@@ -318,9 +287,9 @@ class _Trainer:
             reach = config.average_last + 2 * config.save_every
             self.best_weights.keep_epoch(self.stepper.evaluated(), state.epoch, reach=reach)
         if last or state.epoch % config.evaluate_every == 0:
-            self.progress.doing("evaluating")
+            self.progress.describe("evaluating")
             scores, better = self._evaluate(self.stepper.evaluated())
-            self.progress.doing(self.name)
+            self.progress.describe(self.name)
             self._row(scores, best=better, say=True)
             state.since = 0 if better else state.since + 1
             state.done = last or (config.patience is not None and state.since >= config.patience)
@@ -338,7 +307,7 @@ class _Trainer:
         """Scores of a model, and whether they are the best so far: then its weights are kept."""
         metric = self.config.metric
         scores: dict[str, float] = {}
-        told = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
+        score_and_loss = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
         if self.main:
             was_training = model.training
             with torch.no_grad():
@@ -347,12 +316,12 @@ class _Trainer:
             if metric not in scores:
                 raise ValueError(f"unknown metric {metric!r}, {did_you_mean(metric, scores)}")
             loss = scores.get("loss", math.nan)
-            told[0], told[1] = scores[metric], math.inf if math.isnan(loss) else loss
+            score_and_loss[0], score_and_loss[1] = scores[metric], math.inf if math.isnan(loss) else loss
         if self.accelerator.num_processes > 1:
-            torch.distributed.broadcast(told, src=0)
-        better = self._is_better(*told.tolist())
+            torch.distributed.broadcast(score_and_loss, src=0)
+        better = self._is_better(*score_and_loss.tolist())
         if better:
-            self.state.best, self.state.best_loss = told.tolist()
+            self.state.best, self.state.best_loss = score_and_loss.tolist()
             if self.main:
                 self.best_weights.keep_best(model)
         return scores, better
@@ -378,7 +347,9 @@ class _Trainer:
         load_weights(self.model, now, str(self.folder))
         score = scores.get(self.config.metric, math.nan)
         verdict = "better, kept" if better else "not better"
-        self.progress.say(f"mean of the last epochs' weights: {self.config.metric} {score:.4g}, {verdict}")
+        self.progress.print_line(
+            f"mean of the last epochs' weights: {self.config.metric} {score:.4g}, {verdict}"
+        )
 
     def _row(
         self, scores: Mapping[str, float], *, within: float = 0.0, best: bool = False, say: bool = False

@@ -1,21 +1,22 @@
 """What the loop is handed: an objective says what is learned from which batches, and how well it went.
 
-The loop knows nothing of images, sentences or classes, and nothing of metrics: an objective brings them. So that
-a killed run can go on to the bit, everything random in a batch is a function of (seed, epoch, index), and
-before each step the loop seeds torch's generators from (seed, step): what a loss draws on the device from
-those is repeated too. Python's and NumPy's own generators are nobody's business here.
+The loop knows nothing of images, sentences or classes, and nothing of metrics: an objective brings them. So
+that a killed run can go on to the bit, everything random in a batch is a function of (seed, epoch, index),
+and before each step the loop seeds torch's generators from (seed, step): what a loss draws on the device
+from those is repeated too. Python's and NumPy's own generators are not touched.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Loss", "Objective", "digest_of"]
+from sightline.train.config import TrainConfig
+
+__all__ = ["Loss", "Objective", "Stage"]
 
 
 class Loss(NamedTuple):
@@ -65,7 +66,7 @@ class Objective(Protocol):
         ...
 
     def prepare(self, device: torch.device) -> None:  # noqa: ARG002
-        """Called once before the first batch: an objective may keep small data on the device, and gather there."""
+        """Called once before the first batch: an objective may keep small data on the device."""
         return
 
     def compile(self, model: nn.Module) -> None:
@@ -85,14 +86,18 @@ class Objective(Protocol):
         return
 
 
-def digest_of(examples: Iterable[Sequence[Any]]) -> str:
-    """A short name for examples, each some plain values; other examples, or in another order, have another.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """A further stage of a run, which starts from the best weights of the one before.
 
-    Example:
-        >>> digest_of([("a.jpg", "a dog"), ("b.jpg", "a cat")])
-        '9c8aece2cb7e'
+    Attributes:
+        name: Names its checkpoints.
+        objective: What is learned.
+        config: How; a stage's settings are its own.
+        settings: What the run's config says of the stage; None for ``config``.
     """
-    found = hashlib.blake2b(digest_size=6)
-    for example in examples:
-        found.update(json.dumps(list(example)).encode())
-    return found.hexdigest()
+
+    name: str
+    objective: Objective
+    config: TrainConfig
+    settings: Any = None

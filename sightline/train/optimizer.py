@@ -1,5 +1,6 @@
 """AdamW over a model's weights, and its state as named tensors, so that it is kept without pickle."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from sightline.train.config import TrainConfig
 
-__all__ = ["adamw", "named_state", "restore"]
+__all__ = ["adamw", "named_state", "rate", "restore", "warmup_steps"]
 
 
 def adamw(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
@@ -43,11 +44,11 @@ def adamw(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
 def named_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
     """The optimizer's state as ``PARAMETER//KEY`` to tensor, for the parameters that have any."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
-            found[f"{name}//{key}"] = torch.as_tensor(value)
-    return found
+            tensors[f"{name}//{key}"] = torch.as_tensor(value)
+    return tensors
 
 
 def restore(optimizer: torch.optim.Optimizer, model: nn.Module, state: Mapping[str, Tensor]) -> None:
@@ -67,3 +68,35 @@ def restore(optimizer: torch.optim.Optimizer, model: nn.Module, state: Mapping[s
                     like, dtype=value.dtype, device="cpu" if stays else parameter.device, requires_grad=False
                 ).copy_(value)
             optimizer.state[parameter] = own
+
+
+def warmup_steps(config: TrainConfig, total: int) -> int:
+    """How many steps the warm-up takes; below 1 it is a share of all steps."""
+    return round(config.warmup * total) if config.warmup < 1 else round(config.warmup)
+
+
+def rate(config: TrainConfig, step: int, total: int) -> float:
+    """The learning rate of a step, counted from 0, of ``total``.
+
+        constant:      lr
+        inverse_sqrt:  lr √(warmup / step)
+        linear:        lr (1 - done), to ``final_lr``
+        cosine:        lr (1 + cos(π done)) / 2, to ``final_lr``
+
+    A function of the step alone: a run that goes on needs no state for it.
+
+    Example:
+        >>> config = TrainConfig(lr=1.0, warmup=2.0, schedule="linear")
+        >>> [rate(config, step, 6) for step in range(6)]
+        [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+    warm = warmup_steps(config, total)
+    if step < warm:
+        return config.lr * (step + 1) / warm
+    if config.schedule == "constant":
+        return config.lr
+    if config.schedule == "inverse_sqrt":
+        return config.lr * math.sqrt(max(1, warm) / max(1, step + 1))
+    done = min(1.0, (step - warm) / max(1, total - warm))
+    share = 1 - done if config.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return config.lr * (config.final_lr + (1 - config.final_lr) * share)

@@ -1,11 +1,20 @@
-"""What a run shows of itself, on standard error: a bar with rate and time left, and a line an evaluation."""
+"""What a run tells of itself: a bar and lines on standard error, ``metrics.csv``, curves for TensorBoard."""
 
+import csv
+import importlib.util
+import io
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Progress"]
+from sightline.data.files import atomic_write, reason
+from sightline.logs import logger
+
+__all__ = ["Curve", "Progress"]
 
 _ESTIMATE_AFTER = 3.0  # seconds of steps that a first guess of the time is made from
 
@@ -65,9 +74,11 @@ class Progress:
         spent, done = now - self._began, step - self._first
         if not self._estimated and spent > _ESTIMATE_AFTER and done > 2:
             self._estimated = True
-            self.say(f"about {_clock(spent / done * (self._total - step))} to go, evaluations not counted")
+            self.print_line(
+                f"about {_clock(spent / done * (self._total - step))} to go, evaluations not counted"
+            )
 
-    def doing(self, what: str) -> None:
+    def describe(self, what: str) -> None:
         """Say beside the bar what is being done."""
         self._bar.update(self._task, description=what)
 
@@ -78,25 +89,29 @@ class Progress:
         spent = time.perf_counter() - self._began
         words = [f"epoch {int(row['epoch'])}/{total_epochs}"]
         names = {"loss": "loss", "reward": "reward", "val_loss": "val loss", f"val_{metric}": f"val {metric}"}
-        words += [f"{said} {_short(row[name])}" for name, said in names.items() if row.get(name) is not None]
+        words += [
+            f"{label} {_short(row[name])}" for name, label in names.items() if row.get(name) is not None
+        ]
         if self._done > self._first:
             left = spent / (self._done - self._first) * max(0, self._total - self._done)
             words += [f"{self._examples / spent:,.0f} examples/s", f"{_clock(left)} left"]
-        self.say("  ".join(words) + ("  best" if best else ""))
+        self.print_line("  ".join(words) + ("  best" if best else ""))
 
-    def say(self, sentence: str) -> None:
+    def print_line(self, sentence: str) -> None:
         """Print a line above the bar."""
         self._console.print(sentence, markup=False)
 
 
 def _clock(seconds: float) -> str:
-    """Minutes and seconds.
+    """Minutes and seconds; of an hour or more, hours too.
 
     Example:
-        >>> _clock(125.4)
-        '2:05'
+        >>> _clock(125.4), _clock(19779)
+        ('2:05', '5:29:39')
     """
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _short(value: float) -> str:
@@ -107,3 +122,82 @@ def _short(value: float) -> str:
         ('0.1235', '12.35', '0.0000')
     """
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"
+
+
+_FIRST = ("step", "epoch", "loss", "lr")
+_TENSORBOARD_WRITER = "tensorboard.summary.writer.event_file_writer"
+
+
+class Curve:
+    """All rows so far; they travel in the checkpoints, so that a resumed run continues the same curve."""
+
+    def __init__(self, folder: Path, rows: list[dict[str, Any]], *, tensorboard: bool) -> None:
+        self.rows = rows
+        self._path = folder / "metrics.csv"
+        self._writer: Any = None
+        self._excepthook = threading.excepthook
+        if tensorboard:
+            threading.excepthook = _except_tensorboard(self._excepthook)
+            with self._without_tensorboard_if_full():
+                self._writer = _writer(folder / "logs", rows[-1]["step"] + 1 if rows else 0)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add a row and write it."""
+        self.rows.append(dict(row))
+        self.write()
+        if self._writer is not None:
+            with self._without_tensorboard_if_full():
+                for name, value in row.items():
+                    if name != "step":
+                        self._writer.add_scalar(name.replace("val_", "val/", 1), value, int(row["step"]))
+
+    def write(self) -> None:
+        """Write ``metrics.csv`` as a whole: step, epoch, loss, lr, then scores in the order they came up."""
+        names = dict.fromkeys(_FIRST)
+        for row in self.rows:
+            names.update(dict.fromkeys(row))
+        text = io.StringIO()
+        table = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
+        table.writeheader()
+        table.writerows(self.rows)
+        with atomic_write(self._path, remedy="make room and go on with --resume") as beside:
+            beside.write_text(text.getvalue(), encoding="utf-8")
+
+    def close(self) -> None:
+        """Let TensorBoard's file go."""
+        if self._writer is not None:
+            with self._without_tensorboard_if_full():
+                self._writer.close()
+        threading.excepthook = self._excepthook
+
+    @contextmanager
+    def _without_tensorboard_if_full(self) -> Iterator[None]:
+        """Go on without it when its file can't be written: its thread hands the trouble on to its callers."""
+        try:
+            yield
+        except OSError as problem:
+            why = reason(problem)
+            logger.warning("no more curves for TensorBoard: %s; metrics.csv goes on", why)
+            self._writer = None
+
+
+def _except_tensorboard(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A hook for exceptions in threads, but those of TensorBoard's writer, which its callers get."""
+
+    def call(trouble: Any) -> None:
+        is_writer = type(trouble.thread).__module__ == _TENSORBOARD_WRITER
+        if not (is_writer and isinstance(trouble.exc_value, OSError)):
+            hook(trouble)
+
+    return call
+
+
+def _writer(folder: Path, purge_step: int) -> Any:
+    if importlib.util.find_spec("tensorboard") is None:
+        logger.warning(
+            "tensorboard is not installed: curves go to metrics.csv alone; pip install 'sightline[train]'"
+        )
+        return None
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+
+    return SummaryWriter(str(folder), purge_step=purge_step or None)

@@ -2,13 +2,13 @@ import math
 
 import pytest
 import torch
-from created import created
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sightline as sl
 from sightline.attention import additive
 from sightline.attention.additive import additive_scores
+from tests.attention.created import created
 
 
 def naive(a, b, v):

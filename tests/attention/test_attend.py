@@ -3,11 +3,20 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from attend_oracle import close, in_blocks, in_one_call, plain, qkv, randn, scored, value_and_gradients
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sightline as sl
+from tests.attention.attend_oracle import (
+    close,
+    in_blocks,
+    in_one_call,
+    plain,
+    qkv,
+    randn,
+    scored,
+    value_and_gradients,
+)
 
 masks = sl.masks
 

@@ -4,9 +4,17 @@ import math
 
 import pytest
 import torch
-from attend_oracle import close, in_blocks, in_one_call, qkv, randn, scored, value_and_gradients
 
 import sightline as sl
+from tests.attention.attend_oracle import (
+    close,
+    in_blocks,
+    in_one_call,
+    qkv,
+    randn,
+    scored,
+    value_and_gradients,
+)
 
 masks = sl.masks
 

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 import torch
-from attend_oracle import in_blocks, qkv, scored
-from created import created
 
 import sightline as sl
 from sightline.look.fused import FusedCallRecorder
+from tests.attention.attend_oracle import in_blocks, qkv, scored
+from tests.attention.created import created
 
 masks = sl.masks
 

@@ -6,12 +6,12 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from created import created
 from torch.autograd import forward_ad
 
 import sightline as sl
 from sightline.attention.averaged import attention_with_average, attention_with_weights
 from sightline.attention.masks import Mask
+from tests.attention.created import created
 
 averaged = importlib.import_module("sightline.attention.averaged")  # sl.attention is the function
 

@@ -5,13 +5,29 @@ import pickle
 
 import pytest
 import torch
-from created import created
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from multihead_oracle import B, E, H, K, S, T, V, draw, laid, own, run, same, some_mask, some_padding, twins
 from torch import nn
 
 import sightline as sl
+from tests.attention.created import created
+from tests.attention.multihead_oracle import (
+    B,
+    E,
+    H,
+    K,
+    S,
+    T,
+    V,
+    draw,
+    laid,
+    own,
+    run,
+    same,
+    some_mask,
+    some_padding,
+    twins,
+)
 
 PAIRS = [  # constructor, attn_mask, key_padding_mask, need_weights, average_attn_weights, batch_first
     ({}, "none", "none", True, True, True),
@@ -144,6 +160,7 @@ def test_float32_is_as_exact_as_torchs():
     assert 0 < worst["ours"] <= 1.5 * worst["theirs"]
 
 
+@pytest.mark.filterwarnings("ignore:.*hides every key of a row:UserWarning")
 @pytest.mark.parametrize("way", [{"need_weights": False}, {}, {"average_attn_weights": False}], ids=str)
 def test_a_query_with_nothing_to_look_at_gets_zeros_and_gives_no_gradient(way):
     _, ours = twins(E, H, batch_first=True)

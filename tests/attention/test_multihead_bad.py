@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from multihead_oracle import B, E, H, S, T, twins
 from torch import nn
 
 import sightline as sl
+from tests.attention.multihead_oracle import B, E, H, S, T, twins
 
 X, Y, Z = torch.zeros(B, T, E), torch.zeros(B, S, E), torch.zeros(B, S, E)
 BAD_CALLS = {

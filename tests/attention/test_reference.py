@@ -39,6 +39,18 @@ def test_it_is_the_equation():
         torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("lead", [(), (3,), (3, 2)])
+def test_the_masks_of_the_package_are_read_too(lead):
+    q, k, v = qkv(*lead)
+    masks = [sl.masks.causal(), sl.masks.window(2, 1) & sl.masks.causal(align="start")]
+    masks += [sl.masks.padding([7, 2, 0])] if lead else []
+    for mask in masks:
+        for found, expected in zip(
+            reference(q, k, v, mask), reference(q, k, v, mask.dense(5, 7)), strict=True
+        ):
+            torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
 @settings(max_examples=20, derandomize=True, deadline=None)
 @given(
     lead=st.sampled_from([(), (2,), (2, 3)]),
@@ -125,16 +137,11 @@ def test_a_mask_to_be_added_is_not_read_upside_down(value):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("mask", "words"),
-    [
-        (sl.masks.causal(), r"got a Mask; mask.dense\(T, S\) makes it one"),
-        ([[1, 0]], "mask must be a torch.Tensor, got list"),
-    ],
-)
-def test_a_mask_that_is_no_tensor(mask, words):
-    with pytest.raises(TypeError, match=words):
-        reference(*qkv(), mask)
+def test_a_mask_that_is_no_tensor():
+    with pytest.raises(TypeError, match=r"mask must be a torch\.Tensor, got list"):
+        reference(*qkv(), [[1, 0]])
+    with pytest.raises(ValueError, match="masks that allow or forbid, got a bias"):
+        reference(*qkv(), sl.masks.causal() & sl.masks.bias(torch.zeros(5, 7)))
 
 
 @pytest.mark.bad_input

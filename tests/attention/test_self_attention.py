@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from multihead_oracle import B, E, K, T, V
 
 import sightline as sl
+from tests.attention.multihead_oracle import B, E, K, T, V
 
 
 def test_self_attention_is_the_equation_of_its_projections():
@@ -30,9 +30,30 @@ def test_multi_head_self_attention_joins_its_heads(lead):
     torch.testing.assert_close(ours(x), ours.Wo(joined))
 
 
+def test_without_bias_only_matrices_are_left():
+    ours = sl.nn.MultiHeadSelfAttention(E, 4, 6, num_heads=2, bias=False)
+    assert [name for name in ours.state_dict() if "bias" in name] == []
+    assert len(ours.state_dict()) == 7
+    ones = sl.nn.SelfAttention(E, K, V, bias=False)
+    torch.testing.assert_close(ones(torch.zeros(B, T, E)), torch.zeros(B, T, V))
+
+
+def test_the_former_name_of_the_number_of_heads_is_taken_for_a_release():
+    with pytest.warns(DeprecationWarning, match="n_heads is num_heads now"):
+        ours = sl.nn.MultiHeadSelfAttention(E, 4, 6, n_heads=2)
+    assert len(ours.heads) == 2
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("given", [{}, {"num_heads": 2, "n_heads": 2}])
+def test_heads_are_counted_once(given):
+    with pytest.raises(TypeError, match="takes num_heads, got"):
+        sl.nn.MultiHeadSelfAttention(E, 4, 6, **given)
+
+
 @pytest.mark.bad_input
 def test_bad_widths_and_heads_are_named():
     with pytest.raises(ValueError, match="d_k must be at least 1, got d_k=0"):
         sl.nn.SelfAttention(E, 0, V)
-    with pytest.raises(ValueError, match="got n_heads=4 for d_k=8 and d_v=6"):
+    with pytest.raises(ValueError, match="got num_heads=4 for d_k=8 and d_v=6"):
         sl.nn.MultiHeadSelfAttention(E, 8, 6, 4)

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from sightline.bench import additive
-from sightline.bench.additive import Size
+from sightline.bench.additive import AdditiveSize
 
 CPU = torch.device("cpu")
-TINY = Size(batch=2, length=13, d_attn=5)
+TINY = AdditiveSize(batch=2, length=13, d_attn=5)
 
 
 def test_the_cases() -> None:

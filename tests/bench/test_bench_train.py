@@ -4,7 +4,7 @@ import torch
 from sightline.bench import command, train
 from sightline.bench.timing import HostStopwatch, Repeats
 from sightline.models.captioner import Captioner, CaptionerConfig
-from sightline.tasks.caption.loss import caption_loss
+from sightline.tasks.caption.objective import caption_loss
 
 CPU = torch.device("cpu")
 TINY = CaptionerConfig(

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from sightline.bench import decode_translate, train_translate
-from sightline.bench.decode_translate import _search, _WithoutCache
+from sightline.bench.decode_translate import _search, _TranslatorWithoutCache
 from sightline.bench.train import with_torch_layers
 from sightline.models.translator import Translator, TranslatorConfig
 
@@ -16,7 +16,7 @@ def small(**settings):
 
 
 def test_the_loop_without_a_cache_finds_what_ours_finds():
-    ours, theirs = small(), _WithoutCache(with_torch_layers(small()).eval())
+    ours, theirs = small(), _TranslatorWithoutCache(with_torch_layers(small()).eval())
     source = torch.randint(4, 19, (3, 7))
     with torch.inference_mode():
         a, b = _search(ours, source), _search(theirs, source)

@@ -85,7 +85,7 @@ def test_a_clean_set(data, capsys):
 
 
 def test_the_embedded_set(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("sightline.cli.data._SCENES", (13, 5, 3))
+    monkeypatch.setattr("sightline.data.readers.SCENE_COUNTS", (13, 5, 3))
     assert run("scenes", "--json", "--out", tmp_path / "sheet.png") == 0
     found = json.loads(capsys.readouterr().out)
     assert [split["images"] for split in found["splits"].values()] == [13, 5, 3]
@@ -95,7 +95,7 @@ def test_the_embedded_set(capsys, tmp_path, monkeypatch):
 def test_the_contact_sheet(data, tmp_path, capsys):
     out = tmp_path / "new" / "sheet.png"
     assert run(data, "--out", out) == 0
-    assert capsys.readouterr().out.endswith(f"{out}\n")
+    assert capsys.readouterr().err == f"{out}\n"
     assert matplotlib.image.imread(out).shape[1] > 500
     assert [path.name for path in out.parent.iterdir()] == ["sheet.png"]
 
@@ -141,3 +141,40 @@ def test_arguments_that_are_none(data, tmp_path, capsys):
         assert words in captured.err
         assert captured.err.count("\n") == 1
     assert not (data / "sheet.png").exists()
+
+
+def test_classes_and_their_sheet(tmp_path, capsys):
+    for i in range(7):
+        for name in ("cat", "dog"):
+            path = tmp_path / "set" / name / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(picture(10 * i + (name == "dog")))
+    (tmp_path / "set" / "dog" / "broken.png").write_text("no picture")
+    assert run(tmp_path / "set", "--out", tmp_path / "sheet.png") == 0
+    out = capsys.readouterr().out
+    assert (
+        f"{tmp_path / 'set'}: 2 classes, class folders; splits 0.1 of each class val and 0.1 of each" in out
+    )
+    assert "train      10        2  5 (cat)  5 (cat)" in out
+    assert "broken (1): images that can't be read" in out
+    assert (tmp_path / "sheet.png").stat().st_size > 5000
+    assert run("digits", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["splits"]["test"]["images"] == 360
+
+
+def test_a_kind_may_be_said(data, tmp_path, capsys):
+    (data / "labels.csv").write_text("file,label\n0.png,a\n2.png,b\n3.png,a\n")
+    assert run(data, "--task", "classify", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"] == {"too few": 2}
+    assert found["layout"] == "labels.csv"
+    assert run(data, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["form"] == "table"
+
+
+@pytest.mark.bad_input
+def test_pairs_have_no_contact_sheet(tmp_path, capsys):
+    (tmp_path / "all.csv").write_text("en,de\na,b\nc,d\ne,f\n")
+    assert run(tmp_path / "all.csv", "--out", tmp_path / "sheet.png") == 2
+    assert "a contact sheet is of images" in capsys.readouterr().err
+    assert not (tmp_path / "sheet.png").exists()

@@ -1,6 +1,5 @@
 """``sightline look`` on tiny Hugging Face folders, made here from random weights."""
 
-import io
 import json
 import os
 import re
@@ -14,9 +13,12 @@ import torch
 
 import sightline as sl
 from sightline import show
-from sightline.cli import hugging_face, main
-from sightline.cli.layer_names import matches
+from sightline.cli import look_model
 from sightline.look.heads import head_table
+from sightline.look.names import matches
+from sightline.show import seen_figures
+from sightline.tasks import hugging_face
+from tests.command import run as run_command
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -47,16 +49,12 @@ def folder(tmp_path_factory):
     return save(tmp_path_factory.mktemp("bert"), model)
 
 
-def run(capsys, *args):
-    capsys.readouterr()  # what saving a folder said
-    with pytest.raises(SystemExit) as ended:
-        main(["look", *map(str, args)])
-    out, err = capsys.readouterr()
-    return ended.value.code or 0, out, err
+def run(*args, stdin=""):
+    return run_command("look", *args, stdin=stdin)
 
 
-def test_the_table_has_every_head(folder, capsys):
-    code, out, err = run(capsys, folder, TEXT)
+def test_the_table_has_every_head(folder):
+    code, out, err = run(folder, TEXT)
     assert (code, err) == (0, "")
     first, header, *rows = out.splitlines()
     assert first == f"BertModel in {folder}: 8 tokens"
@@ -68,8 +66,8 @@ def test_the_table_has_every_head(folder, capsys):
     assert out.splitlines()[-1].startswith("* sharp: the 3 heads of the lowest entropy")
 
 
-def test_json_holds_the_same_numbers(folder, capsys):
-    code, out, err = run(capsys, folder, TEXT, "--json")
+def test_json_holds_the_same_numbers(folder):
+    code, out, err = run(folder, TEXT, "--json")
     found = json.loads(out)
     assert (code, err) == (0, "")
     model = transformers.BertModel.from_pretrained(folder, attn_implementation="sdpa").eval()
@@ -85,41 +83,40 @@ def test_json_holds_the_same_numbers(folder, capsys):
     assert found["keys"]["encoder.layer.1.attention.self"] == ["[CLS]", *TEXT.split()]
 
 
-def test_the_page_is_one_file_and_escapes_tokens(folder, tmp_path, capsys):
+def test_the_page_is_one_file_and_escapes_tokens(folder, tmp_path):
     out = tmp_path / "new" / "page.html"
-    code, printed, _ = run(capsys, folder, TEXT, "--out", out)
-    assert code == 0
-    assert printed.endswith(f"\n{out}\n")
+    assert run(folder, TEXT, "--out", out).err == f"{out}\n"
     text = out.read_text(encoding="utf-8")
     assert "<b>" not in text
     assert "&lt;b&gt;&amp;amp;&lt;/b&gt;" in text
     assert not re.search(r"(src|href)=\"(?!data:)|<script|<link", text)
     assert text.count("data:image/png") == 3
-    assert f"<h1>{folder.name}</h1>" in text
+    assert f">{folder.name}</h1>" in text
     assert text.count("<tr") == 7
     assert text.count('<tr class="marked">') == 3
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]
 
 
-def test_a_layer_is_chosen(folder, tmp_path, capsys):
+def test_a_layer_is_chosen(folder, tmp_path):
     shapes = {}
     for name, layer in {"one": ["--layer", "layer.1"], "all": []}.items():
         out = tmp_path / f"{name}.png"
-        code, printed, _ = run(capsys, folder, TEXT, *layer, "--out", out)
+        code, printed, _ = run(folder, TEXT, *layer, "--out", out)
         assert code == 0
         assert ("encoder.layer.0" in printed) == (name == "all")
         shapes[name] = matplotlib.image.imread(out).shape
     assert shapes["one"] != shapes["all"]
-    run(capsys, folder, TEXT, "--layer", "*", "--out", tmp_path / "page.html")
+    run(folder, TEXT, "--layer", "*", "--out", tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/png") == 4
 
 
-def test_the_heads_of_a_layer_have_tokens_at_their_sides(folder, tmp_path, capsys, monkeypatch):
+def test_the_heads_of_a_layer_have_tokens_at_their_sides(folder, tmp_path, monkeypatch):
     drawn = []
     heads = show.heads
     monkeypatch.setattr(show, "heads", lambda *args: drawn.append(heads(*args)) or drawn[-1])
+    monkeypatch.setattr(seen_figures, "heads", show.heads)
     for out in ("heads.png", "page.html"):
-        run(capsys, folder, TEXT, "--layer", "layer.1", "--out", tmp_path / out)
+        run(folder, TEXT, "--layer", "layer.1", "--out", tmp_path / out)
         ax = drawn.pop().axes[0]
         for axis in (ax.xaxis, ax.yaxis):
             assert [label.get_text() for label in axis.get_ticklabels()] == ["[CLS]", *TEXT.split()]
@@ -129,7 +126,7 @@ def test_queries_of_an_encoder_decoder(tmp_path):
     torch.manual_seed(0)
     sizes = {"d_model": 12, "num_layers": 1, "num_heads": 3, "d_kv": 4, "d_ff": 7, "vocab_size": len(WORDS)}
     save(tmp_path, transformers.T5Model(transformers.T5Config(**sizes, decoder_start_token_id=0)))
-    watched = hugging_face.read(tmp_path, TEXT, lambda _: True)
+    watched = hugging_face.watch_folder(tmp_path, TEXT, lambda _: True)
     source, target = ["[CLS]", *TEXT.split()], ["[UNK]", "[CLS]", *TEXT.split()[:-1]]
     sides = {
         "encoder.block.0.layer.0.SelfAttention": (source, source),
@@ -154,27 +151,26 @@ def test_patterns(pattern, fits):
     assert matches("encoder.layer.3.self", pattern) is fits
 
 
-def test_text_from_standard_input(folder, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdin", io.StringIO("the cat"))
-    assert run(capsys, folder, "-")[1].startswith(f"BertModel in {folder}: 3 tokens")
+def test_text_from_standard_input(folder):
+    assert run(folder, "-", stdin="the cat").out.startswith(f"BertModel in {folder}: 3 tokens")
 
 
-def test_a_decoder_looks_back(tmp_path, capsys):
+def test_a_decoder_looks_back(tmp_path):
     config = transformers.GPT2Config(vocab_size=len(WORDS), n_embd=12, n_layer=2, n_head=3, n_positions=11)
     save(tmp_path, transformers.GPT2LMHeadModel(config))
-    code, out, err = run(capsys, tmp_path, TEXT, "--json")
+    code, out, err = run(tmp_path, TEXT, "--json")
     assert (code, err) == (0, "")
     heads = json.loads(out)["heads"]
     assert len(heads) == 6
     assert all(0 < head["distance"] < 4 and head["first"] > 1 / 8 for head in heads)
 
 
-def test_an_encoder_decoder_reads_on_both_sides(tmp_path, capsys):
+def test_an_encoder_decoder_reads_on_both_sides(tmp_path):
     config = transformers.T5Config(
         vocab_size=len(WORDS), d_model=12, d_kv=5, d_ff=7, num_layers=1, num_heads=3, decoder_start_token_id=0
     )
     save(tmp_path, transformers.T5ForConditionalGeneration(config))
-    code, out, err = run(capsys, tmp_path, TEXT, "--json", "--out", tmp_path / "page.html")
+    code, out, err = run(tmp_path, TEXT, "--json", "--out", tmp_path / "page.html")
     assert (code, err) == (0, f"{tmp_path / 'page.html'}\n")
     found = json.loads(out)
     kinds = {head["layer"].split(".")[-1]: head["distance"] for head in found["heads"]}
@@ -185,10 +181,10 @@ def test_an_encoder_decoder_reads_on_both_sides(tmp_path, capsys):
     assert [found["keys"][name] for name in names] == [["[UNK]", *tokens[:-1]], tokens]
 
 
-def test_nothing_is_left_behind(folder, capsys):
+def test_nothing_is_left_behind(folder):
     logging = transformers.utils.logging
     before = os.environ.get("HF_HUB_OFFLINE"), logging.get_verbosity(), logging.is_progress_bar_enabled()
-    run(capsys, folder, TEXT)
+    run(folder, TEXT)
     after = os.environ.get("HF_HUB_OFFLINE"), logging.get_verbosity(), logging.is_progress_bar_enabled()
     assert after == before
 
@@ -196,9 +192,9 @@ def test_nothing_is_left_behind(folder, capsys):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("kind", [".html", ".png"])
 def test_a_place_that_can_not_be_written_is_refused_before_the_model_runs(
-    folder, tmp_path, capsys, monkeypatch, kind
+    folder, tmp_path, monkeypatch, kind
 ):
-    monkeypatch.setattr(hugging_face, "read", lambda *_: pytest.fail("the model ran"))
+    monkeypatch.setattr(look_model, "watch_folder", lambda *_: pytest.fail("the model ran"))
     (tmp_path / f"folder{kind}").mkdir()
     (tmp_path / "file").touch()
     locked = tmp_path / "locked"
@@ -208,7 +204,7 @@ def test_a_place_that_can_not_be_written_is_refused_before_the_model_runs(
         (tmp_path / "file" / f"a{kind}", "file' is a file, not a folder"),
         (locked / "new" / f"a{kind}", "permission denied"),
     ):
-        code, printed, err = run(capsys, folder, TEXT, "--out", out)
+        code, printed, err = run(folder, TEXT, "--out", out)
         assert (code, printed) == (2, "")
         assert err.count("\n") == 1
         assert f"can't write {str(out)!r}: " in err
@@ -239,8 +235,8 @@ def without(folder, tmp_path, *patterns):
         (["FOLDER", TEXT, "--out", "page.txt"], "--out must end in .html for a page, or in one of .jpg"),
     ],
 )
-def test_bad_arguments(folder, capsys, args, words):
-    code, out, err = run(capsys, *[folder if arg == "FOLDER" else arg for arg in args])
+def test_bad_arguments(folder, args, words):
+    code, out, err = run(*[folder if arg == "FOLDER" else arg for arg in args])
     assert (code, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
@@ -255,8 +251,8 @@ def test_bad_arguments(folder, capsys, args, words):
         (["*.safetensors"], "there are no weights in"),
     ],
 )
-def test_folders_that_lack_something(folder, tmp_path, capsys, missing, words):
-    code, out, err = run(capsys, without(folder, tmp_path, *missing), TEXT)
+def test_folders_that_lack_something(folder, tmp_path, missing, words):
+    code, out, err = run(without(folder, tmp_path, *missing), TEXT)
     assert (code, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
@@ -278,10 +274,10 @@ def test_folders_that_lack_something(folder, tmp_path, capsys, missing, words):
         ),
     ],
 )
-def test_folders_that_are_damaged(folder, tmp_path, capsys, name, content, words):
+def test_folders_that_are_damaged(folder, tmp_path, name, content, words):
     copy = without(folder, tmp_path)
     (copy / name).write_text(content)
-    code, out, err = run(capsys, copy, TEXT)
+    code, out, err = run(copy, TEXT)
     assert (code, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
@@ -293,33 +289,33 @@ class Evil:
 
 
 @pytest.mark.bad_input
-def test_pickled_weights_are_refused(folder, tmp_path, capsys):
+def test_pickled_weights_are_refused(folder, tmp_path):
     copy = without(folder, tmp_path, "*.safetensors")
     torch.save({"a": Evil()}, copy / "pytorch_model.bin")
-    code, _, err = run(capsys, copy, TEXT)
+    code, _, err = run(copy, TEXT)
     assert code == 2
     assert "got 'pytorch_model.bin'" in err
     assert "can run code when it is loaded" in err
 
 
 @pytest.mark.bad_input
-def test_weights_of_another_model(folder, tmp_path, capsys):
+def test_weights_of_another_model(folder, tmp_path):
     copy = without(folder, tmp_path)
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
-    code, _, err = run(capsys, copy, TEXT)
+    code, _, err = run(copy, TEXT)
     assert code == 2
     assert "of the tensors that its config.json asks for, such as 'encoder.layer.2" in err
 
 
 @pytest.mark.bad_input
-def test_code_in_the_folder_is_not_run(folder, tmp_path, capsys):
+def test_code_in_the_folder_is_not_run(folder, tmp_path):
     copy = without(folder, tmp_path)
     config = json.loads((copy / "config.json").read_text())
     own = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.C", "AutoModel": "mine.M"}}
     (copy / "config.json").write_text(json.dumps(config | own))
     (copy / "mine.py").write_text("raise SystemExit('ran')")
-    code, _, err = run(capsys, copy, TEXT)
+    code, _, err = run(copy, TEXT)
     assert code == 2
     assert "can't load" in err
     assert err.count("\n") == 1

@@ -4,29 +4,27 @@ import sys
 import pytest
 
 import sightline
-from sightline.cli import main
+from tests.command import run
 
 
-def run(capsys, *args):
-    """Run the command line; return its exit code, standard output and standard error."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(args))
-    out, err = capsys.readouterr()
-    return ended.value.code or 0, out, err
+def test_version():
+    assert run("--version") == (0, f"sightline {sightline.__version__}\n", "")
 
 
-def test_version(capsys):
-    assert run(capsys, "--version") == (0, f"sightline {sightline.__version__}\n", "")
-
-
-def test_help_names_the_commands(capsys):
-    code, out, _ = run(capsys, "--help")
+def test_help_names_the_commands():
+    code, out, _ = run("--help")
     assert code == 0
     assert all(name in out for name in ("positions", "demo", "bench"))
 
 
-def test_bench_is_there(capsys):
-    code, out, _ = run(capsys, "bench", "--help")
+def test_help_does_not_import_torch():
+    script = "import sys; from sightline.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    script += "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0  # noqa: S603
+
+
+def test_bench_is_there():
+    code, out, _ = run("bench", "--help")
     assert code == 0
     assert "attention" in out
 
@@ -64,8 +62,8 @@ def test_without_what_trains_a_sentence(tmp_path, missing, words):
 @pytest.mark.parametrize(
     "args", [["dmeo"], ["positions", "--length", "many"], ["positions", "--lenght", "3"]]
 )
-def test_usage_errors(capsys, args):
-    code, out, err = run(capsys, *args)
+def test_usage_errors(args):
+    code, out, err = run(*args)
     assert (code, out) == (2, "")
     assert "Traceback" not in err
     assert "Usage" in err

@@ -15,7 +15,7 @@ def run(*args):
 def test_it_draws_the_heatmap(tmp_path, capsys):
     out = tmp_path / "new" / "heatmap.png"
     assert run("--length", 11, "--d-model", 7, "--out", out) == 0
-    assert capsys.readouterr().out == f"{out}\n"
+    assert capsys.readouterr().err == f"{out}\n"
     assert matplotlib.image.imread(out).shape[:2] == (750, 1200)
     assert [path.name for path in out.parent.iterdir()] == ["heatmap.png"]
 

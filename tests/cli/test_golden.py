@@ -11,10 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from sightline.tasks import kinds, register, task_of, unregister
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 _spec = importlib.util.spec_from_file_location("golden_make", GOLDEN / "make.py")
 make = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(make)
+
+
+@pytest.fixture(autouse=True)
+def only_our_tasks():
+    """Without the task that other tests have registered."""
+    own = [task_of(kind) for kind in kinds() if not task_of(kind).prepare.__module__.startswith("sightline.")]
+    for task in own:
+        unregister(task.kind)
+    yield
+    for task in own:
+        register(task)
 
 
 @pytest.mark.parametrize("name", ["flags", "help", "json"])

@@ -3,7 +3,7 @@
 import json
 import zipfile
 
-from picture_files import png
+from tests.data.picture_files import png
 
 CAPTIONS = {
     "a.png": ["A red dog.", "The dog is red"],

@@ -5,14 +5,15 @@ import unicodedata
 
 import pytest
 import torch
-from caption_sets import CAPTIONS, LAYOUTS, SPLITS, STATED, as_folder, as_zip, images, karpathy
 from hypothesis import given
 from hypothesis import strategies as st
-from picture_files import bomb, png
+from PIL import Image
 
 from sightline.data.captions import CaptionedImage, CaptionSet, clean, read_captions
 from sightline.data.images import BrokenImage, read_image
 from sightline.data.sources import Folder, Index
+from tests.data.caption_sets import CAPTIONS, LAYOUTS, SPLITS, STATED, as_folder, as_zip, images, karpathy
+from tests.data.picture_files import bomb, png
 
 
 def as_listed(tree):
@@ -39,7 +40,7 @@ def test_every_layout_from_a_folder_and_a_zip(tmp_path, layout, packed):
         alone = png(list(CAPTIONS).index(record.name))
         assert torch.equal(captions.open(record), read_image(io.BytesIO(alone)))
         assert captions.open(record, size=5).shape == (3, 5, 5)
-        assert captions.digest(record) == hashlib.sha256(alone).hexdigest()
+        assert captions.image_digest(record) == hashlib.sha256(alone).hexdigest()
     assert as_listed(tmp_path) == before
 
 
@@ -68,7 +69,7 @@ def test_karpathys_folders_and_rest_of_val(tmp_path):
     first, second = read_captions(tmp_path).records
     assert (first.name, first.split, second.captions) == ("train/a.png", "train", ("two dogs",))
     captions = read_captions(tmp_path)
-    assert captions.digest(first) != captions.digest(second)
+    assert captions.image_digest(first) != captions.image_digest(second)
 
 
 def table_of(tmp_path, content, **extra):
@@ -266,7 +267,7 @@ def test_a_set_of_ones_own():
     assert captions.split("val") == [records[0], records[3]]
     assert captions.lines("val") == ["the 0", "the 3"]
     assert captions.open(records[3]).unique().tolist() == [3]
-    assert captions.digest(records[1]) == "1"
+    assert captions.image_digest(records[1]) == "1"
     assert len(captions) == 4
 
 
@@ -381,7 +382,7 @@ def test_paths_that_are_none(tmp_path):
 @pytest.mark.bad_input
 def test_a_split_that_is_none(tmp_path):
     captions = read_captions(as_folder(karpathy(), tmp_path))
-    with pytest.raises(ValueError, match=r"no image in the split 'tset' of .* 'train' \(1\), 'val' \(1\)"):
+    with pytest.raises(ValueError, match=r"no split 'tset' in .* 'train' \(1\), .*take --split test"):
         captions.split("tset")
 
 
@@ -391,3 +392,21 @@ def test_a_file_that_promises_too_much(tmp_path, monkeypatch):
     path = as_zip({"captions.csv": b"image,caption\n" + b"a.png,a dog\n" * 99}, tmp_path / "set.zip")
     with pytest.raises(OSError, match=r"a file may have 100 bytes, 'captions\.csv in .*' has 1202"):
         read_captions(path)
+
+
+def test_a_name_that_two_splits_have_means_the_folder_of_its_own(tmp_path):
+    for folder, colour in (("train2017", (200, 0, 0)), ("val2017", (0, 0, 200))):
+        (tmp_path / folder).mkdir()
+        Image.new("RGB", (5, 7), colour).save(tmp_path / folder / "1.png")
+        content = {
+            "images": [{"id": 1, "file_name": "1.png"}],
+            "annotations": [{"id": 1, "image_id": 1, "caption": f"a {folder} dog"}],
+        }
+        (tmp_path / "annotations").mkdir(exist_ok=True)
+        (tmp_path / "annotations" / f"captions_{folder}.json").write_text(json.dumps(content))
+    captions = read_captions(tmp_path)
+    assert captions.splits() == {"train": 1, "val": 1}
+    assert not captions.problems
+    (of_val,) = captions.split("val")
+    assert of_val.captions == ("a val2017 dog",)
+    assert captions.open(of_val)[:, 0, 0].tolist() == [0, 0, 200]

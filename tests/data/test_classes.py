@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from picture_files import pixels
 from PIL import Image
 
-from sightline.data.class_set import ClassSet, LabelledImages, fit_image, split_off
+from sightline.data.class_set import ClassSet, LabelledImages, fit_image, hold_out
 from sightline.data.classes import read_classes
 from sightline.data.digits import digits
+from tests.data.picture_files import pixels
 
 
 def folder(root, classes, **options):
@@ -72,7 +72,7 @@ def test_images_of_any_size_colour_and_depth_come_out_alike(tmp_path):
     everything = torch.cat([part.images for part in found.parts.values()])
     assert everything.shape == (11, 3, 7, 7)
     assert (everything == 255).flatten(1).all(1).sum() == 1  # what is clear lies on white
-    assert found.broken == ()
+    assert found.problems == ()
     assert read_classes(root, image_size=7, channels=1).split("test").images.shape[1:] == (1, 7, 7)
 
 
@@ -81,11 +81,12 @@ def test_an_unreadable_file_is_named_and_left_out(tmp_path):
     (root / "a" / "broken.png").write_text("hello")
     found = read_classes(root, image_size=7)
     assert sum(map(len, found.parts.values())) == 8
-    (sentence,) = found.broken
-    assert "broken.png" in sentence
-    assert "it is text" in sentence
+    (problem,) = found.problems
+    assert (problem.kind, problem.name) == ("broken", "a/broken.png")
+    assert "it is text" in problem.sentence
     (root / "b" / "phone.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
-    assert "phone.HEIC' is not an image that can be read; save it as JPEG" in read_classes(root).broken[-1]
+    sentence = read_classes(root).problems[-1].sentence
+    assert "phone.HEIC' is not an image that can be read; save it as JPEG" in sentence
 
 
 def test_a_set_too_large_for_memory_lies_in_files_each_of_its_splits_too(tmp_path, monkeypatch):
@@ -195,12 +196,11 @@ def test_digits_are_folds_that_share_nothing_and_miss_nothing():
     assert all(x.labels.bincount().min() >= 34 for x in tests)
 
 
-def test_split_off_takes_a_share_of_each_class_and_at_least_one():
+def test_hold_out_takes_a_share_of_each_class_and_at_least_one():
     labels = torch.tensor([0] * 20 + [1] * 3)
-    whole = LabelledImages(torch.arange(23).view(23, 1, 1, 1).to(torch.uint8), labels)
-    held, rest = split_off(whole, 0.25, seed=3)
-    assert held.labels.bincount().tolist() == [5, 1]
-    assert sorted(torch.cat([held.images, rest.images]).flatten().tolist()) == list(range(23))
+    held = hold_out(labels, 0.25, seed=3)
+    assert labels[held].bincount().tolist() == [5, 1]
+    assert not torch.equal(held, hold_out(labels, 0.25, seed=4))
 
 
 def test_an_image_fits_whatever_it_was():
@@ -253,7 +253,10 @@ def test_a_class_with_one_image_in_train_of_which_some_are_to_be_held_out(tmp_pa
     assert len(read_classes(tmp_path, val=0.0).split("train")) == 5
     folder(tmp_path / "train", {"a": 4, "b": 4})
     with pytest.raises(ValueError, match=r"'a' has none left, val=0\.99 .*hold out less"):
-        read_classes(tmp_path, val=0.99)
+        read_classes(tmp_path, val=0.99, deal="0.1")
+    folder(tmp_path / "few", {"a": 3, "b": 3})
+    with pytest.raises(ValueError, match=r"'a' has none left, test=0\.05 and val=0\.9 .*hold out less"):
+        read_classes(tmp_path / "few", val=0.9, test=0.05)
 
 
 @pytest.mark.bad_input
@@ -320,7 +323,7 @@ def test_npz_files_that_are_no_classes(tmp_path):
 
 @pytest.mark.bad_input
 def test_splits_and_folds_that_are_not_there():
-    with pytest.raises(ValueError, match="unknown split 'dev'"):
+    with pytest.raises(ValueError, match="there is no split 'dev' in '', which has 'train'"):
         ClassSet(("a",), {"train": LabelledImages(torch.zeros(0, 1, 1, 1), torch.zeros(0).long())}).split(
             "dev"
         )

@@ -2,11 +2,11 @@ import json
 import statistics
 
 import pytest
-from caption_sets import as_folder, as_zip, images, karpathy
-from picture_files import bomb, encoded, pixels, png
 
 from sightline.data.captions import CaptionedImage, CaptionSet, read_captions
 from sightline.data.check import check
+from tests.data.caption_sets import as_folder, as_zip, images, karpathy
+from tests.data.picture_files import bomb, encoded, pixels, png
 
 
 def messy():
@@ -44,18 +44,18 @@ def test_what_is_wrong_is_named(report):
     assert "'3.png' has 900000000" in sentences[2]
     assert "'1.png' has 7 words, more than 5: 'the dog runs" in sentences[3]
     assert "'1.png' in train and '6.png' in val" in sentences[4]
-    assert report.repeated == 1
+    assert report.facts["repeated"] == 1
 
 
 def test_what_is_there_is_counted(report):
     train, val = report.splits["train"], report.splits["val"]
     assert list(report.splits) == ["train", "val"]
-    assert (train.images, train.captions, train.words, train.unknown, train.longest) == (2, 3, 6, 0, 7)
-    assert (val.images, val.captions, val.words, val.longest) == (2, 3, 5, 3)
-    assert val.unknown == pytest.approx(3 / 8)  # "5", "6" and "cat" of eight words
-    assert report.sides == (17, statistics.median_low([17, 17, 17, 23]), 23)
-    assert report.often == 0
-    assert (report.form, report.rule) == ("table", "stated")
+    assert train == {"images": 2, "captions": 3, "words": 6, "unknown": 0, "longest": 7}
+    # "5", "6" and "cat" of eight words are not in train.
+    assert val == {"images": 2, "captions": 3, "words": 5, "unknown": pytest.approx(3 / 8), "longest": 3}
+    assert report.facts["sides"] == [17, statistics.median_low([17, 17, 17, 23]), 23]
+    assert report.facts["often"] == 0
+    assert (report.facts["form"], report.rule) == ("table", "stated")
 
 
 def test_it_goes_into_json_and_back(report):
@@ -72,7 +72,7 @@ def test_it_goes_into_json_and_back(report):
 def test_words_seen_often(tmp_path):
     rows = "".join(f"a.png,dog {'cat' if i < 4 else 'cow'},train\n" for i in range(9))
     as_folder({"captions.csv": f"image,caption,split\n{rows}".encode(), "a.png": png(1)}, tmp_path)
-    assert check(read_captions(tmp_path)).often == 2  # dog nine times and cow five, cat only four
+    assert check(read_captions(tmp_path)).facts["often"] == 2  # dog nine times and cow five, cat only four
 
 
 def test_a_clean_set_has_no_problem(tmp_path):
@@ -85,7 +85,7 @@ def test_a_clean_set_has_no_problem(tmp_path):
 def test_the_share_of_unknown_words_counts_each_as_often_as_it_stands(tmp_path):
     rows = "image,caption,split\na.png,a dog,train\nb.png,a cat cat,val\nc.png,a dog,test\n"
     report = check(read_captions(as_folder({"captions.csv": rows.encode(), **images(".")}, tmp_path)))
-    assert {name: split.unknown for name, split in report.splits.items()} == {
+    assert {name: split["unknown"] for name, split in report.splits.items()} == {
         "train": 0.0,
         "val": pytest.approx(2 / 3),
         "test": 0.0,

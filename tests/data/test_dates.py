@@ -48,7 +48,7 @@ def test_many_languages_are_written_in_several_forms(dates):
 
 def test_the_set_has_all_splits_as_pairs():
     found = dates_set(seed=1, sizes=(11, 3, 5))
-    assert {name: len(split) for name, split in found.splits.items()} == {"train": 11, "val": 3, "test": 5}
+    assert {name: len(split) for name, split in found.parts.items()} == {"train": 11, "val": 3, "test": 5}
     assert found.split("test")[2].target == Dates(5, seed=1, split="test")[2].target
 
 
@@ -72,7 +72,7 @@ def test_a_form_that_could_be_read_in_two_ways_is_left_out(pattern, certain):
 
 @pytest.mark.bad_input
 def test_its_languages_are_its_own():
-    assert dates_set(sizes=(2, 3, 5), source="date", target="iso").source == "date"
+    assert dates_set(sizes=(2, 3, 5), source="date", target="iso").source_language == "date"
     with pytest.raises(ValueError, match="'date' to 'iso', got the source 'xx'; leave out --source"):
         dates_set(source="xx")
     with pytest.raises(ValueError, match="got the target 'date'"):

@@ -3,8 +3,9 @@ import torch
 
 from sightline.data import features
 from sightline.data.captions import CaptionedImage, CaptionSet
-from sightline.data.features import cache_features, cache_folder, view_of
+from sightline.data.features import cache_features, cache_folder
 from sightline.data.images import BrokenImage, digest, normalise, resize_crop
+from sightline.data.views import view_of
 
 
 class Drawn:
@@ -66,7 +67,7 @@ def test_grids_are_those_of_the_views(tmp_path):
     for i, record in enumerate(records):
         for view in range(3):
             picture = data.open(record)
-            seen = view_of(picture, view, 8, digest=data.digest(record))
+            seen = view_of(picture, view, 8, digest=data.image_digest(record))
             expected = Network()(normalise(seen[None]))[0]
             grid = found.grid(i, view)
             assert grid.dtype == torch.float16

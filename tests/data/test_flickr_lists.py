@@ -1,11 +1,11 @@
 """Splits: from lists beside the captions, and what is said where one is missing."""
 
 import pytest
-from caption_sets import as_folder, flickr_tokens, table
-from picture_files import png
 
 from sightline.data.captions import CaptionSet, read_captions
 from sightline.data.scenes import scenes_set
+from tests.data.caption_sets import as_folder, coco, flickr_tokens, table
+from tests.data.picture_files import png
 
 LIST = "text/Flickr_8k.{}Images.txt"
 
@@ -47,13 +47,13 @@ def test_a_list_that_names_nothing_is_said(tmp_path):
 def test_a_missing_split_is_named_with_a_remedy(tmp_path):
     rows = b"image,caption\na.png,a dog\nb.png,a cat\n"
     drawn = read_captions(as_folder(table() | {"captions.csv": rows}, tmp_path / "drawn"))
-    with pytest.raises(ValueError, match=r"'val' of .*, which has 'train' \(2\); .*at least three images"):
+    with pytest.raises(ValueError, match=r"'val' in .*, which has 'train' \(2\); .*at least three images"):
         drawn.split("val")
     rows = b"image,caption,split\na.png,a dog,train\nb.png,a cat,train\nc.png,a cow,train\n"
     stated = read_captions(as_folder(table() | {"captions.csv": rows}, tmp_path / "stated"))
     with pytest.raises(ValueError, match=r"'train' \(3\); give some images the split 'val', or none a split"):
         stated.split("val")
-    with pytest.raises(ValueError, match=r"no image in the split 'odd' .* choose one of these"):
+    with pytest.raises(ValueError, match=r"no split 'odd' in .* choose one of these"):
         stated.split("odd")
     with pytest.raises(ValueError, match="ask for some with --n-val"):
         scenes_set(3, 0, 2).split("val")
@@ -63,3 +63,15 @@ def test_a_missing_split_is_named_with_a_remedy(tmp_path):
 
 def test_scenes_say_who_tells_how_many():
     assert "--n-train" in scenes_set(3, 2, 1).rule
+
+
+@pytest.mark.bad_input
+def test_coco_as_it_is_downloaded_has_no_test_split_and_proposes_val(tmp_path):
+    files = {name: content for name, content in coco().items() if "captions_test" not in name}
+    captions = read_captions(as_folder(files, tmp_path))
+    assert captions.splits() == {"train": 1, "val": 1}
+    with pytest.raises(
+        ValueError, match=r"no split 'test' in .*, which has 'train' \(1\), 'val' \(1\); take --split val,"
+    ):
+        captions.split("test")
+    assert captions.split("validation") == captions.split("val")

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from picture_files import bomb, encoded, pixels, png
 from PIL import Image
 
 from sightline.data.images import MOST_PIXELS, BrokenImage, digest, normalise, read_image, resize_crop
+from tests.data.picture_files import bomb, encoded, pixels, png
 
 
 def read(content, **options):

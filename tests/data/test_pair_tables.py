@@ -28,27 +28,27 @@ def written(folder, **tables):
 def test_a_first_line_of_names_is_no_pair(tmp_path, header, asked, languages):
     written(tmp_path, train=f"{header}\na dog\tein Hund\n", val=f"{header}\na cat\teine Katze\n")
     found = read_pairs(tmp_path, **asked)
-    assert (found.source, found.target) == languages
-    assert dict(found.splits) == {"train": [DOG], "val": [CAT]}
+    assert (found.source_language, found.target_language) == languages
+    assert dict(found.parts) == {"train": [DOG], "val": [CAT]}
 
 
 @pytest.mark.parametrize("first", ["dog\tHund", "en\tHund", "mine\tyours", "cat\tKatze"])
 def test_a_first_pair_of_single_words_is_a_pair(tmp_path, first):
     found = read_pairs(written(tmp_path, train=f"{first}\na dog\tein Hund\n"))
-    assert found.splits["train"] == [Pair(*first.split("\t")), DOG]
-    assert (found.source, found.target) == ("source", "target")
+    assert found.parts["train"] == [Pair(*first.split("\t")), DOG]
+    assert (found.source_language, found.target_language) == ("source", "target")
 
 
 def test_columns_without_names_are_called_as_asked(tmp_path):
     found = read_pairs(written(tmp_path, train="a dog\tein Hund\n"), source="en", target="de")
-    assert (found.source, found.target, found.splits["train"]) == ("en", "de", [DOG])
+    assert (found.source_language, found.target_language, found.parts["train"]) == ("en", "de", [DOG])
     turned = read_pairs(tmp_path, source="de", target="en")
-    assert turned.splits["train"] == [DOG], "the first column is the source, whatever it is called"
+    assert turned.parts["train"] == [DOG], "the first column is the source, whatever it is called"
 
 
 def test_further_columns_have_names_above_them(tmp_path):
     written(tmp_path, train="notes\tde\ten\nx\tein Hund\ta dog\n")
-    assert read_pairs(tmp_path, source="en", target="de").splits["train"] == [DOG]
+    assert read_pairs(tmp_path, source="en", target="de").parts["train"] == [DOG]
 
 
 def test_languages_are_known_by_code_and_by_name():
@@ -93,4 +93,4 @@ def test_a_table_that_is_none_or_could_be_misread_is_refused(tmp_path, name, tex
 
 def test_both_halves_of_a_character_are_one(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"a": "\\ud83d\\ude00", "b": "y"}\n')
-    assert read_pairs(tmp_path).splits["train"] == [Pair("\N{GRINNING FACE}", "y")]
+    assert read_pairs(tmp_path).parts["train"] == [Pair("\N{GRINNING FACE}", "y")]

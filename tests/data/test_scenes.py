@@ -239,7 +239,7 @@ def test_as_a_set_of_captions():
     assert torch.equal(found.open(record), alone.open(4))
     assert found.images.scene(record.name) == alone.scene(4)
     assert found.open(record, size=31).shape == (3, 31, 31)
-    assert len({found.digest(r) for r in found.records}) == 15
+    assert len({found.image_digest(r) for r in found.records}) == 15
 
 
 @pytest.mark.bad_input

@@ -3,9 +3,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import BOS, EOS, Toy, ToyState, everything, log_probability
 
 from sightline.decode.search import beam, greedy, sample
+from tests.decode.toys import BOS, EOS, Toy, ToyState, everything, log_probability
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])

@@ -1,11 +1,11 @@
 import pytest
 import torch
-from toys import BOS, EOS, Toy, log_probability
 
 from sightline.decode.hypotheses import Hypotheses
 from sightline.decode.replay import GraphReplay
 from sightline.decode.sampling import truncate
 from sightline.decode.search import greedy, sample
+from tests.decode.toys import BOS, EOS, Toy, log_probability
 
 
 def test_greedy_takes_the_likeliest_each_time():

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from sightline.decode.top_k import top_k
+from sightline.decode.beam import top_k
 
 
 @pytest.mark.parametrize("k", [1, 7, 13])

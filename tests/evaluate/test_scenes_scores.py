@@ -92,7 +92,7 @@ def test_chance_is_what_a_random_peak_gets():
     totals = {"grounding": 0.0, "grounding_chance": 0.0}
     for _ in range(11):
         weights = [torch.rand_like(w) for w in weights]
-        scores = scene_scores([scenes.scene(i) for i in range(97)], captions, weights, (8, 8))
+        scores = scene_scores(captions, weights, [scenes.scene(i) for i in range(97)], (8, 8)).total
         totals = {name: total + scores[name] / 11 for name, total in totals.items()}
     assert totals["grounding"] == pytest.approx(totals["grounding_chance"], abs=0.02)
     assert scores["attribute_accuracy"] == scores["strict_accuracy"] == 1
@@ -102,18 +102,20 @@ def test_scores_of_right_and_wrong_looks():
     right = ["a", "red", "star", "left", "of", "a", "blue", "ring"]
     wrong = ["a", "red", "cross", "left", "of", "a", "blue", "ring"]
     looks = looking(0, 0, 0, 7, 7, 7, 7, 13)
-    scores = scene_scores([SCENE, SCENE], [right, wrong], [looks, looks], GRID)
+    scores = scene_scores([right, wrong], [looks, looks], [SCENE, SCENE], GRID)
+    assert scores.each["attribute_accuracy"] == [1, 0]
+    scores = scores.total
     assert scores["attribute_accuracy"] == 0.5
     assert scores["grounding"] == 0.75  # there is no cross to look at
 
 
 def test_a_caption_without_things_is_not_grounded():
-    assert scene_scores([SCENE], [[]], [torch.zeros(0, 2, 15)], GRID)["grounding"] == 0
+    assert scene_scores([[]], [torch.zeros(0, 2, 15)], [SCENE], GRID).total["grounding"] == 0
 
 
 @pytest.mark.bad_input
 def test_sentences_for_what_does_not_fit():
     with pytest.raises(ValueError, match=r"2 scenes, 1 captions and 0 weights"):
-        scene_scores([SCENE, SCENE], [["a"]], [], GRID)
+        scene_scores([["a"]], [], [SCENE, SCENE], GRID)
     with pytest.raises(ValueError, match=r"at least one scene"):
         scene_scores([], [], [], GRID)

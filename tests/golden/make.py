@@ -10,16 +10,15 @@ Do it only where a change of the command line is meant, and say in the change lo
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import typer
-
 from sightline.cli import main
-from sightline.cli.app import app
+from sightline.cli.app import LazyCommand, app
 
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "fixtures" / "written_by_0_1"
@@ -35,7 +34,8 @@ BY_NAME = {
 
 def commands(command=None, name="sightline"):
     """Every command by its full name, groups before their members."""
-    command = typer.main.get_command(app) if command is None else command
+    command = app() if command is None else command
+    command = command.load() if isinstance(command, LazyCommand) else command
     yield name, command
     for inner, member in sorted(getattr(command, "commands", {}).items()):
         yield from commands(member, f"{name} {inner}")
@@ -134,15 +134,20 @@ def _merged(shapes):
 
 
 def _flag(parameter):
-    shown = getattr(parameter, "show_default", None)
+    # What a field's own default is stands in its help: the parameter's None means "not typed".
+    shown = re.search(r" \(default: (.*)\)\.$", getattr(parameter, "help", None) or "")
     return {
         parameter.param_type_name: _names(parameter),
         "type": parameter.metavar or parameter.type_descriptor.annotation.__name__,
-        # What a field's own default is stands in its show_default: the parameter's None means "not typed".
-        "default": shown if isinstance(shown, str) else _plain(parameter.default),
+        "default": shown[1] if shown else _default(parameter),
         "required": parameter.required,
         **({"many": True} if parameter.multiple or parameter.nargs != 1 else {}),
     }
+
+
+def _default(parameter):
+    said = getattr(parameter, "show_default", None)
+    return said if isinstance(said, str) else _plain(parameter.default)
 
 
 def _names(parameter):

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from twins import built, causal, padded, run, same, stacks, twins, worst_error
 
 import sightline as sl
+from tests.layers.twins import built, causal, padded, run, same, stacks, twins, worst_error
 
 B, T, S, E, H, D_FF = 3, 7, 5, 10, 2, 11
 LAYER = "TransformerDecoderLayer"
@@ -182,6 +182,7 @@ def test_output_can_be_viewed_as_torchs_can(batch_first):
     assert ours(*inputs).stride() == theirs(*inputs).stride()
 
 
+@pytest.mark.filterwarnings("ignore:.*hides every key of a row:UserWarning")
 def test_a_memory_of_nothing_but_padding_is_finite_and_gets_no_gradient():
     ours = twins(LAYER, E, H, D_FF, 0.0, batch_first=True)[1]
     padding = padded(B, S)

@@ -9,9 +9,20 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from twins import EXPECTED, built, causal, padded, run, same, slow_path, stacks, twins, worst_error
 
 import sightline as sl
+from tests.layers.twins import (
+    EXPECTED,
+    built,
+    causal,
+    padded,
+    run,
+    same,
+    slow_path,
+    stacks,
+    twins,
+    worst_error,
+)
 
 B, T, E, H, D_FF = 3, 7, 10, 2, 11
 LAYER = "TransformerEncoderLayer"
@@ -283,6 +294,7 @@ def test_compiles_into_one_graph(case, request):
     torch.testing.assert_close(compiled(x, **masks), ours(x, **masks), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*hides every key of a row:UserWarning")
 def test_a_sequence_of_nothing_but_padding_is_finite_and_so_are_its_gradients():
     ours = twins(LAYER, E, H, D_FF, 0.0, batch_first=True)[1]
     padding = torch.zeros(B, T, dtype=torch.bool)

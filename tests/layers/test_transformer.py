@@ -5,9 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from twins import built, causal, padded, run, same, twins, worst_error
 
 import sightline as sl
+from tests.layers.twins import built, causal, padded, run, same, twins, worst_error
 
 B, T, S, E, H, D_FF = 3, 7, 5, 10, 2, 11
 SIZES = (E, H, 2, 2, D_FF, 0.0)

@@ -4,13 +4,13 @@ from contextlib import contextmanager
 from unittest import mock
 
 import torch
-from look_oracle import (
+
+from sightline.attention import attend
+from tests.look.look_oracle import (
     matrix,
     plain_scores,
     randn,
 )
-
-from sightline.attention import attend
 
 
 def inputs(lead, t, s, d, d_v=3, kv_heads=None, dtype=torch.float32):

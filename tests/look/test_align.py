@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from look_oracle import randn
 
 import sightline as sl
 from sightline.look.align import median_filter
 from sightline.look.dtw import warp
+from tests.look.look_oracle import randn
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

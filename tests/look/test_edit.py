@@ -7,11 +7,13 @@ from unittest import mock
 import pytest
 import torch
 import torch.nn.functional as F
-from edit_oracle import EDITS, ByHand, eager_in_transformers
-from look_oracle import near, randn
 from torch import nn
 
 import sightline as sl
+from sightline.models import vit_parts
+from sightline.models.vit_config import VisionTransformerConfig
+from tests.look.edit_oracle import EDITS, ByHand, eager_in_transformers
+from tests.look.look_oracle import near, randn
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -171,8 +173,6 @@ def test_models_of_hugging_face(family, name):
 
 @pytest.mark.parametrize("name", EDITS)
 def test_our_vision_transformer(name):
-    from sightline.models import vit_parts
-    from sightline.models.vit_config import VisionTransformerConfig
 
     torch.manual_seed(0)
     shape = {"image_size": 8, "patch": 4, "channels": 3, "d_model": E, "n_heads": H, "n_layers": 2, "d_ff": 7}
@@ -227,7 +227,7 @@ def test_a_watch_sees_what_was_edited(watch_first):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_watch_sees_one_call_where_the_kernel_takes_blocks(causal):
-    from stream_oracle import attention_in_blocks
+    from tests.look.stream_oracle import attention_in_blocks
 
     model, (q, k, v) = Sdpa(is_causal=causal), qkv()
     with attention_in_blocks(3, 2), sl.edit(model, forbid=[([4], [1])]), sl.watch(model, keep=True) as seen:

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from look_oracle import MASKS, near, randn
 
 import sightline as sl
 from sightline.look.flow import received_flow, rollout
+from tests.look.look_oracle import MASKS, near, randn
 
 B, H, T = 2, 3, 7
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from look_oracle import near, randn
 
 import sightline as sl
 from sightline.look.head_kinds import head_shares
 from sightline.look.heads import head_table
+from tests.look.look_oracle import near, randn
 
 T = 37
 

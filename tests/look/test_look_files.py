@@ -5,11 +5,11 @@ import sys
 
 import pytest
 import torch
-from look_oracle import MASKS, near, randn
 from safetensors.torch import save_file
 from torch import nn
 
 import sightline as sl
+from tests.look.look_oracle import MASKS, near, randn
 
 
 def a_sight(**wish):

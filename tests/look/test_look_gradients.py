@@ -5,7 +5,12 @@ import sys
 
 import pytest
 import torch
-from look_oracle import (
+
+import sightline as sl
+from sightline.attention.masks import as_mask
+from sightline.look.look import make_score_inputs
+from sightline.look.stream import StatsRequest, measure
+from tests.look.look_oracle import (
     INF,
     MASKS,
     entropy,
@@ -17,12 +22,7 @@ from look_oracle import (
     sizes_created,
     tile_of,
 )
-from stream_oracle import attention_in_blocks, inputs
-
-import sightline as sl
-from sightline.attention.masks import as_mask
-from sightline.look.look import make_score_inputs
-from sightline.look.stream import StatsRequest, measure
+from tests.look.stream_oracle import attention_in_blocks, inputs
 
 # Gradients
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from look_oracle import MASKS, agrees, matrix, near, randn
 from torch import nn
 
 import sightline as sl
 from sightline.look import stream
+from tests.look.look_oracle import MASKS, agrees, matrix, near, randn
 
 NOTHING = sl.Look(received=False, entropy=False, peak=False)
 LEAD, T, S, D = (2, 3), 5, 7, 4

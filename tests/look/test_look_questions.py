@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from look_oracle import INF, MASKS, matrix, near, randn, score_of, sizes_created
 
 import sightline as sl
 from sightline.look import offsets as offsets_module
 from sightline.look import tile_pass
 from sightline.look.groups import read_groups
+from tests.look.look_oracle import INF, MASKS, matrix, near, randn, score_of, sizes_created
 
 LEAD, T, S, D = (2, 6), 5, 7, 3
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from look_oracle import MASKS, agrees, matrix, near, picture, randn
 
 import sightline as sl
+from tests.look.look_oracle import MASKS, agrees, matrix, near, picture, randn
 
 LEAD, T, S = (2, 6), 5, 7
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from look_oracle import MASKS, agrees, matrix, near, randn, tile_of
 
 import sightline as sl
 from sightline.look.steps import stack
+from tests.look.look_oracle import MASKS, agrees, matrix, near, randn, tile_of
 
 LEAD, N = (2, 6), 11
 

@@ -7,7 +7,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from look_oracle import (
+
+import sightline as sl
+from sightline.attention import attend
+from sightline.attention.masks import as_mask
+from sightline.look import stream
+from sightline.look.look import make_score_inputs
+from sightline.look.stream import StatsRequest, measure
+from tests.look.look_oracle import (
     INF,
     MASKS,
     SCORES,
@@ -22,14 +29,7 @@ from look_oracle import (
     sizes_created,
     tile_of,
 )
-from stream_oracle import inputs, truth
-
-import sightline as sl
-from sightline.attention import attend
-from sightline.attention.masks import as_mask
-from sightline.look import stream
-from sightline.look.look import make_score_inputs
-from sightline.look.stream import StatsRequest, measure
+from tests.look.stream_oracle import inputs, truth
 
 LEADS = [(), (3,), (2, 3), (2, 3, 2)]
 

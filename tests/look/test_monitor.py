@@ -6,12 +6,12 @@ import math
 import pytest
 import torch
 import torch.multiprocessing as mp
-from look_oracle import entropy, near, randn
 from torch import nn
-from watch_oracle import mha_matrix
 
 import sightline as sl
 from sightline.look.monitor import summarise
+from tests.look.look_oracle import entropy, near, randn
+from tests.look.watch_oracle import mha_matrix
 
 E, H, B, T = 12, 3, 2, 5
 

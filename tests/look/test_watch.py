@@ -5,13 +5,13 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from look_oracle import MASKS, agrees, matrix, near, randn
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
-from watch_oracle import B, E, H, S, Sdpa, T, mha_matrix, run, same, transformers
 
 import sightline as sl
+from tests.look.look_oracle import MASKS, agrees, matrix, near, randn
+from tests.look.watch_oracle import B, E, H, S, Sdpa, T, mha_matrix, run, same, transformers
 
 # torch.nn.MultiheadAttention
 

@@ -4,12 +4,12 @@ import copy
 
 import pytest
 import torch
-from look_oracle import MASKS, SCORES, agrees, matrix, near, plain_scores, randn, score_of
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import sightline as sl
 from sightline.attention import attend
+from tests.look.look_oracle import MASKS, SCORES, agrees, matrix, near, plain_scores, randn, score_of
 
 B, H, T, S, D = 2, 3, 11, 13, 4
 

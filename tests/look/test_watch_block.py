@@ -5,12 +5,12 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
-from look_oracle import agrees, matrix, near, randn
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from watch_oracle import B, E, H, S, Sdpa, T, mha_matrix, run, same, transformers
 
 import sightline as sl
+from tests.look.look_oracle import agrees, matrix, near, randn
+from tests.look.watch_oracle import B, E, H, S, Sdpa, T, mha_matrix, run, same, transformers
 
 
 def hooks(model):

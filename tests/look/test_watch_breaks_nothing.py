@@ -9,13 +9,13 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from look_oracle import matrix, near, randn
 from torch import nn
 from torch.nn.attention.flex_attention import flex_attention
-from watch_oracle import B, E, H, Sdpa, T, run, same, transformers
 
 import sightline as sl
 from sightline.look import adapters, by_hand, fused, isolate, owners, recorder, sight, watch
+from tests.look.look_oracle import matrix, near, randn
+from tests.look.watch_oracle import B, E, H, Sdpa, T, run, same, transformers
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*ran and could not be read:UserWarning"),

@@ -7,11 +7,11 @@ import torch
 import torch._dynamo
 import torch._dynamo.testing
 import torch.nn.functional as F
-from look_oracle import near, randn
 from torch import nn
-from watch_oracle import B, E, H, T
 
 import sightline as sl
+from tests.look.look_oracle import near, randn
+from tests.look.watch_oracle import B, E, H, T
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch's own, of what it will change

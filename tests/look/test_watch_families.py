@@ -5,9 +5,9 @@ import warnings
 
 import pytest
 import torch
-from look_oracle import near, randn
 
 import sightline as sl
+from tests.look.look_oracle import near, randn
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 with warnings.catch_warnings():

@@ -6,13 +6,13 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from look_oracle import matrix, near, randn
-from test_edit import FAMILIES, set_implementation
 from torch import nn
-from watch_oracle import run, same, transformers
 
 import sightline as sl
 from sightline.look import flow
+from tests.look.look_oracle import matrix, near, randn
+from tests.look.test_edit import FAMILIES, set_implementation
+from tests.look.watch_oracle import run, same, transformers
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

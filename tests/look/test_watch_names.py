@@ -5,11 +5,11 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from look_oracle import matrix, near, picture, randn
 from torch import nn
-from watch_oracle import B, E, H, Sdpa, T, run, same, transformers
 
 import sightline as sl
+from tests.look.look_oracle import matrix, near, picture, randn
+from tests.look.watch_oracle import B, E, H, Sdpa, T, run, same, transformers
 
 # Names
 

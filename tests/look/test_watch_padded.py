@@ -4,7 +4,6 @@ import warnings
 
 import pytest
 import torch
-from look_oracle import near, randn
 from torch import nn
 
 import sightline as sl
@@ -13,6 +12,7 @@ from sightline.look.heads import head_table
 from sightline.look.measure import measure
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.stream import Cells, StatsRequest
+from tests.look.look_oracle import near, randn
 
 transformers = pytest.importorskip("transformers")
 

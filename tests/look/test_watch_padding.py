@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from look_oracle import near, randn
 from torch import nn
 
 import sightline as sl
+from tests.look.look_oracle import near, randn
 
 E, H, B, T = 8, 2, 3, 7
 LENGTHS = {"some full": (3, T, 5), "all short": (3, 1, 5), "one empty": (3, 0, T)}
@@ -33,6 +33,7 @@ def both(model, *args, **kwargs):
             return blind, model(*args, **kwargs), seen
 
 
+@pytest.mark.filterwarnings("ignore:.*hides every key of a row:UserWarning")
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("kind", [torch.bool, torch.float32], ids=str)

@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from look_oracle import matrix, near, randn
 from torch import nn
 
 import sightline as sl
 from sightline.look.heads import by_layer, head_table
+from tests.look.look_oracle import matrix, near, randn
 
 B, H, T, D = 2, 3, 11, 4
 

@@ -4,8 +4,9 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-from look_oracle import matrix, randn
 from torch import nn
+
+from tests.look.look_oracle import matrix, randn
 
 E, H, B, T, S = 12, 3, 2, 5, 7
 

@@ -37,7 +37,8 @@ def pictures(n):
 @pytest.mark.parametrize(
     "settings",
     [{"decoder": name, "tied": tied} for name in DECODERS for tied in (True, False)]
-    + [{"decoder": name, "local_keys": True} for name in DECODERS],
+    + [{"decoder": name, "local_keys": True} for name in DECODERS]
+    + [{"positions": name, "n_encoder_layers": n} for name in ("learned", "rotary") for n in (0, 1)],
 )
 def test_steps_give_what_teacher_forcing_gives(settings):
     model, images = captioner(**settings), pictures(5)
@@ -50,6 +51,35 @@ def test_steps_give_what_teacher_forcing_gives(settings):
         torch.testing.assert_close(
             state.attention_weights.sum(-1), torch.ones_like(state.attention_weights[..., 0])
         )
+
+
+@pytest.mark.parametrize(
+    ("settings", "added"),
+    [
+        ({"positions": "learned"}, {"encoder.positions.weight", "decoder.positions.weight"}),
+        ({"positions": "rotary"}, set()),
+        ({"positions": "rotary", "n_encoder_layers": 0}, set()),
+    ],
+)
+def test_positions_tell_words_and_patches_apart(settings, added):
+    base = {"n_encoder_layers": settings.get("n_encoder_layers", 1)}
+    plain, model = captioner(**base), captioner(**settings)
+    assert set(model.state_dict()) - set(plain.state_dict()) == added
+    images, ids = pictures(2), torch.tensor([[1, 5, 7, 9], [1, 7, 5, 9]])
+    with torch.no_grad():
+        logits = model(images[:1].expand(2, -1, -1, -1), ids)
+        turned = model(images.flip(-1), ids)
+    assert (logits[0, -1] - logits[1, -1]).abs().max() > 1e-3  # the order of words
+    assert (turned[0] - logits[0]).abs().max() > 1e-3  # the places of patches
+
+
+@pytest.mark.bad_input
+def test_a_learned_table_ends_and_others_do_not():
+    long = torch.full((2, 13), 5)
+    with pytest.raises(ValueError, match="end at max_length=11, got T=13"):
+        captioner(positions="learned")(pictures(2), long)
+    for kind in ("sinusoidal", "rotary"):
+        assert captioner(positions=kind)(pictures(2), long).shape == (2, 13, 23)
 
 
 @pytest.mark.parametrize("words", [16, 17, 23])
@@ -242,6 +272,9 @@ def test_the_grid_is_that_of_the_patches():
         ({"look_layer": 2}, "one of the 2 layers, got 2"),
         ({"local_keys": True, "encoder": "efficientnet_lite0"}, "local_keys.*'patches', got 'efficientnet"),
         ({"patch": 7}, "patch=7 for image_size=30"),
+        ({"positions": "rotery"}, "unknown positions 'rotery'.*did you mean 'rotary'"),
+        ({"positions": "rotary", "n_heads": 6}, "multiple of 4, .* got 2 for d_model=12 and n_heads=6"),
+        ({"positions": "rotary", "n_heads": 4, "n_encoder_layers": 0}, "multiple of 2, got 3"),
         ({"stem": 2}, "stem=2 for patch=10"),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 from sightline.models.caption_encoders import GridEncoder, PatchEncoder, pretrained_network, signature_of
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.positions import sinusoidal_2d
-from sightline.tasks.caption.loss import caption_loss, grids_of
+from sightline.tasks.caption.objective import caption_loss, encode_grids
 
 SHAPE = {"d_model": 12, "n_heads": 3, "n_layers": 0, "d_ff": 17, "dropout": 0.0}
 
@@ -118,7 +118,7 @@ def test_a_network_trained_along_sees_a_picture_once_and_learns_gently():
     extract = model.encoder.network.extract_features
     model.encoder.network.extract_features = lambda images: (calls.append(len(images)), extract(images))[1]
     images, ids = torch.rand(2, 3, 64, 64), torch.tensor([[[1, 7, 9, 2]], [[1, 5, 2, 0]]])
-    loss = caption_loss(model, grids_of(model, images), ids, consistency=1.0)
+    loss = caption_loss(model, encode_grids(model, images), ids, consistency=1.0)
     loss.total.backward()
     assert calls == [2]
     without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]

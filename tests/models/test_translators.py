@@ -156,12 +156,28 @@ def test_norms_and_dropout_stand_where_the_settings_say():
         assert {part.p for part in model.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
 
 
-@pytest.mark.parametrize("make", [recurrent, transformer])
-def test_a_source_at_the_limit_is_read(make):
-    source = torch.full((1, 23), 4)
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_a_source_at_the_limit_is_read(positions):
+    source, model = torch.full((1, 23), 4), transformer(positions=positions).eval()
     with torch.no_grad():
-        found = greedy(make().eval(), make().eval().start(source), max_length=23)
+        found = greedy(model, model.start(source), max_length=23)
     assert found.lengths.max() <= 23
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "learned"])
+def test_what_has_no_end_goes_on_beyond_the_lengths_of_the_training(name):
+    make, settings = MODELS[name]
+    model, source, target = (
+        make(**settings).eval(),
+        torch.randint(4, VS, (B, 31)),
+        torch.randint(4, V, (B, 29)),
+    )
+    with torch.no_grad():
+        whole = model(source, target).log_softmax(-1)
+        state = model.start(source)
+        for t in range(29):
+            log_probs, state = model.step(state, target[:, t])
+            torch.testing.assert_close(log_probs, whole[:, t], atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("make", [recurrent, transformer])
@@ -254,10 +270,12 @@ def test_a_cell_that_is_none_is_refused():
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("make", [recurrent, transformer])
-def test_a_source_beyond_the_limit_is_refused(make):
+def test_a_source_beyond_a_learned_table_is_refused():
+    model = transformer(positions="learned")
     with pytest.raises(ValueError, match="max_length=23 tokens, got a source of 24"):
-        make().start(torch.ones(1, 24, dtype=torch.long))
+        model.start(torch.ones(1, 24, dtype=torch.long))
+    with pytest.raises(ValueError, match="end at max_length=23, got T=24"):
+        model(torch.ones(1, 5, dtype=torch.long), torch.ones(1, 24, dtype=torch.long))
 
 
 @pytest.mark.bad_input

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
-from sights import long, seen
 
 from sightline import show
 from sightline.attention import masks
 from sightline.attention.scores import Additive
 from sightline.positions import sinusoidal
 from sightline.show.alignment import alignment, head_grid
+from tests.show.sights import long, seen
 
 LONG = [f"a rather long token {i}" for i in range(13)]
 NAMES = [f"word{i}" for i in range(61)]
@@ -111,6 +111,8 @@ def test_fonts_can_be_read(name):
 
 def test_positions_shows_the_table():
     table = sinusoidal(11, 7)
+    array = show.positions(table.numpy()).axes[0].images[0].get_array()  # an array will do
+    np.testing.assert_array_equal(array, table.double().numpy())
     figure = show.positions(table)
     axes, bar = figure.axes
     np.testing.assert_array_equal(axes.images[0].get_array(), table.double().numpy())

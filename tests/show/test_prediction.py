@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from predictions import (
+
+from sightline import show
+from sightline.show.prediction import AttentionRecord, GridKeys, PredictionRecord
+from sightline.show.records import AlternativeRecord, crop_note
+from tests.show.predictions import (
     COLUMNS,
     ROWS,
     Alternative,
@@ -16,10 +20,6 @@ from predictions import (
     classified,
     translation,
 )
-
-from sightline import show
-from sightline.show.prediction import AttentionRecord, GridKeys, PredictionRecord
-from sightline.show.records import AlternativeRecord, crop_note
 
 
 def titles(figure):

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 import torch
-from predictions import COLUMNS, ROWS, Grid, classified, translation
 
 from sightline.show.vit import confusion_matrix, distances, head_overlays, received_by_layer, rollout_overlay
+from tests.show.predictions import COLUMNS, ROWS, Grid, classified, translation
 
 L, H = 7, 3
 

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.colors import LogNorm
-from sights import LONG, long, seen
 from torch import nn
 
 import sightline as sl
 from sightline import show
 from sightline.show.layers import short_names
+from tests.show.sights import LONG, long, seen
 
 
 def names(axis):

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-from toy import Toy, ToyTask
-
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from sightline.train.config import TrainConfig
-from sightline.train.engine import accelerator_for
 from sightline.train.loop import fit
+from sightline.train.stepping import accelerator_for
+from tests.train.toy import Toy, ToyObjective
 
 CONFIG = TrainConfig(
     device="cpu",
@@ -38,7 +37,7 @@ CONFIG = TrainConfig(
 
 def train(out, *, resume):
     torch.manual_seed(7)
-    fit(Toy(), ToyTask(), CONFIG, out, resume=resume, shown=False)
+    fit(Toy(), ToyObjective(), CONFIG, out, resume=resume, shown=False)
 
 
 def fingerprint(out):

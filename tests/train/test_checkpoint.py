@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy import Toy, ToyTask
 
 from sightline.train.checkpoint import Checkpoints, load_weights, read_tensors, weights_of, write_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
+from tests.train.toy import Toy, ToyObjective
 
 TENSORS = {"a": torch.arange(7.0), "b/c": torch.tensor(3), "half": torch.ones(2, 3, dtype=torch.bfloat16)}
 
@@ -43,34 +43,34 @@ def test_the_last_two_are_kept_and_the_leavings_of_the_killed_are_not(tmp_path):
 
 @pytest.mark.parametrize("cut", [0, 10, -1])
 @pytest.mark.parametrize("file", ["tensors.safetensors", "state.json"])
-def test_a_damaged_one_is_named_and_the_one_before_taken(tmp_path, capsys, file, cut):
+def test_a_damaged_one_is_named_and_the_one_before_taken(tmp_path, caplog, file, cut):
     saved(tmp_path, 1, 2)
     path = tmp_path / "000002" / file
     path.write_bytes(path.read_bytes()[:cut])
     assert Checkpoints(tmp_path).latest().state["step"] == 1
-    said = capsys.readouterr().err
+    said = caplog.text
     assert "000002' is damaged" in said
     assert "going on from 000001" in said
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "7"])
-def test_a_state_that_says_nothing_is_damage(tmp_path, capsys, content):
+def test_a_state_that_says_nothing_is_damage(tmp_path, caplog, content):
     checkpoints = Checkpoints(tmp_path)
     for step in (1, 2):
         checkpoints.save({"x": torch.ones(3)}, {"step": step})
     (tmp_path / "000002" / "state.json").write_text(content)
     assert Checkpoints(tmp_path).latest().state["step"] == 1
-    assert "000002' is damaged: state.json must tell the length" in capsys.readouterr().err
+    assert "000002' is damaged: state.json must tell the length" in caplog.text
 
 
-def test_a_flipped_bit_is_damage(tmp_path, capsys):
+def test_a_flipped_bit_is_damage(tmp_path, caplog):
     saved(tmp_path, 1, 2)
     path = tmp_path / "000002" / "tensors.safetensors"
     data = bytearray(path.read_bytes())
     data[-3] ^= 4
     path.write_bytes(data)
     assert Checkpoints(tmp_path).latest().state["step"] == 1
-    assert "checksum" in capsys.readouterr().err
+    assert "checksum" in caplog.text
 
 
 def test_without_its_pointer_the_newest_is_taken(tmp_path):
@@ -79,7 +79,7 @@ def test_without_its_pointer_the_newest_is_taken(tmp_path):
     assert Checkpoints(tmp_path).latest().state["step"] == 2
 
 
-def test_after_a_fall_back_the_good_one_is_kept(tmp_path, capsys):
+def test_after_a_fall_back_the_good_one_is_kept(tmp_path, caplog):
     saved(tmp_path, 1, 2)
     (tmp_path / "000002" / "state.json").write_text("")
     checkpoints = Checkpoints(tmp_path)
@@ -87,7 +87,7 @@ def test_after_a_fall_back_the_good_one_is_kept(tmp_path, capsys):
     checkpoints.save(TENSORS, {"step": 7})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000001", "000003", "latest.json"]
     assert Checkpoints(tmp_path).latest().state["step"] == 7
-    capsys.readouterr()
+    caplog.clear()
 
 
 @pytest.mark.bad_input
@@ -99,12 +99,12 @@ def test_when_all_are_damaged_it_says_so(tmp_path):
         Checkpoints(tmp_path).latest()
 
 
-def test_a_run_with_a_truncated_checkpoint_ends_the_same(tmp_path, capsys):
+def test_a_run_with_a_truncated_checkpoint_ends_the_same(tmp_path, caplog):
     config = TrainConfig(device="cpu", epochs=3, lr=1e-2, tensorboard=False, threads=0, save_steps=2)
 
     def train(out, *, resume=False):
         torch.manual_seed(7)
-        fit(Toy(), ToyTask(), config, out, resume=resume, shown=False)
+        fit(Toy(), ToyObjective(), config, out, resume=resume, shown=False)
         return (out / "model.safetensors").read_bytes()
 
     whole = train(tmp_path / "whole")
@@ -112,7 +112,7 @@ def test_a_run_with_a_truncated_checkpoint_ends_the_same(tmp_path, capsys):
     class StopError(Exception):
         pass
 
-    class Stopping(ToyTask):
+    class Stopping(ToyObjective):
         def load(self, indices, epoch):
             if epoch == 2:
                 raise StopError
@@ -124,7 +124,7 @@ def test_a_run_with_a_truncated_checkpoint_ends_the_same(tmp_path, capsys):
     newest = max((tmp_path / "cut" / "checkpoints" / "main").glob("0*")) / "tensors.safetensors"
     newest.write_bytes(newest.read_bytes()[:100])
     assert train(tmp_path / "cut", resume=True) == whole
-    assert "is damaged" in capsys.readouterr().err
+    assert "is damaged" in caplog.text
 
 
 def test_tied_weights_are_written_under_each_name(tmp_path):
@@ -175,7 +175,7 @@ def test_a_full_disk_costs_nothing_but_a_sentence(tmp_path):
 def test_a_disk_that_fills_up_stops_a_run_that_can_go_on(tmp_path, monkeypatch):
     config = TrainConfig(device="cpu", epochs=3, lr=1e-2, tensorboard=False, threads=0, save_steps=2)
     torch.manual_seed(7)
-    fit(Toy(), ToyTask(), config, tmp_path / "whole", shown=False)
+    fit(Toy(), ToyObjective(), config, tmp_path / "whole", shown=False)
     real = Checkpoints.save
 
     def full_after_two(self, tensors, state):
@@ -193,9 +193,9 @@ def test_a_disk_that_fills_up_stops_a_run_that_can_go_on(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "save", full_after_two)
         with pytest.raises(OSError, match="no space left on device; checkpoint 000002 is whole"):
-            fit(Toy(), ToyTask(), config, tmp_path / "run", shown=False)
+            fit(Toy(), ToyObjective(), config, tmp_path / "run", shown=False)
     torch.manual_seed(7)
-    fit(Toy(), ToyTask(), config, tmp_path / "run", resume=True, shown=False)
+    fit(Toy(), ToyObjective(), config, tmp_path / "run", resume=True, shown=False)
     same = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert same[0] == same[1]
 

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy import Toy, ToyTask
 
 from sightline.train.checkpoint import read_tensors
 from sightline.train.config import TrainConfig
-from sightline.train.loop import Stage, fit
-from sightline.train.folder import held
+from sightline.train.folder import lock_folder
+from sightline.train.loop import fit
+from sightline.train.objective import Stage
+from tests.train.toy import Toy, ToyObjective
 
 
-class Scored(ToyTask):
+class Scored(ToyObjective):
     """A task whose scores are given, one evaluation after the other."""
 
     def __init__(self, scores):
@@ -24,7 +25,7 @@ class Scored(ToyTask):
         return next(self.scores)
 
 
-class Named(ToyTask):
+class Named(ToyObjective):
     def __init__(self, name):
         super().__init__()
         self.name = name
@@ -90,27 +91,27 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path):
 
 def test_one_training_at_a_time_has_a_folder(tmp_path):
     out = tmp_path / "run"
-    with held(out, resume=False):
+    with lock_folder(out, resume=False):
         with pytest.raises(ValueError, match=r"one process at a time may train in .*wait for it"):
-            fit(Toy(), ToyTask(), config(), out, shown=False)
+            fit(Toy(), ToyObjective(), config(), out, shown=False)
         assert not list(out.iterdir())  # nor does the lock leave a file
-    fit(Toy(), ToyTask(), config(steps=2), out, shown=False)
+    fit(Toy(), ToyObjective(), config(steps=2), out, shown=False)
 
 
 def test_a_folder_is_free_again_after_a_training(tmp_path):
     for _ in range(2):
-        with held(tmp_path / "run", resume=False):
+        with lock_folder(tmp_path / "run", resume=False):
             pass
-    with pytest.raises(ValueError, match="is a file"), held(Path(__file__), resume=True):
+    with pytest.raises(ValueError, match="is a file"), lock_folder(Path(__file__), resume=True):
         pass
 
 
 def test_where_a_run_goes_on_may_change_but_not_what_it_learns(tmp_path):
-    fit(Toy(), ToyTask(), config(steps=2), tmp_path / "run", shown=False)
+    fit(Toy(), ToyObjective(), config(steps=2), tmp_path / "run", shown=False)
     elsewhere = config(steps=2, threads=0, log_every=5, device="auto")
-    fit(Toy(), ToyTask(), elsewhere, tmp_path / "run", resume=True, shown=False)
+    fit(Toy(), ToyObjective(), elsewhere, tmp_path / "run", resume=True, shown=False)
     with pytest.raises(ValueError, match=r"lr was 0\.0005"):
-        fit(Toy(), ToyTask(), config(steps=2, lr=0.1), tmp_path / "run", resume=True, shown=False)
+        fit(Toy(), ToyObjective(), config(steps=2, lr=0.1), tmp_path / "run", resume=True, shown=False)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_a_stage_beats_what_it_starts_from_or_begins_to_count_anew(tmp_path, met
             return super().evaluate(model)
 
     stage = Stage(
-        name="more", task=Watched(second), config=config(epochs=1 + (kept == "first"), metric=metric)
+        name="more", objective=Watched(second), config=config(epochs=1 + (kept == "first"), metric=metric)
     )
     out = tmp_path / "run"
     fit(Toy(), Watched(first), config(epochs=1, metric="accuracy"), out, then=[stage], shown=False)

@@ -10,21 +10,21 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from toy import Toy, ToyConfig, ToyTask
 
-from sightline.train.average import Ema
 from sightline.train.checkpoint import Checkpoints, weights_of
 from sightline.train.config import TrainConfig
-from sightline.train.loop import Stage, fit
-from sightline.train.objective import Loss
+from sightline.train.loop import fit
+from sightline.train.objective import Loss, Stage
+from sightline.train.weights import Ema
+from tests.train.toy import Toy, ToyConfig, ToyObjective
 
 QUICK = TrainConfig(device="cpu", epochs=2, lr=1e-2, tensorboard=False, threads=0)
 
 
-def train(out, config=QUICK, *, task=None, dropout=0.1, **options):
+def train(out, config=QUICK, *, objective=None, dropout=0.1, **options):
     torch.manual_seed(7)
     model = Toy(dropout=dropout)
-    fit(model, task or ToyTask(), config, out, shown=False, **options)
+    fit(model, objective or ToyObjective(), config, out, shown=False, **options)
     return model
 
 
@@ -38,7 +38,7 @@ def rows(out):
     return [dict(zip(names, line.split(","), strict=True)) for line in lines[1:]]
 
 
-class Scored(ToyTask):
+class Scored(ToyObjective):
     """Scores as they come from a list; keeps the weights that each was given to."""
 
     def __init__(self, name, values):
@@ -69,7 +69,7 @@ def test_it_is_plain_adamw_underneath(tmp_path):
     config = changed(epochs=1, clip=None, schedule="constant", warmup=0.0, weight_decay=0.0)
     trained = train(tmp_path / "run", config, dropout=0.0)
     torch.manual_seed(7)
-    model, task = Toy(dropout=0.0), ToyTask()
+    model, task = Toy(dropout=0.0), ToyObjective()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.98), weight_decay=0.0)
     for indices in task.plan(0):
         batch = task.load(indices, 0)
@@ -94,7 +94,7 @@ def test_parts_give_the_same_as_the_whole(tmp_path):
 
 def test_the_seed_fixes_everything(tmp_path):
     def weights(name, seed):
-        model = train(tmp_path / name, changed(seed=seed), task=ToyTask(seed=seed))
+        model = train(tmp_path / name, changed(seed=seed), objective=ToyObjective(seed=seed))
         return torch.cat([tensor.flatten().double() for tensor in weights_of(model).values()])
 
     first = weights("a", 1)
@@ -103,7 +103,7 @@ def test_the_seed_fixes_everything(tmp_path):
 
 
 def test_early_stopping_and_the_best_weights(tmp_path):
-    class Worsening(ToyTask):
+    class Worsening(ToyObjective):
         values = iter([0.3, 0.5, 0.4, 0.2, 0.9])
 
         def evaluate(self, model):
@@ -115,7 +115,7 @@ def test_early_stopping_and_the_best_weights(tmp_path):
 
     task = Worsening()
     out = tmp_path / "run"
-    model = train(out, changed(epochs=9, metric="accuracy", patience=2), task=task)
+    model = train(out, changed(epochs=9, metric="accuracy", patience=2), objective=task)
     assert len(rows(out)) == 4
     assert torch.equal(load_file(out / "model.safetensors")["last.weight"], task.best)
     assert torch.equal(model.last.weight, task.best)
@@ -124,13 +124,13 @@ def test_early_stopping_and_the_best_weights(tmp_path):
 def test_the_moving_mean_is_evaluated_and_kept(tmp_path):
     seen = []
 
-    class Watching(ToyTask):
+    class Watching(ToyObjective):
         def evaluate(self, model):
             seen.append(model)
             return super().evaluate(model)
 
     out = tmp_path / "run"
-    model = train(out, changed(ema=0.5, epochs=1), task=Watching())
+    model = train(out, changed(ema=0.5, epochs=1), objective=Watching())
     assert seen[0] is not model
     assert torch.equal(load_file(out / "model.safetensors")["last.weight"], seen[0].last.weight)
 
@@ -143,7 +143,7 @@ def test_the_moving_mean_warms_up_from_the_first_step(tmp_path, monkeypatch):
 
 
 def test_the_mean_of_the_last_epochs(tmp_path):
-    class Means(ToyTask):
+    class Means(ToyObjective):
         seen: ClassVar[list] = []
 
         def evaluate(self, model):
@@ -151,7 +151,7 @@ def test_the_mean_of_the_last_epochs(tmp_path):
             return {"accuracy": float(len(self.seen))}
 
     out = tmp_path / "run"
-    train(out, changed(epochs=4, average_last=3, metric="accuracy"), task=Means())
+    train(out, changed(epochs=4, average_last=3, metric="accuracy"), objective=Means())
     *_, a, b, c, mean = Means.seen
     torch.testing.assert_close(mean, (a + b + c) / 3)
     assert torch.equal(load_file(out / "model.safetensors")["last.weight"], mean)
@@ -160,7 +160,7 @@ def test_the_mean_of_the_last_epochs(tmp_path):
 
 def test_the_mean_is_tried_after_an_early_end_too(tmp_path):
     task = Scored("accuracy", [0.5, 0.4, 0.9])
-    train(tmp_path / "run", changed(epochs=9, average_last=2, patience=1, metric="accuracy"), task=task)
+    train(tmp_path / "run", changed(epochs=9, average_last=2, patience=1, metric="accuracy"), objective=task)
     torch.testing.assert_close(task.seen[2], (task.seen[0] + task.seen[1]) / 2)
     assert torch.equal(load_file(tmp_path / "run" / "model.safetensors")["last.weight"], task.seen[2])
 
@@ -168,14 +168,14 @@ def test_the_mean_is_tried_after_an_early_end_too(tmp_path):
 def test_a_second_stage_starts_from_the_best_of_the_first(tmp_path):
     started = []
 
-    class Second(ToyTask):
+    class Second(ToyObjective):
         def loss(self, model, batch):
             if not started:
                 started.append(weights_of(model)["last.weight"].clone())
             return super().loss(model, batch)
 
     out = tmp_path / "run"
-    stage = Stage(name="second", task=Second(), config=changed(lr=1e-3, epochs=1))
+    stage = Stage(name="second", objective=Second(), config=changed(lr=1e-3, epochs=1))
     train(out, changed(ema=0.9), then=[stage])
     first = load_file(out / "checkpoints" / "main" / "model.safetensors")
     assert torch.equal(started[0], first["last.weight"])
@@ -188,8 +188,8 @@ def test_a_second_stage_starts_from_the_best_of_the_first(tmp_path):
 def test_a_stage_with_another_metric_has_to_beat_what_it_starts_from(tmp_path, after, kept):
     out = tmp_path / "run"
     main, second = Scored("loss", [2.0, 1.0]), Scored("accuracy", after)
-    stage = Stage(name="second", task=second, config=changed(metric="accuracy"))
-    model = train(out, task=main, then=[stage])
+    stage = Stage(name="second", objective=second, config=changed(metric="accuracy"))
+    model = train(out, objective=main, then=[stage])
     first = load_file(out / "checkpoints" / "main" / "model.safetensors")["last.weight"]
     assert torch.equal(first, main.seen[1])
     assert torch.equal(second.seen[0], first)
@@ -200,8 +200,8 @@ def test_a_stage_with_another_metric_has_to_beat_what_it_starts_from(tmp_path, a
 
 def test_a_stage_that_finds_nothing_better_leaves_the_best_weights(tmp_path):
     out = tmp_path / "run"
-    stage = Stage(name="second", task=Scored("accuracy", [0.2, 0.1]), config=changed(metric="accuracy"))
-    model = train(out, changed(metric="accuracy"), task=Scored("accuracy", [0.5, 0.9]), then=[stage])
+    stage = Stage(name="second", objective=Scored("accuracy", [0.2, 0.1]), config=changed(metric="accuracy"))
+    model = train(out, changed(metric="accuracy"), objective=Scored("accuracy", [0.5, 0.9]), then=[stage])
     assert torch.equal(model.last.weight, load_file(out / "model.safetensors")["last.weight"])
 
 
@@ -209,9 +209,10 @@ def test_the_time_left_is_that_of_the_stage(tmp_path, capsys, monkeypatch):
     clock = iter(range(10_000))
     monkeypatch.setattr("sightline.train.progress.time.perf_counter", lambda: float(next(clock)))
     torch.manual_seed(7)
-    stage = Stage(name="second", task=ToyTask(), config=changed(epochs=4))
-    fit(Toy(), ToyTask(), QUICK, tmp_path / "run", then=[stage])
-    left = [line.split()[-2 - line.endswith("best")] for line in capsys.readouterr().err.splitlines()]
+    stage = Stage(name="second", objective=ToyObjective(), config=changed(epochs=4))
+    fit(Toy(), ToyObjective(), QUICK, tmp_path / "run", then=[stage])
+    epochs = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch")]
+    left = [line.split()[-2 - line.endswith("best")] for line in epochs]
     assert left == ["0:06", "0:00", "0:18", "0:12", "0:06", "0:00"]
 
 
@@ -219,7 +220,7 @@ def test_a_stage_may_be_added_to_a_finished_run(tmp_path):
     out = tmp_path / "run"
     train(out)
     before = (out / "checkpoints" / "main" / "model.safetensors").read_bytes()
-    stage = Stage(name="second", task=ToyTask(), config=changed(lr=1e-3, epochs=1))
+    stage = Stage(name="second", objective=ToyObjective(), config=changed(lr=1e-3, epochs=1))
     train(out, resume=True, then=[stage])
     assert (out / "checkpoints" / "main" / "model.safetensors").read_bytes() == before
     assert len(rows(out)) == 3
@@ -240,7 +241,7 @@ def test_the_leavings_of_a_killed_run_are_swept(tmp_path):
 
 def test_of_losses_the_lowest_is_kept(tmp_path):
     task = Scored("loss", [2.0, 1.0, 3.0])
-    train(tmp_path / "run", changed(epochs=3), task=task)
+    train(tmp_path / "run", changed(epochs=3), objective=task)
     assert torch.equal(load_file(tmp_path / "run" / "model.safetensors")["last.weight"], task.seen[1])
 
 
@@ -248,7 +249,7 @@ def test_checkpoints_are_written_when_they_are_due(tmp_path, monkeypatch):
     saved = []
     monkeypatch.setattr(Checkpoints, "save", lambda self, tensors, state: saved.append(state["step"]))
     train(tmp_path / "epochs", changed(epochs=5, save_every=2))
-    assert saved == [10, 20, 25]
+    assert saved == [5, 10, 20, 25]  # the first epoch's always
     saved.clear()
     train(tmp_path / "steps", changed(save_steps=3))
     assert saved == [3, 5, 6, 9, 10]
@@ -263,7 +264,7 @@ def test_steps_end_a_run_within_an_epoch(tmp_path):
 def test_a_run_that_stops_at_a_known_step_ends_the_same(tmp_path, n):
     """In either stage, on a checkpoint in the middle of a row of the curve or at its end."""
 
-    class Stopping(ToyTask):
+    class Stopping(ToyObjective):
         left = math.inf
 
         def loss(self, model, batch):
@@ -275,8 +276,8 @@ def test_a_run_that_stops_at_a_known_step_ends_the_same(tmp_path, n):
     config = changed(epochs=2, ema=0.9, average_last=2, log_every=3, save_steps=1, metric="accuracy")
 
     def go_on(out, **options):
-        stage = Stage(name="second", task=Stopping(), config=dataclasses.replace(config, average_last=0))
-        train(out, config, task=Stopping(), then=[stage], **options)
+        stage = Stage(name="second", objective=Stopping(), config=dataclasses.replace(config, average_last=0))
+        train(out, config, objective=Stopping(), then=[stage], **options)
 
     go_on(tmp_path / "whole")
     Stopping.left = n
@@ -314,7 +315,7 @@ def test_two_processes_are_one_with_the_doubled_batch(tmp_path):
     assert done.stdout.count("one of 2") == 2
     # Some gradients are longer than the clip and some are not: their scale must be right too.
     config = changed(epochs=3, log_every=1, clip=0.6)
-    train(tmp_path / "one", config, task=ToyTask(batch_size=13), dropout=0.0)
+    train(tmp_path / "one", config, objective=ToyObjective(batch_size=13), dropout=0.0)
     one, two = rows(tmp_path / "one"), rows(tmp_path / "two")
     assert len(one) == len(two) > 12
     for a, b in zip(one, two, strict=True):
@@ -340,7 +341,7 @@ def test_other_settings_are_refused(tmp_path):
         train(tmp_path / "run", changed(lr=0.5), resume=True)
     torch.manual_seed(0)
     with pytest.raises(ValueError, match=r"width was 7 in .*got 5"):
-        fit(Toy(ToyConfig(width=5)), ToyTask(), QUICK, tmp_path / "run", resume=True, shown=False)
+        fit(Toy(ToyConfig(width=5)), ToyObjective(), QUICK, tmp_path / "run", resume=True, shown=False)
     config = tmp_path / "run" / "config.json"
     config.write_text(config.read_text().replace('"kind": "toy"', '"kind": "caption"'))
     with pytest.raises(ValueError, match="kind 'caption', got one of kind 'toy'"):
@@ -349,13 +350,13 @@ def test_other_settings_are_refused(tmp_path):
 
 @pytest.mark.bad_input
 def test_a_loss_that_is_no_number(tmp_path):
-    class Bad(ToyTask):
+    class Bad(ToyObjective):
         def loss(self, model, batch):
             total, terms, also = super().loss(model, batch)
             return Loss(total * math.inf, terms, also)
 
     with pytest.raises(ValueError, match=r"it was (nan|inf) before step 2; .* lr than 0.01"):
-        train(tmp_path / "run", changed(log_every=2), task=Bad())
+        train(tmp_path / "run", changed(log_every=2), objective=Bad())
 
 
 @pytest.mark.bad_input
@@ -382,7 +383,7 @@ def test_bfloat16_on_the_cpu_trains(tmp_path):
 def test_a_model_without_weights_to_learn_is_refused(tmp_path):
     frozen = Toy().requires_grad_(False)
     with pytest.raises(ValueError, match="all frozen"):
-        fit(frozen, ToyTask(), QUICK, tmp_path / "run", shown=False)
+        fit(frozen, ToyObjective(), QUICK, tmp_path / "run", shown=False)
 
 
 def test_a_pretrained_part_takes_smaller_steps(tmp_path):
@@ -392,7 +393,7 @@ def test_a_pretrained_part_takes_smaller_steps(tmp_path):
     config = changed(
         steps=1, schedule="constant", warmup=0.0, weight_decay=0.0, pretrained_lr=0.25, clip=None
     )
-    fit(model, ToyTask(), config, tmp_path / "run", shown=False)
+    fit(model, ToyObjective(), config, tmp_path / "run", shown=False)
     moved = {name: (weight - before[name]).abs().max().item() for name, weight in model.named_parameters()}
     assert moved["last.weight"] == pytest.approx(1e-2, rel=1e-3)  # Adam's first step is the rate itself
     assert moved["first.weight"] == pytest.approx(0.25e-2, rel=1e-3)

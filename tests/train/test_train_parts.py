@@ -10,17 +10,14 @@ import time
 import pytest
 import torch
 from torch import nn
-from toy import Toy
 
-from sightline.models.captioner import CaptionerConfig
-from sightline.train.average import Ema, mean_of
 from sightline.train.checkpoint import weights_of, write_tensors
 from sightline.train.config import TrainConfig
-from sightline.train.curve import Curve
-from sightline.train.engine import to_device
-from sightline.train.optimizer import adamw, named_state, restore
-from sightline.tasks.task import preset, presets
-from sightline.train.schedule import rate
+from sightline.train.optimizer import adamw, named_state, rate, restore
+from sightline.train.progress import Curve
+from sightline.train.stepping import to_device
+from sightline.train.weights import Ema, mean_of
+from tests.train.toy import Toy
 
 
 def rates(total, **settings):
@@ -187,10 +184,10 @@ def test_the_curve_has_a_column_for_every_name(tmp_path):
     assert rows[1]["val_cider"] == "0.5"
 
 
-def test_without_tensorboard_there_is_a_sentence(tmp_path, monkeypatch, capsys):
+def test_without_tensorboard_there_is_a_sentence(tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     curve = Curve(tmp_path, [], tensorboard=True)
-    assert "tensorboard is not installed" in capsys.readouterr().err
+    assert "tensorboard is not installed" in caplog.text
     curve.add({"step": 1, "epoch": 1, "loss": 1.0, "lr": 0.1})
     curve.close()
 
@@ -210,7 +207,7 @@ def test_what_tensorboard_saw_after_the_checkpoint_is_purged(tmp_path):
 
 
 @pytest.mark.parametrize("good", [0, 3])
-def test_a_full_disk_costs_the_curves_of_tensorboard_alone(tmp_path, monkeypatch, capsys, good):
+def test_a_full_disk_costs_the_curves_of_tensorboard_alone(tmp_path, monkeypatch, caplog, good):
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     written = []
@@ -229,20 +226,6 @@ def test_a_full_disk_costs_the_curves_of_tensorboard_alone(tmp_path, monkeypatch
     curve.close()
     gc.collect()
     assert threading.excepthook is before
-    said = capsys.readouterr().err
-    assert said == "no more curves for TensorBoard: no space left on device; metrics.csv goes on\n"
+    told = "no more curves for TensorBoard: no space left on device; metrics.csv goes on"
+    assert caplog.messages == [told]
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 10
-
-
-@pytest.mark.parametrize("decoder", ["transformer", "recurrent"])
-@pytest.mark.parametrize("name", sorted(presets("caption")))
-def test_a_caption_preset_suits_both_decoders(name, decoder):
-    wishes = dict(preset("caption", name).get("model", {})) | {"decoder": decoder}
-    assert CaptionerConfig(**wishes).decoder == decoder
-
-
-@pytest.mark.bad_input
-def test_an_unknown_preset():
-    assert preset("caption", None) is not None
-    with pytest.raises(ValueError, match="unknown preset 'enormous' for caption"):
-        preset("caption", "enormous")

@@ -27,7 +27,7 @@ class Toy(nn.Module):
         return self.last(self.dropout(torch.relu(self.norm(self.first(x)))))
 
 
-class ToyTask(Objective):
+class ToyObjective(Objective):
     kind = "toy"
 
     def __init__(self, n=53, batch_size=11, seed=0, noise=0.1):

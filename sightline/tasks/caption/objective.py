@@ -2,32 +2,33 @@
 
 import copy
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.data.augment import Augment
 from sightline.data.batches import pad, shuffled_batches
 from sightline.data.captions import CaptionedImage, CaptionSet, clean
 from sightline.data.counter_rng import random_uniform
-from sightline.data.tokens import BOS, EOS, PAD, UNSAID, Tokenizer
+from sightline.data.tokens import BOS, EOS, NEVER_GENERATED, PAD, UNK, Tokenizer
 from sightline.decode.search import beam, greedy
-from sightline.models.caption_encoders import NETWORKS
+from sightline.logs import logger
+from sightline.models.caption_encoders import NETWORKS, GridEncoder
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
-from sightline.shapes import Int
+from sightline.shapes import Float, Int
 from sightline.tasks.caption.data import CaptionData
-from sightline.tasks.caption.loss import caption_loss, grids_of
-from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, kept_grids, none_read, read_all
+from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, load_grids, no_image_error, read_all
 from sightline.train.config import TrainConfig
-from sightline.train.objective import Loss, Objective, digest_of
+from sightline.train.losses import symmetric_kl
+from sightline.train.objective import Loss, Objective
 
-__all__ = ["CaptionBatch", "CaptionObjective", "Score", "Split"]
+__all__ = ["CaptionBatch", "CaptionObjective", "Score", "Split", "caption_loss", "encode_grids"]
 
 Score = Callable[[Sequence[str], Sequence[Sequence[str]]], Mapping[str, float]]
 
@@ -104,20 +105,22 @@ class CaptionObjective(Objective):
         self._n = len(captions.split("train"))
         captions.split("val")  # says so now if there is none, before a folder is made
 
-    # What the loop asks
+    # What the loop calls
 
     def prepare(self, device: torch.device) -> None:
         """Bring pictures and captions to the device, if they fit."""
         self.device = device
         if self.model.finetune and device.type == "cpu" and not self._splits:
-            sys.stderr.write(
-                f"{self.model.encoder} learns along, which takes hours on a CPU; with --no-finetune, as in "
-                "the preset photos-cpu, it sees each picture once\n"
+            logger.warning(
+                "%s learns along, which takes hours on a CPU; with --no-finetune, as in the preset "
+                "photos-cpu, it sees each picture once",
+                self.model.encoder,
             )
         if self._keeps_grids() and self.settings.augment != Augment() and not self._splits:
-            sys.stderr.write(
-                f"the grids of {self.model.encoder} are kept, so pictures are not augmented: crop, flip, "
-                "colour and the like have no effect; --views keeps crops of each, --no-cached sees it anew\n"
+            logger.warning(
+                "the grids of %s are kept, so pictures are not augmented: crop, flip, colour and the like "
+                "have no effect; --views keeps crops of each, --no-cached sees it anew",
+                self.model.encoder,
             )
         for name, most in (("train", None), ("val", self.settings.val_most)):
             if name not in self._splits:
@@ -126,20 +129,20 @@ class CaptionObjective(Objective):
 
     def plan(self, epoch: int) -> list[list[int]]:
         """Batches of images."""
-        n = len(self.trained.records) if "train" in self._splits else self._n
+        n = len(self.train_split.records) if "train" in self._splits else self._n
         return shuffled_batches(n, self.train.batch_size, self.train.seed, epoch)
 
     def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
         """Captions of some images, all or as many as wanted; their pixels, if not on the device."""
-        split = self.trained
+        split = self.train_split
         pictures = split.pictures.load(indices, epoch)
         chosen = torch.tensor(indices)
         ids = split.ids[chosen]  # (B, C, L)
-        sound = _sound(split.pictures, indices)
-        if len(sound) < len(indices):
-            rows = sound or [0]
+        readable = _readable_rows(split.pictures, indices)
+        if len(readable) < len(indices):
+            rows = readable or [0]
             chosen, ids, pictures = chosen[rows], ids[rows], pictures[rows] if pictures is not None else None
-            if not sound:
+            if not readable:
                 ids[:] = PAD  # where no other is left, it teaches nothing
         most = self.settings.captions
         if most is not None and most < ids.size(1):
@@ -158,7 +161,7 @@ class CaptionObjective(Objective):
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
         """Cross-entropy of every word, and the recurrent decoder's wish to look everywhere."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
-        images = self.seen(model, batch)
+        images = self.model_inputs(model, batch)
         if self.settings.cell_dropout and images.dim() == 3:
             seen = torch.rand(images.shape[:2], device=images.device) >= self.settings.cell_dropout
             images = images * seen[:, :, None]
@@ -167,7 +170,7 @@ class CaptionObjective(Objective):
             images,
             batch.ids,
             smoothing=self.train.label_smoothing,
-            hidden=self.settings.word_dropout,
+            word_dropout=self.settings.word_dropout,
             consistency=self.settings.consistency,
         )
 
@@ -178,8 +181,8 @@ class CaptionObjective(Objective):
         total = terms = 0.0
         texts: list[str] = []
         references: list[list[str]] = []
-        for images, ids, records in self._pieces(split):
-            seen = grids_of(model, images)
+        for images, ids, records in self.batches(split):
+            seen = encode_grids(model, images)
             longest = int((ids != PAD).sum(-1).max())
             loss = caption_loss(model, seen, ids[:, :, :longest])
             total, terms = total + loss.total.item(), terms + loss.terms.item()
@@ -197,9 +200,8 @@ class CaptionObjective(Objective):
         return as_json(self.settings)
 
     def digest(self) -> str:
-        """Names the pictures and their captions, by what the annotations call them."""
-        records = [*self.captions.split("train"), *self.captions.split("val")]
-        return digest_of((record.split, record.name, *record.captions) for record in records)
+        """Names the images and their captions."""
+        return self.captions.digest()
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer."""
@@ -214,19 +216,19 @@ class CaptionObjective(Objective):
     # What it is made of
 
     @property
-    def trained(self) -> Split:
+    def train_split(self) -> Split:
         """The train split, once it is prepared."""
         return self._splits["train"]
 
-    def following(self, train: TrainConfig) -> "CaptionObjective":
-        """The same task for another stage, with the same images in memory."""
+    def for_stage(self, train: TrainConfig) -> "CaptionObjective":
+        """The same objective for another stage, with the same images in memory."""
         other = copy.copy(self)
         other.train = train
         return other
 
-    def seen(self, model: Captioner, batch: CaptionBatch) -> Tensor:
+    def model_inputs(self, model: Captioner, batch: CaptionBatch) -> Tensor:
         """What the model takes for a batch: pictures, or the grids of its frozen encoder, computed once."""
-        return grids_of(model, self.trained.pictures.take(batch.pictures, batch.indices, batch.epoch))
+        return encode_grids(model, self.train_split.pictures.take(batch.pictures, batch.indices, batch.epoch))
 
     def split(self, name: str, most: int | None = None) -> Split:
         """Read a split: its pictures, or what a frozen encoder sees in them."""
@@ -234,7 +236,7 @@ class CaptionObjective(Objective):
         size, seed, augment = self.model.image_size, self.train.seed, self.settings.augment
         pictures: Pictures
         if self._keeps_grids():
-            pictures, records = kept_grids(
+            pictures, records = load_grids(
                 self.captions,
                 records,
                 encoder=self.model.encoder,
@@ -250,7 +252,7 @@ class CaptionObjective(Objective):
         else:
             images, records = read_all(self.captions, records, size, threads=self.train.threads)
             pictures = Pixels(images, augment, seed)
-        return Split(records, pictures, self._encoded(records))
+        return Split(records, pictures, self.encode(records))
 
     def _keeps_grids(self) -> bool:
         if self.model.encoder not in NETWORKS or self.model.finetune:
@@ -263,14 +265,14 @@ class CaptionObjective(Objective):
         state = model.start(images)
         length = self.model.max_length
         width = self.settings.val_beam
-        found = (
-            greedy(model, state, max_length=length, forbidden=UNSAID)
+        hypotheses = (
+            greedy(model, state, max_length=length, forbidden=NEVER_GENERATED)
             if width == 1
-            else beam(model, state, width=width, max_length=length, forbidden=UNSAID)
+            else beam(model, state, width=width, max_length=length, forbidden=NEVER_GENERATED)
         )
-        return found.texts(self.tokenizer)
+        return hypotheses.texts(self.tokenizer)
 
-    def _encoded(self, records: Sequence[CaptionedImage]) -> Int[Tensor, "n C L"]:
+    def encode(self, records: Sequence[CaptionedImage]) -> Int[Tensor, "n C L"]:
         """Ids of all captions; one that is longer than the model's longest is cut, and has no end."""
         longest = self.model.max_length + 1  # one more than the decoder reads: the last is only written
         rows: list[list[int]] = []
@@ -280,24 +282,75 @@ class CaptionObjective(Objective):
             rows += [*coded, *[[]] * (most - len(coded))]
         return pad(rows, value=PAD).unflatten(0, (len(records), most))
 
-    def _pieces(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[CaptionedImage]]]:
+    def batches(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[CaptionedImage]]]:
         """The split in batches on the device, as it is, without the pictures that can't be read."""
         size, n = self.train.batch_size, 0
         for first in range(0, len(split.records), size):
             numbers = list(range(first, min(first + size, len(split.records))))
             loaded = split.pictures.load(numbers, 0)
-            sound = _sound(split.pictures, numbers)
-            if not sound:
+            readable = _readable_rows(split.pictures, numbers)
+            if not readable:
                 continue
-            numbers, n = [numbers[row] for row in sound], n + len(sound)
-            loaded = None if loaded is None else loaded[sound].to(self.device)
+            numbers, n = [numbers[row] for row in readable], n + len(readable)
+            loaded = None if loaded is None else loaded[readable].to(self.device)
             images = split.pictures.take(loaded, torch.tensor(numbers, device=self.device), None)
             yield images, split.ids[numbers].to(self.device), [split.records[i] for i in numbers]
         if n == 0:
-            raise none_read(self.captions, len(split.records))
+            raise no_image_error(self.captions, len(split.records))
 
 
-def _sound(pictures: Pictures, indices: Sequence[int]) -> list[int]:
+def _readable_rows(pictures: Pictures, indices: Sequence[int]) -> list[int]:
     """The rows of a batch that was loaded whose pictures could be read."""
     broken = pictures.broken if isinstance(pictures, Streamed) else ()
     return [row for row, i in enumerate(indices) if i not in broken]
+
+
+def encode_grids(model: Captioner, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B ..."]:
+    """The grids of a pretrained network, so that it sees pictures once; pictures for any other encoder."""
+    encoder = model.encoder
+    return encoder.features(images) if isinstance(encoder, GridEncoder) and images.dim() == 4 else images
+
+
+def caption_loss(
+    model: Captioner,
+    images: Float[Tensor, "B ..."],
+    ids: Int[Tensor, "B C L"],
+    *,
+    smoothing: float = 0.0,
+    word_dropout: float = 0.0,
+    consistency: float = 0.0,
+) -> Loss:
+    """Cross-entropy of every word of all captions; a picture is encoded once for all of its own.
+
+    Args:
+        model: Its decoder takes several captions for each encoded picture.
+        images: What the encoder takes.
+        ids: BOS, words, EOS, padded.
+        smoothing: Probability taken from the right word and spread over all.
+        word_dropout: Share of the words that the decoder reads as unknown.
+        consistency: Weight of the divergence between two passes, which drop other activations and hide other
+            words (R-Drop: Liang et al., 2021).
+    """
+    if consistency:  # the second half of every batch is the first one again
+        images, ids = torch.cat([images, images]), torch.cat([ids, ids])
+    rows = ids.flatten(0, 1)  # (B * C, L), or twice as many
+    read, written = rows[:, :-1], rows[:, 1:]
+    if word_dropout:
+        drop = (torch.rand(read.shape, device=read.device) < word_dropout) & (read != PAD) & (read != BOS)
+        read = read.masked_fill(drop, UNK)
+    logits = model.decoder(model.encode(images), read)
+    received = None
+    if isinstance(logits, tuple):
+        logits, received = logits
+    logits = logits.flatten(0, 1).float()  # (N, V)
+    total = F.cross_entropy(
+        logits, written.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
+    )
+    terms = (written != PAD).sum()
+    if consistency:
+        one, other = logits.log_softmax(-1).chunk(2)
+        divergence = symmetric_kl(one, other)
+        total = total + consistency * (divergence * (written.flatten()[: len(one)] != PAD)).sum()
+    if received is not None and model.regularised and model.training:
+        total = total + terms * model.regulariser(received)
+    return Loss(total, terms)

@@ -1,6 +1,5 @@
 """The pictures of a split, wherever they are kept: on the device, on disk, or as a frozen encoder's grids."""
 
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,10 +13,20 @@ from sightline.data.captions import CaptionedImage, CaptionSet
 from sightline.data.counter_rng import random_integers
 from sightline.data.features import Features, cache_features
 from sightline.data.images import BrokenImage
+from sightline.logs import logger
 from sightline.models.caption_encoders import pretrained_grid, pretrained_network, signature_of
 from sightline.shapes import Float, Int, Shaped
 
-__all__ = ["Grids", "Pictures", "Pixels", "Streamed", "kept_grids", "none_read", "read_all", "read_sound"]
+__all__ = [
+    "Grids",
+    "Pictures",
+    "Pixels",
+    "Streamed",
+    "load_grids",
+    "no_image_error",
+    "read_all",
+    "read_images",
+]
 
 _VIEW = 7  # the stream of draws that picks a view
 
@@ -84,7 +93,7 @@ class Streamed(Pixels):
                 images[row] = self._captions.open(self._records[i], size=self._size)
             except BrokenImage as problem:
                 if i not in self.broken:
-                    sys.stderr.write(f"{problem}; it is left out\n")
+                    logger.warning("%s; it is left out", problem)
                 self.broken.add(i)
         return images
 
@@ -135,7 +144,7 @@ class Grids:
             self._grids = self._grids.to(device)
 
 
-def kept_grids(
+def load_grids(
     captions: CaptionSet,
     records: Sequence[CaptionedImage],
     *,
@@ -147,13 +156,15 @@ def kept_grids(
     folder: str | None,
     resident_bytes: int,
 ) -> tuple[Grids, list[CaptionedImage]]:
-    """The grids of a frozen encoder, from disk or computed now; broken pictures are named and left out."""
+    """The grids of a frozen encoder, from disk or computed now; broken pictures are logged and left out."""
     net = pretrained_network(encoder, size).to(device)
-    shown = sys.stderr.isatty()
+    tenths = 0
 
-    def tell(done: int, total: int) -> None:
-        if shown:
-            sys.stderr.write(f"\rgrids of {encoder}: {done} of {total}" + ("\n" if done == total else ""))
+    def report(done: int, total: int) -> None:
+        nonlocal tenths
+        if 10 * done // total > tenths:
+            tenths = 10 * done // total
+            logger.info("grids of %s: %d of %d", encoder, done, total)
 
     features = cache_features(
         captions,
@@ -164,13 +175,13 @@ def kept_grids(
         views=views,
         folder=None if folder is None else Path(folder),
         device=device,
-        progress=tell,
+        progress=report,
     )
     for problem in features.broken.values():
-        sys.stderr.write(f"{problem}; it is left out\n")
+        logger.warning("%s; it is left out", problem)
     rows = [i for i in range(len(records)) if i not in features.broken]
     if not rows:
-        raise none_read(captions, len(records))
+        raise no_image_error(captions, len(records))
     n_bytes = len(rows) * views * features.shape[0] * features.shape[1] * 2
     grids = Grids(features, rows, seed, resident=n_bytes <= resident_bytes)
     return grids, [records[i] for i in rows]
@@ -179,32 +190,32 @@ def kept_grids(
 def read_all(
     captions: CaptionSet, records: Sequence[CaptionedImage], size: int, *, threads: int = 2
 ) -> tuple[Shaped[Tensor, "n 3 size size"], list[CaptionedImage]]:
-    """Read all pictures; those that are broken are named on standard error and left out.
+    """Read all pictures; those that are broken are logged and left out.
 
     Raises:
         ValueError: If not one could be read.
     """
-    images, good = read_sound(captions, records, size, threads=threads)
+    images, good = read_images(captions, records, size, threads=threads)
     if not good:
-        raise none_read(captions, len(records))
+        raise no_image_error(captions, len(records))
     return images, good
 
 
-def none_read(captions: CaptionSet, n: int) -> ValueError:
+def no_image_error(captions: CaptionSet, n: int) -> ValueError:
     """The sentence for a split without a picture that can be read."""
     return ValueError(f"not one of {n} images of {captions.source!r} could be read")
 
 
-def read_sound(
+def read_images(
     captions: CaptionSet, records: Sequence[CaptionedImage], size: int, *, threads: int = 2
 ) -> tuple[Shaped[Tensor, "n 3 size size"], list[CaptionedImage]]:
-    """The pictures that can be read, perhaps none; the others are named on standard error."""
+    """The pictures that can be read, perhaps none; the others are logged."""
 
     def opened(record: CaptionedImage) -> Tensor | None:
         try:
             return captions.open(record, size=size)
         except BrokenImage as problem:
-            sys.stderr.write(f"{problem}; it is left out\n")
+            logger.warning("%s; it is left out", problem)
             return None
 
     images = torch.empty(len(records), 3, size, size, dtype=torch.uint8)

@@ -1,51 +1,87 @@
-"""From settings to a trained captioner in its run folder: what the command and the demo have in common."""
+"""From settings to a captioner that can be trained."""
 
+import dataclasses
+import importlib.util
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
+from sightline.data.captions import CaptionSet
+from sightline.data.image_files import ImageFiles
+from sightline.data.sources import Folder
 from sightline.data.tokens import Tokenizer
-from sightline.models.captioner import Captioner, CaptionerConfig
-from sightline.settings import as_json, from_json
-from sightline.tasks.caption.data import CaptionData, learned_tokens, open_captions
+from sightline.evaluate.captions import score
+from sightline.logs import logger
+from sightline.models.captioner import Captioner
+from sightline.tasks.caption.data import SCENES, learn_tokens, open_captions, token_rows
 from sightline.tasks.caption.objective import CaptionObjective, Score
-from sightline.tasks.caption.self_critical import SelfCriticalConfig, self_critical_stage
-from sightline.train.config import TrainConfig
-from sightline.train.loop import fit
+from sightline.tasks.caption.self_critical import self_critical_stage
+from sightline.tasks.task import Prepared, Settings
 
-__all__ = ["train_captioner"]
+__all__ = ["TOKENIZER", "prepare_captioner"]
+
+TOKENIZER = "tokenizer.json"
+_NO_SCORER = (
+    "pycocoevalcap is not installed, so evaluations tell the loss alone; pip install 'sightline[train]'"
+)
+_WITHOUT_SCORER = frozenset({"loss", "perplexity"})
 
 
-def train_captioner(
-    data: CaptionData,
-    model: CaptionerConfig,
-    train: TrainConfig,
-    out: Path,
-    *,
-    score: Score | None,
-    resume: bool = False,
-    self_critical: SelfCriticalConfig | None = None,
-    shown: bool = True,
-) -> Path:
-    """Train a captioner as the settings say; the model's vocabulary is that of the tokenizer it learns.
+def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
+    """Read the data and build the model, with the vocabulary of the tokenizer that the captions give.
 
     Args:
-        data, model, train: The settings.
-        out: The run folder.
-        score: Scores captions against references, for the validation split.
-        resume: Go on with the run in the folder.
-        self_critical: Settings of a second stage, or None for none.
-        shown: Whether progress is shown on standard error.
+        settings: Of model, data, training and perhaps the self-critical stage.
+        begun: The folder of a run that goes on: its tokenizer is taken.
 
-    Returns:
-        ``out``, which holds all that later commands need.
+    Raises:
+        ValueError: If a metric needs a package that is not installed.
     """
+    data, train, second = settings["data"], settings["train"], settings.get("self_critical")
+    scorer = _scorer({train.metric, *([] if second is None else [second.metric])})
+    if data.source == SCENES:
+        logger.info("drawing %s scenes", f"{data.n_train + data.n_val + data.n_test:,}")
     captions = open_captions(data)
-    known = out / "tokenizer.json"
-    tokenizer = Tokenizer.load(known) if resume and known.exists() else learned_tokens(captions, data)
-    settings = from_json(CaptionerConfig, as_json(model) | {"vocab_size": len(tokenizer)})
+    known = None if begun is None else begun / TOKENIZER
+    tokenizer = (
+        Tokenizer.load(known) if known is not None and known.exists() else learn_tokens(captions, data)
+    )
+    config = dataclasses.replace(settings["model"], vocab_size=len(tokenizer))
     torch.manual_seed(train.seed)
-    captioner = Captioner(settings)
-    task = CaptionObjective(captions, tokenizer, settings, train, data, score=score)
-    then = [] if self_critical is None else [self_critical_stage(task, self_critical)]
-    return fit(captioner, task, train, out, resume=resume, then=then, shown=shown)
+    model = Captioner(config)
+    objective = CaptionObjective(captions, tokenizer, config, train, data, score=scorer)
+    return Prepared(
+        model=model,
+        objective=objective,
+        train=train,
+        stages=[] if second is None else [self_critical_stage(objective, second)],
+        notes=[] if scorer is not None else [_NO_SCORER],
+        sample=_sample(captions),
+        row_names=token_rows(tokenizer),
+    )
+
+
+def _scorer(metrics: set[str]) -> Score | None:
+    """The scorer of captions; None without its package, where only the loss can choose."""
+    if importlib.util.find_spec("pycocoevalcap") is not None:
+        return score
+    needing = sorted(metrics - _WITHOUT_SCORER)
+    if needing:
+        raise ValueError(
+            f"the metric {needing[0]!r} needs pycocoevalcap, which is not installed; "
+            "pip install 'sightline[train]', or choose --metric loss"
+        )
+    return None
+
+
+def _sample(captions: CaptionSet) -> str | Tensor:
+    """An image that is not trained on: its path, or its pixels where images lie in a zip or are drawn."""
+    images = captions.images
+    unseen = next((record for record in captions.records if record.split != "train"), captions.records[0])
+    if not isinstance(images, ImageFiles) or not isinstance(images.files, Folder):
+        try:
+            return captions.open(unseen)
+        except (ValueError, OSError):  # a broken one costs itself alone
+            return ""
+    return str(Path(images.files.where) / images.paths[unseen.name])

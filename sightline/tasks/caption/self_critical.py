@@ -28,11 +28,11 @@ from sightline.shapes import Bool, Float, Int
 from sightline.tasks.caption.objective import CaptionBatch, CaptionObjective
 from sightline.tasks.caption.reward import Cider
 from sightline.train.config import TrainConfig
-from sightline.train.loop import Stage
-from sightline.train.objective import Loss, Objective
+from sightline.train.objective import Loss, Objective, Stage
 
-__all__ = ["SelfCriticalConfig", "SelfCriticalObjective", "self_critical_stage"]
+__all__ = ["STAGE", "SelfCriticalConfig", "SelfCriticalObjective", "self_critical_stage"]
 
+STAGE = "self-critical"
 BASELINES = ("greedy", "others")
 DRAWS = ("sample", "beam")
 
@@ -41,25 +41,39 @@ DRAWS = ("sample", "beam")
 class SelfCriticalConfig:
     """Settings of the self-critical stage; what it does not say is as in the first."""
 
-    epochs: int = setting(10, "How often the training split is gone through in the self-critical stage.")
-    steps: int | None = setting(None, "Stop after this many of its steps; None: all epochs.")
-    lr: float = setting(1e-4, "Its largest learning rate.")
-    schedule: str = setting("cosine", "How the rate falls: constant, cosine, inverse_sqrt or linear.")
-    warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.")
-    batch_size: int | None = setting(None, "Images that one of its steps sees; None: as before.")
-    samples: int = setting(5, "Captions drawn of each image.")
+    epochs: int = setting(
+        10, "How often the training split is gone through in the self-critical stage.", advanced=True
+    )
+    steps: int | None = setting(None, "Stop after this many of its steps; None: all epochs.", advanced=True)
+    lr: float = setting(1e-4, "Its largest learning rate.", advanced=True)
+    schedule: str = setting(
+        "cosine", "How the rate falls: constant, cosine, inverse_sqrt or linear.", advanced=True
+    )
+    warmup: float = setting(0.02, "Its warm-up; below 1, a share of its steps.", advanced=True)
+    batch_size: int | None = setting(
+        None, "Images that one of its steps sees; None: as before.", advanced=True
+    )
+    samples: int = setting(5, "Captions drawn of each image.", advanced=True)
     baseline: str = setting(
-        "others", "What a draw is compared with: others (its fellow draws), or greedy.", choices=BASELINES
+        "others",
+        "What a draw is compared with: others (its fellow draws), or greedy.",
+        choices=BASELINES,
+        advanced=True,
     )
     draw: str = setting(
-        "sample", "Where the captions come from: sample, or beam (a search so wide).", choices=DRAWS
+        "sample",
+        "Where the captions come from: sample, or beam (a search so wide).",
+        choices=DRAWS,
+        advanced=True,
     )
     temperature: float = setting(
-        0.5, "Divides the log-probabilities that samples come from, and learn by.", above=0
+        0.5, "Divides the log-probabilities that samples come from, and learn by.", above=0, advanced=True
     )
-    drop: bool = setting(False, "Whether activations are dropped while a drawn caption is learned.")
-    metric: str = setting("cider", "The score that chooses which weights are kept.")
-    evaluate_every: int = setting(1, "Epochs between its evaluations.")
+    drop: bool = setting(
+        False, "Whether activations are dropped while a drawn caption is learned.", advanced=True
+    )
+    metric: str = setting("cider", "The score that chooses which weights are kept.", advanced=True)
+    evaluate_every: int = setting(1, "Epochs between its evaluations.", advanced=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -77,6 +91,7 @@ class SelfCriticalConfig:
             before,
             epochs=self.epochs,
             steps=self.steps,
+            min_steps=None,
             lr=self.lr,
             schedule=self.schedule,
             warmup=self.warmup,
@@ -88,18 +103,18 @@ class SelfCriticalConfig:
         )
 
 
-def self_critical_stage(task: CaptionObjective, config: SelfCriticalConfig) -> Stage:
+def self_critical_stage(first: CaptionObjective, config: SelfCriticalConfig) -> Stage:
     """The second stage of a captioner's run."""
-    training = config.training(task.train)
-    learned = SelfCriticalObjective(task, config, training)
-    return Stage(name="self-critical", task=learned, config=training, settings=config)
+    training = config.training(first.train)
+    objective = SelfCriticalObjective(first, config, training)
+    return Stage(name=STAGE, objective=objective, config=training, settings=config)
 
 
 class SelfCriticalObjective(Objective):
     """Captions that the model draws, learned by their reward.
 
     Args:
-        first: The task of the first stage: images, references, evaluation.
+        first: The objective of the first stage: images, references, evaluation.
         config: Settings of this stage.
         training: The loop's settings of this stage.
     """
@@ -107,31 +122,31 @@ class SelfCriticalObjective(Objective):
     kind = "caption"
 
     def __init__(self, first: CaptionObjective, config: SelfCriticalConfig, training: TrainConfig) -> None:
-        self._task = first.following(training)
+        self.first = first.for_stage(training)
         self._config = config
         self._cider: Cider | None = None
 
     def prepare(self, device: torch.device) -> None:
         """Count the n-grams of the train split's captions, each with its end."""
-        self._task.prepare(device)
-        ids = self._task.trained.ids[:, :, 1:]  # without BOS
+        self.first.prepare(device)
+        ids = self.first.train_split.ids[:, :, 1:]  # without BOS
         # An unknown word in a reference must never be matched by writing "unknown".
         self._cider = Cider(ids.masked_fill(ids == UNK, self._never())).to(device)
 
     def plan(self, epoch: int) -> list[list[int]]:
         """Batches of images."""
-        return self._task.plan(epoch)
+        return self.first.plan(epoch)
 
     def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
         """Some images."""
-        return self._task.load(indices, epoch)
+        return self.first.load(indices, epoch)
 
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
         """Minus the advantage times the log-probability of each drawn caption; a term is a caption."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
-        images = self._task.seen(model, batch)
-        drawn, reward, advantage = self._drawn(model, images, batch.indices)
-        written, real = _with_end(drawn)  # (B, K, L)
+        images = self.first.model_inputs(model, batch)
+        drawn, reward, advantage = self.draw(model, images, batch.indices)
+        written, real = append_end(drawn)  # (B, K, L)
         length = written.size(-1)
         read = torch.cat([torch.full_like(written[..., :1], BOS), written[..., :-1]], dim=-1)
         was_training = model.training
@@ -150,30 +165,30 @@ class SelfCriticalObjective(Objective):
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
         """As in the first stage."""
-        return self._task.evaluate(model)
+        return self.first.evaluate(model)
 
     def compile(self, model: nn.Module) -> None:
         """As in the first stage."""
-        self._task.compile(model)
+        self.first.compile(model)
 
     def data(self) -> Mapping[str, Any]:
         """As in the first stage."""
-        return self._task.data()
+        return self.first.data()
 
     def digest(self) -> str:
         """As in the first stage."""
-        return self._task.digest()
+        return self.first.digest()
 
     def save(self, folder: Path) -> None:
         """As in the first stage."""
-        self._task.save(folder)
+        self.first.save(folder)
 
     @torch.no_grad()
-    def _drawn(
+    def draw(
         self, model: Captioner, images: Tensor, indices: Int[Tensor, " B"]
     ) -> tuple[Hypotheses, Float[Tensor, "B K"], Float[Tensor, "B K"]]:
         """Captions of each image, their rewards, and by how much these beat the baseline."""
-        config, length = self._config, self._task.model.max_length
+        config, length = self._config, self.first.model.max_length
         was_training = model.training
         model.eval()
         state = model.start(images)
@@ -191,18 +206,18 @@ class SelfCriticalObjective(Objective):
         model.train(was_training)
         return drawn, reward, reward - baseline
 
-    def _reward(self, found: Hypotheses, indices: Int[Tensor, " B"]) -> Float[Tensor, "B K"]:
+    def _reward(self, hypotheses: Hypotheses, indices: Int[Tensor, " B"]) -> Float[Tensor, "B K"]:
         assert self._cider is not None  # noqa: S101 - prepared
-        written, real = _with_end(found)
+        written, real = append_end(hypotheses)
         return self._cider.score(indices, written.masked_fill(~real, PAD))
 
     def _never(self) -> int:
         """An id that is never written."""
-        return len(self._task.tokenizer)
+        return len(self.first.tokenizer)
 
 
-def _with_end(found: Hypotheses) -> tuple[Int[Tensor, "B K L"], Bool[Tensor, "B K L"]]:
+def append_end(hypotheses: Hypotheses) -> tuple[Int[Tensor, "B K L"], Bool[Tensor, "B K L"]]:
     """The tokens as they were written, EOS included where one was, and which of them are real."""
-    at = torch.arange(found.ids.size(-1), device=found.ids.device)
-    lengths = found.lengths[..., None]
-    return found.ids.masked_fill(at == lengths, EOS), at <= lengths
+    at = torch.arange(hypotheses.ids.size(-1), device=hypotheses.ids.device)
+    lengths = hypotheses.lengths[..., None]
+    return hypotheses.ids.masked_fill(at == lengths, EOS), at <= lengths

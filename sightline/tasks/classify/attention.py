@@ -4,6 +4,7 @@ The class token's rollout is its share of every patch after all layers, residual
 ``look/flow.py``); without a class token it is the mean over the patches, which such a model classifies.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -87,7 +88,7 @@ def ink_scores(
 
     Returns:
         ``ink``, ``ink_chance`` and ``ink_ratio``, the first over the second; means over the images that have
-        inked patches. Ink is light on dark.
+        inked patches, NaN where none has. Ink is light on dark.
     """
     on, area, n = 0.0, 0.0, 0
     for part in images.split(batch_size):
@@ -102,7 +103,7 @@ def ink_scores(
         area += float(shares.mean(1).sum())
         n += len(shares)
     if not n:
-        raise ValueError(f"no image has a patch with at least {threshold} of full ink; lower the threshold")
+        return dict.fromkeys(("ink", "ink_chance", "ink_ratio"), math.nan)
     return {"ink": on / n, "ink_chance": area / n, "ink_ratio": on / area}
 
 

@@ -1,17 +1,18 @@
 """What a classifier learns from: settings of the data, and the set they name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sightline.data.augment import Augment
 from sightline.data.class_set import ClassSet
 from sightline.data.classes import read_classes
+from sightline.data.dataset import Deal, deal_setting
 from sightline.data.digits import digits
 from sightline.logs import logger
 from sightline.settings import check, setting
 
-__all__ = ["DIGITS", "ClassifyData", "open_classes"]
+__all__ = ["DIGITS", "ClassifyData", "class_rows", "open_classes"]
 
 DIGITS = "digits"
 _NAMED = 5  # broken files that are named one by one
@@ -39,6 +40,7 @@ class ClassifyData:
         below=1,
     )
     split_seed: int = setting(0, "Fixes who is held out; the same for every training.", advanced=True)
+    deal: str = deal_setting()
     views: int = setting(
         1,
         "Views of an image whose logits are averaged: 2 also looks at it mirrored.",
@@ -46,12 +48,17 @@ class ClassifyData:
         at_most=2,
         advanced=True,
     )
-    names: tuple[str, ...] = setting((), "Of the classes; found out.")
-    counts: tuple[int, ...] = setting((), "Images of train, val and test; found out.")
-    augment: Augment = setting(Augment(), "How training images are changed.")  # noqa: RUF009 - frozen
+    names: tuple[str, ...] = setting((), "Of the classes; found out.", advanced=True)
+    counts: tuple[int, ...] = setting((), "Images of train, val and test; found out.", advanced=True)
+    augment: Augment = setting(Augment(), "How training images are changed.", advanced=True)  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         check(self)
+
+
+def class_rows(names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The parameters of a Vision Transformer that have a row per class."""
+    return dict.fromkeys(("head.weight", "head.bias"), names)
 
 
 def open_classes(data: ClassifyData, model: Mapping[str, Any]) -> ClassSet:
@@ -80,11 +87,13 @@ def open_classes(data: ClassifyData, model: Mapping[str, Any]) -> ClassSet:
             seed=data.split_seed,
             val=data.val,
             test=data.test,
+            deal=cast("Deal", data.deal),
         )
-    for sentence in images.broken[:_NAMED]:
+    broken = [problem.sentence for problem in images.problems]
+    for sentence in broken[:_NAMED]:
         logger.warning("left out: %s", sentence)
-    if len(images.broken) > _NAMED:
-        logger.warning("left out: %d more files that can't be read", len(images.broken) - _NAMED)
+    if len(broken) > _NAMED:
+        logger.warning("left out: %d more files that can't be read", len(broken) - _NAMED)
     for split, other in images.stand_ins.items():
         logger.info("%r has no images of its own, those of %r stand for it", split, other)
     return images

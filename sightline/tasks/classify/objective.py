@@ -16,7 +16,7 @@ from sightline.settings import as_json
 from sightline.shapes import Int, Shaped
 from sightline.tasks.classify.data import ClassifyData
 from sightline.train.config import TrainConfig
-from sightline.train.objective import Loss, Objective, digest_of
+from sightline.train.objective import Loss, Objective
 
 __all__ = ["ClassBatch", "ClassifyObjective", "Score"]
 
@@ -69,7 +69,7 @@ class ClassifyObjective(Objective):
 
     def digest(self) -> str:
         """Names the classes of the images in their order; the images themselves are too many bytes."""
-        return digest_of(self.images.split(name).labels.tolist() for name in ("train", "val"))
+        return self.images.digest()
 
     def prepare(self, device: torch.device) -> None:
         """Bring the images to the device, if they fit."""
@@ -104,7 +104,7 @@ class ClassifyObjective(Objective):
     def loss(self, model: nn.Module, batch: ClassBatch) -> Loss:
         """Cross-entropy with the image's class, or with both classes of a mixed one by their shares."""
         with torch.no_grad():
-            images, share = self._augmented(batch)
+            images, share = self.augmented(batch)
         logits = model(images).float()
         smoothing = self.train.label_smoothing
         losses = F.cross_entropy(logits, batch.labels, label_smoothing=smoothing, reduction="none")
@@ -125,7 +125,7 @@ class ClassifyObjective(Objective):
         """What later commands need: the classes' names, where the images are, how they were split."""
         return as_json(self.settings) | {"names": list(self.images.names), "counts": self.images.counts}
 
-    def _augmented(self, batch: ClassBatch) -> tuple[Tensor, Tensor | None]:
+    def augmented(self, batch: ClassBatch) -> tuple[Tensor, Tensor | None]:
         """The batch as floats, mixed where it is to be; the share of each image's own class."""
         seed, epoch = self.train.seed, batch.epoch
         images = self._bytes(batch.images, batch.indices)

@@ -10,10 +10,14 @@ from torch import Tensor
 from sightline.data.batches import pad
 from sightline.data.pair_tokens import PairTokens
 from sightline.decode.search import Hypotheses, beam, greedy
+from sightline.models.rnn import RecurrentTranslator
+from sightline.models.translator import Translator
 from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.shapes import Float
 
-__all__ = ["Translation", "translate"]
+__all__ = ["AnyTranslator", "Translation", "generate_translations", "length_limit"]
+
+AnyTranslator = Translator | RecurrentTranslator
 
 _MORE, _TIMES = 10, 2  # a translation has at most twice the tokens of its source, and ten
 
@@ -24,33 +28,43 @@ class Translation:
 
     Attributes:
         source: What was translated.
-        text: The translation.
+        text: The best translation.
         score: Its log-probability, normalised by length as the search does.
-        read: The tokens of the source, its end included.
-        written: The tokens of the translation.
-        ended: Whether the model ended it, rather than the limit of its length.
-        weights: Row t are the weights with which token t was chosen, for each head; None if not looked.
+        hypotheses: The best translations and their scores, best first.
+        source_tokens: The tokens of the source, its end included.
+        target_tokens: The tokens of the translation.
+        weights: With which token t was chosen, by layer and head; None unless asked for.
     """
 
     source: str
     text: str
     score: float
-    read: list[str]
-    written: list[str]
-    ended: bool = True
-    weights: Float[Tensor, "H T S"] | None = None
+    hypotheses: list[tuple[str, float]]
+    source_tokens: list[str]
+    target_tokens: list[str]
+    weights: Float[Tensor, "L H T S"] | None = None
+
+
+def length_limit(model: AnyTranslator, n_source: int) -> int:
+    """The most tokens of a translation of ``n_source`` tokens.
+
+    It is no longer than those of the training, unless the source is: then as long as positions reach.
+    """
+    trained, most = model.config.max_length, _TIMES * n_source + _MORE
+    return min(trained, most) if n_source <= trained or model.config.longest is not None else most
 
 
 @without_cudnn_sdpa()
 @torch.no_grad()
-def translate(
-    model: Any,
+def generate_translations(
+    model: AnyTranslator,
     tokens: PairTokens,
     texts: Sequence[str],
     *,
     width: int = 5,
+    n_best: int = 1,
     alpha: float = 1.0,
-    look: bool = False,
+    attention: bool = False,
     batch_size: int = 128,
 ) -> list[Translation]:
     """Translate some texts, in eval; sentences of like length go together.
@@ -60,8 +74,9 @@ def translate(
         tokens: Its tokenizers.
         texts: At least one letter each.
         width: Of the beam; 1 is greedy.
+        n_best: Translations of each text, at most ``width``.
         alpha: Strength of the length normalisation; higher ones favour long translations.
-        look: Whether to hand out weights.
+        attention: Whether to hand out weights.
         batch_size: Sentences at a time.
     """
     for i, text in enumerate(texts, 1):
@@ -70,58 +85,66 @@ def translate(
     was_training = model.training
     model.eval()
     try:
-        return _translated(model, tokens, texts, width, alpha, look, batch_size)
+        return _by_length(model, tokens, texts, (width, n_best, alpha), attention, batch_size)
     finally:
         model.train(was_training)
 
 
-def _translated(
-    model: Any,
+def _by_length(
+    model: AnyTranslator,
     tokens: PairTokens,
     texts: Sequence[str],
-    width: int,
-    alpha: float,
-    look: bool,
+    search: tuple[int, int, float],
+    attention: bool,
     batch_size: int,
 ) -> list[Translation]:
+    width, n_best, alpha = search
     rows = [tokens.read(text) for text in texts]
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-    found: dict[int, Translation] = {}
+    translations: dict[int, Translation] = {}
     device = next(model.parameters()).device
+    searched: Any = model
     for top in range(0, len(order), batch_size):
         chosen = order[top : top + batch_size]
-        limits = [min(model.config.max_length, _TIMES * len(rows[i]) + _MORE) for i in chosen]
-        state = model.start(pad([rows[i] for i in chosen]).to(device), look=look)
+        limits = [length_limit(model, len(rows[i])) for i in chosen]
+        state = model.start(pad([rows[i] for i in chosen]).to(device), look=attention)
         decoded = (
-            greedy(model, state, max_length=limits)
+            greedy(searched, state, max_length=limits)
             if width == 1
-            else beam(model, state, width=width, alpha=alpha, max_length=limits)
-        )
-        found.update(_read(decoded.cpu(), chosen, texts, rows, limits, tokens))
-    return [found[i] for i in range(len(texts))]
+            else beam(searched, state, width=width, n_best=n_best, alpha=alpha, max_length=limits)
+        ).cpu()
+        for j, i in enumerate(chosen):
+            translations[i] = _translation(model, tokens, texts[i], rows[i], decoded, j)
+    return [translations[i] for i in range(len(texts))]
 
 
-def _read(
-    decoded: Hypotheses,
-    chosen: Sequence[int],
-    texts: Sequence[str],
-    rows: Sequence[Sequence[int]],
-    limits: Sequence[int],
+def _translation(
+    model: AnyTranslator,
     tokens: PairTokens,
-) -> dict[int, Translation]:
-    found = {}
-    for j, (i, best) in enumerate(zip(chosen, decoded.lists(), strict=True)):
-        weights = None
-        if decoded.attention_weights is not None:
-            t, s = len(best[0]), len(rows[i])
-            weights = decoded.attention_weights[j, 0, :t, :, :s].transpose(0, 1)  # (H, T, S)
-        found[i] = Translation(
-            source=texts[i],
-            text=tokens.target.decode(best[0]),
-            score=float(decoded.scores[j, 0]),
-            read=tokens.source.words(rows[i]),
-            written=tokens.target.words(best[0]),
-            ended=len(best[0]) < limits[j],  # the end would have been one more
-            weights=weights,
-        )
-    return found
+    text: str,
+    row: Sequence[int],
+    decoded: Hypotheses,
+    j: int,
+) -> Translation:
+    """What the search found for input j of its batch."""
+    lengths, scores = decoded.lengths[j].tolist(), decoded.scores[j].tolist()
+    ids = [one[:length] for one, length in zip(decoded.ids[j].tolist(), lengths, strict=True)]
+    hypotheses = [
+        (tokens.target.decode(one), score)
+        for one, score in zip(ids, scores, strict=True)
+        if score > float("-inf") or one is ids[0]
+    ]
+    weights = None
+    if decoded.attention_weights is not None:
+        of_best = decoded.attention_weights[j, 0, : lengths[0], :, : len(row)]  # (T, L * H, S)
+        n_layers = model.config.n_layers if isinstance(model, Translator) else 1
+        weights = of_best.transpose(0, 1).unflatten(0, (n_layers, -1))
+    return Translation(
+        source=text,
+        text=hypotheses[0][0],
+        score=hypotheses[0][1],
+        hypotheses=hypotheses,
+        source_tokens=tokens.source.words(row),
+        target_tokens=tokens.target.words(ids[0]),
+        weights=weights,
+    )

@@ -16,18 +16,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.data.batches import batches_by_length, pad, shuffled_batches
+from sightline.data.pair_set import Pair, PairSet
 from sightline.data.pair_tokens import PairTokens
-from sightline.data.pairs import Pair, PairSet
 from sightline.data.segmented_corpus import SegmentedCorpus
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.settings import as_json
 from sightline.shapes import Float, Int
 from sightline.tasks.translate.data import TranslateData
-from sightline.tasks.translate.generate import translate
+from sightline.tasks.translate.generate import AnyTranslator, generate_translations
 from sightline.train.config import TrainConfig
-from sightline.train.objective import Loss, Objective, digest_of
+from sightline.train.losses import symmetric_kl
+from sightline.train.objective import Loss, Objective
 
-__all__ = ["PairBatch", "TranslateObjective", "loss_of"]
+__all__ = ["PairBatch", "Score", "TranslateObjective", "translation_loss"]
 
 Score = Callable[[Sequence[str], Sequence[str]], Mapping[str, float]]
 
@@ -49,32 +50,34 @@ class TranslateObjective(Objective):
         tokens: Learned from the train split.
         train: Settings of the training: batch size, seed, label smoothing.
         data: Settings of the data; they go into the run's config.
-        max_length: The longest source and target the model takes; longer ones are cut in training.
+        max_length: The longest source and target of the training; longer ones are cut.
+        longest: The longest source that the model can translate; None where its positions have no end.
         score: Scores translations against references; None to evaluate by the loss alone.
 
     Raises:
         ValueError: If a source of the validation split is longer: it could not be translated.
     """
 
-    kind = "translate"
     may_change = frozenset({"place", "length_penalty"})  # data may move
+    kind = "translate"
 
     def __init__(
         self,
         pairs: PairSet,
         tokens: PairTokens,
+        *,
         train: TrainConfig,
         data: TranslateData,
-        *,
         max_length: int,
+        longest: int | None = None,
         score: Score | None = None,
     ) -> None:
         self.tokens, self.train, self.settings, self.score = tokens, train, data, score
-        self._most = max_length
+        self.max_length = max_length
         trained = pairs.split("train")
         self._val: Sequence[Pair] = pairs.split("val")[: data.val_most]
-        self._check_lengths(pairs.split("val"))
-        self._digest = digest_of((pair.source, pair.target) for pair in (*trained, *pairs.split("val")))
+        self._check_lengths(pairs.split("val"), longest)
+        self._digest = pairs.digest()
 
         def cut(tokenizer: Tokenizer, texts: Sequence[str]) -> SegmentedCorpus:
             p, variants = data.bpe_dropout, data.variants
@@ -85,14 +88,17 @@ class TranslateObjective(Objective):
         both = zip(self._source.lengths(), self._target.lengths(), strict=True)
         self._lengths = [max(s, t) + 1 for s, t in both]
 
-    def _check_lengths(self, val: Sequence[Pair]) -> None:
+    def _check_lengths(self, val: Sequence[Pair], longest: int | None) -> None:
         """Refuse now what the first evaluation would refuse, an epoch's work later."""
+        if longest is None:
+            return
         for number, pair in enumerate(val, 1):
             length = len(self.tokens.read(pair.source))
-            if length > self._most:
+            if length > longest:
                 raise ValueError(
-                    f"a source to be translated has at most max_length={self._most} tokens, pair {number} of "
-                    f"val has {length}: {pair.source[:40]!r}...; raise --max-length, or leave the pair out"
+                    f"learned positions end at max_length={longest} tokens, the source of pair "
+                    f"{number} of val has {length}: {pair.source[:40]!r}...; raise --max-length, or leave "
+                    "the pair out"
                 )
 
     def digest(self) -> str:
@@ -116,16 +122,16 @@ class TranslateObjective(Objective):
         """Some pairs as ids, cut as this epoch has it."""
         source = self._source.batch(indices, epoch, last=EOS)
         target = self._target.batch(indices, epoch, first=BOS, last=EOS)
-        return PairBatch(source[:, : self._most], target[:, : self._most + 1])
+        return PairBatch(source[:, : self.max_length], target[:, : self.max_length + 1])
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
         """Smoothed cross-entropy of every target token, and the agreement of two passes."""
-        return loss_of(
+        return translation_loss(
             model,
             batch,
             smoothing=self.train.label_smoothing,
             consistency=self.settings.consistency,
-            hidden=self.settings.word_dropout,
+            word_dropout=self.settings.word_dropout,
         )
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
@@ -136,20 +142,21 @@ class TranslateObjective(Objective):
             some = self._val[top : top + _AT_ONCE]
             source = pad([self.tokens.read(pair.source) for pair in some])
             rows = [[BOS, *self.tokens.target.encode(pair.target), EOS] for pair in some]
-            target = pad([row[: self._most + 1] for row in rows])
-            loss = loss_of(model, PairBatch(source.to(device), target.to(device)))
+            target = pad([row[: self.max_length + 1] for row in rows])
+            loss = translation_loss(model, PairBatch(source.to(device), target.to(device)))
             total, terms = total + loss.total.item(), terms + loss.terms.item()
         mean = total / max(1.0, terms)
         scores = {"loss": mean, "perplexity": math.exp(min(mean, 50.0))}
         if self.score is not None:
-            written = translate(
+            assert isinstance(model, AnyTranslator)  # noqa: S101 - what this objective is for
+            outputs = generate_translations(
                 model,
                 self.tokens,
                 [pair.source for pair in self._val],
                 width=self.settings.val_beam,
                 alpha=self.settings.length_penalty,
             )
-            texts = [one.text for one in written]
+            texts = [one.text for one in outputs]
             scores.update(self.score(texts, [pair.target for pair in self._val]))
         return scores
 
@@ -163,13 +170,13 @@ class TranslateObjective(Objective):
         self.tokens.save(folder)
 
 
-def loss_of(
+def translation_loss(
     model: nn.Module,
     batch: PairBatch,
     *,
     smoothing: float = 0.0,
     consistency: float = 0.0,
-    hidden: float = 0.0,
+    word_dropout: float = 0.0,
 ) -> Loss:
     """The loss of a batch, summed over its target tokens.
 
@@ -178,15 +185,15 @@ def loss_of(
         batch: Pairs.
         smoothing: Probability taken from the right token and spread over all.
         consistency: Weight of the divergence between two passes; with 0 there is one pass.
-        hidden: Share of the target tokens that the decoder reads as unknown.
+        word_dropout: Share of the target tokens that the decoder reads as unknown.
     """
     source, read, written = batch.source, batch.target[:, :-1], batch.target[:, 1:]
     real = written != PAD
     terms = real.sum()
     if consistency:
         source, read = torch.cat([source, source]), torch.cat([read, read])
-    if hidden:
-        drop = (torch.rand(read.shape, device=read.device) < hidden) & (read > UNK)
+    if word_dropout:
+        drop = (torch.rand(read.shape, device=read.device) < word_dropout) & (read > UNK)
         read = read.masked_fill(drop, UNK)
     logits = model(source, read)
     if not consistency:
@@ -200,9 +207,9 @@ def loss_of(
         return Loss(total, terms)
     log_p, log_q = logits.float().log_softmax(-1).chunk(2)
     cross = (_smoothed(log_p, written, smoothing) + _smoothed(log_q, written, smoothing)) / 2
-    apart = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2
-    total = ((cross + consistency * apart) * real).sum()
-    return Loss(total, terms, {"divergence": (apart.detach() * real).sum()})
+    divergence = symmetric_kl(log_p, log_q) / 2
+    total = ((cross + consistency * divergence) * real).sum()
+    return Loss(total, terms, {"divergence": (divergence.detach() * real).sum()})
 
 
 def _smoothed(

@@ -9,6 +9,17 @@ from sightline.tasks.task import Preset
 
 __all__ = ["PRESETS"]
 
+_DEFAULT_DATA: dict[str, Any] = {"joint": True, "bpe_dropout": 0.1, "max_tokens": 4096}
+_DEFAULT_TRAIN: dict[str, Any] = {
+    "epochs": 40,
+    "min_steps": 1000,
+    "lr": 1e-3,
+    "warmup": 0.1,
+    "label_smoothing": 0.1,
+    "ema": 0.999,
+    "metric": "bleu",
+}
+
 _DATES_DATA: dict[str, Any] = {"place": "dates", "tokens": "char"}
 _DATES_TRAIN: dict[str, Any] = {
     "batch_size": 128,
@@ -32,28 +43,13 @@ PRESETS: dict[str, Preset] = {
     # A folder of some ten thousand sentence pairs.
     "default": {
         "model": {"dropout": 0.3, "d_ff": 512},
-        "data": {"joint": True, "bpe_dropout": 0.1, "max_tokens": 4096},
-        "train": {
-            "epochs": 40,
-            "lr": 1e-3,
-            "warmup": 0.1,
-            "schedule": "inverse_sqrt",
-            "label_smoothing": 0.1,
-            "ema": 0.999,
-            "metric": "bleu",
-        },
+        "data": _DEFAULT_DATA,
+        "train": {**_DEFAULT_TRAIN, "schedule": "inverse_sqrt"},
     },
     "default-recurrent": {
         "model": {"architecture": "recurrent", "n_layers": 2, "feed": "none", "dropout": 0.3, "d_model": 384},
-        "data": {"joint": True, "bpe_dropout": 0.1, "max_tokens": 4096},
-        "train": {
-            "epochs": 40,
-            "lr": 1e-3,
-            "warmup": 0.1,
-            "label_smoothing": 0.1,
-            "ema": 0.999,
-            "metric": "bleu",
-        },
+        "data": _DEFAULT_DATA,
+        "train": _DEFAULT_TRAIN,
     },
     "dates": {
         "model": {

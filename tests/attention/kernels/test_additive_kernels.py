@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from created import created
 
 import sightline as sl
 from sightline.attention import attend
 from sightline.attention.masks import Mask
 from sightline.attention.softmax import masked_softmax
+from tests.attention.created import created
 
 pytest.importorskip("triton")
 additive = pytest.importorskip("sightline.attention.kernels.additive")

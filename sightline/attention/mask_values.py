@@ -1,0 +1,192 @@
+"""Masks whose values contradict how they would be read, found without making a GPU wait.
+
+A float tensor handed over as a mask is added to the scores. ``torch.ones(T, T).tril()`` would hide nothing
+that way, so a float mask that holds ones *and* zeros and nothing else is refused: :func:`refuse_ones`. (All
+ones or all zeros add the same to every score and change nothing; a bias that asks for gradients is a bias.)
+
+In torch's masks True means *may not look*. Handed a mask of the other kind, the drop-ins would hide what is
+to be seen; they warn of a mask that hides every key of a row (:func:`warn_of_hidden_rows`) and of a float
+mask of ones and zeros (:func:`warn_of_ones`), and then do as torch does.
+
+On the CPU the values are read at once. On a GPU they are summed up, and the summary is read by a later call,
+when it has arrived: no call waits, and the sentence comes a few calls late or, at the latest, when the
+program ends. A tensor is tested once, not once per layer, and on a GPU the drop-ins test the first masks they
+meet and then one in 64: who has the polarity wrong has it wrong every time. Under ``torch.compile``,
+``torch.func`` and CUDA graphs there are no values to read.
+"""
+
+import atexit
+import sys
+import warnings
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["refuse_ones", "warn_of_hidden_rows", "warn_of_ones"]
+
+
+class _Rule(NamedTuple):
+    """What a mask is tested for, and what is said of one that fails."""
+
+    summary: Callable[[Tensor], Tensor]  # a few numbers of its values, computed where they are
+    fails: Callable[[Tensor, Tensor], bool]  # judges by those, on the host, and if in doubt by the mask
+    sentence: str
+    refused: bool
+
+
+class _Pending(NamedTuple):
+    """A summary on its way from a GPU."""
+
+    event: torch.cuda.Event
+    summary: Tensor
+    rule: _Rule
+    mask: Tensor
+    version: int | None
+    name: str
+
+
+_FIRST_TESTS, _TEST_EVERY = 32, 64
+_counts: Counter[str] = Counter()  # masks met on a GPU, by the sentence of the rule
+_pending: deque[_Pending] = deque()
+_tested: dict[int, tuple["weakref.ref[Tensor]", int, _Rule]] = {}  # id -> tensor, its version, the rule
+
+
+def refuse_ones(mask: Tensor) -> None:
+    """Refuse a float tensor of ones and zeros as a bias.
+
+    Raises:
+        ValueError: If it is one; on a GPU, if one of an earlier call was.
+    """
+    if not mask.requires_grad:
+        _test(_NO_ONES, mask, "mask")
+
+
+def warn_of_ones(mask: Tensor, name: str) -> None:
+    """Warn of a float mask of ones and zeros where torch's rule is to add it to the scores."""
+    if mask.is_floating_point() and not mask.requires_grad:
+        _test(_ONES_AS_IN_TORCH, mask, name)
+
+
+def warn_of_hidden_rows(mask: Tensor, name: str) -> None:
+    """Warn of a boolean mask of torch's kind that hides all keys of a row, which then comes out as zeros."""
+    if mask.dtype == torch.bool:
+        _test(_NO_HIDDEN_ROWS, mask, name)
+
+
+def _range(mask: Tensor) -> Tensor:
+    return torch.stack(mask.aminmax())
+
+
+def _is_of_ones_and_zeros(summary: Tensor, mask: Tensor) -> bool:
+    """By its range most biases are told from it; only what lies between 0 and 1 is looked at whole."""
+    return summary.tolist() == [0, 1] and bool(((mask == 0) | (mask == 1)).all())
+
+
+def _hidden_row(mask: Tensor) -> Tensor:
+    return mask.all(-1).any()
+
+
+def _is_hidden(summary: Tensor, mask: Tensor) -> bool:  # noqa: ARG001
+    return bool(summary)
+
+
+_NO_ONES = _Rule(
+    _range,
+    _is_of_ones_and_zeros,
+    "a float mask is added to the scores, and one that holds only ones and zeros hides nothing, got {dtype} "
+    "{shape}; sl.masks.from_ones(mask) lets queries look at the ones, sl.masks.bias(mask) adds it all the "
+    "same",
+    refused=True,
+)
+_ONES_AS_IN_TORCH = _Rule(
+    _range,
+    _is_of_ones_and_zeros,
+    "{name} {shape} holds only ones and zeros, and as in torch a float mask is added to the scores, which "
+    "hides nothing; {name} == 0 hides the zeros",
+    refused=False,
+)
+_NO_HIDDEN_ROWS = _Rule(
+    _hidden_row,
+    _is_hidden,
+    "{name} {shape} hides every key of a row, which comes out as zeros; in torch's masks True means may not "
+    "look, so a mask that marks what to attend to goes in as ~{name}",
+    refused=False,
+)
+
+
+def _test(rule: _Rule, mask: Tensor, name: str) -> None:
+    """Raise or warn if the values break a rule: now, or on a GPU when their summary has arrived."""
+    if not _has_values(mask):
+        return
+    if mask.is_cuda:
+        _collect()
+    version = None if mask.is_inference() else mask._version  # noqa: SLF001 - inference counts none
+    if version is not None and _was_tested(mask, version, rule):
+        return
+    if mask.is_cuda and not rule.refused and not _is_due(rule):
+        return
+    summary = rule.summary(mask)
+    if mask.is_cuda:
+        host = torch.empty_like(summary, device="cpu", pin_memory=True)
+        host.copy_(summary, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        _pending.append(_Pending(event, host, rule, mask, version, name))
+    elif rule.fails(summary, mask):
+        _say(rule, mask, name)
+    if version is not None:
+        key = id(mask)
+        _tested[key] = weakref.ref(mask, lambda _: _tested.pop(key, None)), version, rule
+
+
+def _has_values(mask: Tensor) -> bool:
+    if type(mask) is not Tensor or mask.is_meta or mask.numel() == 0:
+        return False
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:  # noqa: SLF001
+        return False
+    if torch._C._are_functorch_transforms_active():  # noqa: SLF001
+        return False
+    return not (mask.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def _was_tested(mask: Tensor, version: int, rule: _Rule) -> bool:
+    """Whether these very values were tested before: a mask goes through every layer, and is tested once."""
+    tensor, *before = _tested.get(id(mask), (None,))
+    return tensor is not None and tensor() is mask and before == [version, rule]
+
+
+def _is_due(rule: _Rule) -> bool:
+    """Whether to test the next new mask on a GPU where a warning is all: the first ones, then one in 64."""
+    count = _counts[rule.sentence]
+    _counts[rule.sentence] += 1
+    return count < _FIRST_TESTS or count % _TEST_EVERY == 0
+
+
+def _collect(*, wait: bool = False) -> None:
+    """Judge the masks whose summaries have arrived."""
+    while _pending and (wait or _pending[0].event.query()):
+        event, summary, rule, mask, version, name = _pending.popleft()
+        if wait:
+            event.synchronize()
+        changed = version is not None and mask._version != version  # noqa: SLF001
+        if not changed and rule.fails(summary, mask):
+            _say(rule, mask, name, "an earlier call: ")
+
+
+def _say(rule: _Rule, mask: Tensor, name: str, when: str = "") -> None:
+    sentence = when + rule.sentence.format(name=name, dtype=mask.dtype, shape=tuple(mask.shape))
+    if rule.refused:
+        raise ValueError(sentence)
+    warnings.warn(sentence, UserWarning, stacklevel=6)  # the caller of a module
+
+
+@atexit.register
+def _collect_the_last() -> None:
+    try:
+        _collect(wait=True)
+    except ValueError as problem:
+        sys.stderr.write(f"sightline: {problem}\n")

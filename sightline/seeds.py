@@ -1,0 +1,134 @@
+"""The exercises this package grew from, under the names and arguments that their documents print.
+
+    from sightline.seeds import PositionalEncoding, add_positional_encoding, attention_score, create_mask
+
+Thin names over ``sl.reference``, ``sl.nn``, ``sl.positions`` and ``sl.show``, so that code written after the
+documents runs as it stands; ``docs/seeds.md`` says where each line of them is found here. Masks are the
+documents': ones (or True) where a query may look, of any dtype.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sightline.attention import multihead, reference
+from sightline.attention.masks import Mask, from_ones
+from sightline.positions import sinusoidal
+from sightline.shapes import Bool, Float, Shaped
+
+__all__ = [
+    "MultiHeadSelfAttention",
+    "PositionalEncoding",
+    "SelfAttention",
+    "add_positional_encoding",
+    "att_score",
+    "attention_score",
+    "create_mask",
+    "scaled_dot_product_attention",
+    "visualize_positional_encoding",
+]
+
+
+class PositionalEncoding:
+    """The table of sinusoidal positions, one row per position.
+
+    Args:
+        d_model: Width of the embeddings, E.
+        max_len: How many positions.
+
+    Example:
+        >>> PositionalEncoding(d_model=4, max_len=2).get_encoding()
+        tensor([[0.0000, 1.0000, 0.0000, 1.0000],
+                [0.8415, 0.5403, 0.0100, 0.9999]])
+    """
+
+    def __init__(self, d_model: int, max_len: int) -> None:
+        self.d_model, self.max_len = d_model, max_len
+        self.positional_encoding: Float[Tensor, "max_len d_model"] = sinusoidal(max_len, d_model)
+
+    def get_encoding(self) -> Float[Tensor, "max_len d_model"]:
+        """The table."""
+        return self.positional_encoding
+
+
+def add_positional_encoding(
+    word_embeddings: Float[Tensor, "B T E"], positional_encodings: Float[Tensor, "T E"]
+) -> Float[Tensor, "B T E"]:
+    """Add a position to every embedding; the table is shared by the batch."""
+    return word_embeddings + positional_encodings
+
+
+def visualize_positional_encoding(PE: Any) -> Any:  # noqa: N803
+    """Draw a table of positions, a tensor or an array, as a heatmap; returns the figure.
+
+    Raises:
+        ImportError: If matplotlib is not installed; the sentence names the extra.
+    """
+    from sightline import show  # noqa: PLC0415 - matplotlib, which the exercises need here alone
+
+    return show.positions(PE)
+
+
+def att_score(
+    Q: Float[Tensor, "*B T d_k"],  # noqa: N803
+    K: Float[Tensor, "*B S d_k"],  # noqa: N803
+    V: Float[Tensor, "*B S d_v"],  # noqa: N803
+) -> tuple[Float[Tensor, "*B T d_v"], Float[Tensor, "*B T S"]]:
+    """Scaled dot-product attention without a mask: ``(output, weights)``."""
+    return reference.scaled_dot_product_attention(Q, K, V)
+
+
+def create_mask(seq_len: int) -> Bool[Tensor, "seq_len seq_len"]:
+    """The lower triangle: each position may look at itself and the past.
+
+    Example:
+        >>> create_mask(seq_len=3).int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [1, 1, 1]], dtype=torch.int32)
+    """
+    return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()
+
+
+def attention_score(
+    Q: Float[Tensor, "*B T d_k"],  # noqa: N803
+    K: Float[Tensor, "*B S d_k"],  # noqa: N803
+    V: Float[Tensor, "*B S d_v"],  # noqa: N803
+    mask: Shaped[Tensor, "..."] | Mask | None = None,
+) -> tuple[Float[Tensor, "*B T d_v"], Float[Tensor, "*B T S"]]:
+    """Scaled dot-product attention under a mask: ``(output, weights)``.
+
+    A row that may look nowhere gets weights of zero, where the document's ``-1e10`` gives all keys the same.
+    """
+    return reference.scaled_dot_product_attention(Q, K, V, mask)
+
+
+def scaled_dot_product_attention(
+    Q: Float[Tensor, "*B T d_k"],  # noqa: N803
+    K: Float[Tensor, "*B S d_k"],  # noqa: N803
+    V: Float[Tensor, "*B S d_v"],  # noqa: N803
+    mask: Shaped[Tensor, "..."] | Mask | None = None,
+) -> tuple[Float[Tensor, "*B T d_v"], Float[Tensor, "*B T S"]]:
+    """The same under its other name."""
+    return reference.scaled_dot_product_attention(Q, K, V, mask)
+
+
+class SelfAttention(multihead.SelfAttention):
+    """``sl.nn.SelfAttention`` with the documents' arguments: ``X``, and a mask of ones and zeros."""
+
+    def forward(self, X: Float[Tensor, "... T d_in"], mask: Any = None) -> Float[Tensor, "... T d_v"]:  # noqa: N803
+        """Mix the sequence with itself."""
+        return super().forward(X, _read(mask))
+
+
+class MultiHeadSelfAttention(multihead.MultiHeadSelfAttention):
+    """``sl.nn.MultiHeadSelfAttention`` with the documents' arguments: ``X``, and a mask of ones and zeros."""
+
+    def forward(self, X: Float[Tensor, "... T d_in"], mask: Any = None) -> Float[Tensor, "... T d_v"]:  # noqa: N803
+        """Attend with every head and join the results."""
+        return super().forward(X, _read(mask))
+
+
+def _read(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask | None:
+    return mask if mask is None or isinstance(mask, Mask) else from_ones(mask)

@@ -1,0 +1,169 @@
+"""The tree of a beam search: what was tried, how likely it was, what won, and where the winner looked."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from sightline.decode.trace import BeamTrace
+from sightline.shapes import Float
+from sightline.show.fonts import FallbackFontFigure
+from sightline.show.overlay import colours, pixels, to_grey
+from sightline.show.records import GridKeys
+from sightline.show.style import COLOURS, style
+
+__all__ = ["beam_tree"]
+
+_WON, _LOST, _INK = "#21918c", "#c4c4cc", "#33333b"
+_COLUMN, _ROW = 1.25, 0.55  # inches of a step and of a row
+
+
+class _End(NamedTuple):
+    """A hypothesis that ended: at which step, from which row of the one before, and its score."""
+
+    step: int
+    row: int
+    score: float
+
+
+def beam_tree(
+    trace: BeamTrace,
+    words: Callable[[int], str],
+    keys: Sequence[str] | GridKeys | None = None,
+    *,
+    title: str | None = None,
+) -> Figure:
+    """Draw a beam search, steps from left to right, the kept beginnings of a step one below the other.
+
+    Args:
+        trace: What ``beam(..., trace=trace)`` noted.
+        words: The word of a token's id.
+        keys: Names of what was looked at, or the image and its grid; with them, and a trace that has weights,
+            those of the winner stand below the tree.
+        title: Text above.
+
+    Returns:
+        The figure. Each word has its probability after its beginning; a line is as thick as that. What ended
+        has its final score, the log-probability divided for the length.
+
+    Raises:
+        ValueError: If nothing was traced, or there are not as many names as keys.
+    """
+    if not trace.steps:
+        raise ValueError("a beam search must have been traced to be drawn, got none; beam(..., trace=trace)")
+    ends = [_End(t, row, score) for t, step in enumerate(trace.steps) for row, score in step.ended]
+    winner = max(ends, key=lambda end: end.score) if ends else None
+    path = _path(trace, winner)
+    looked = _looked(trace, path, keys)
+    steps, rows = len(trace.steps), max(len(step.tokens) for step in trace.steps)
+    with style():
+        heights = [rows * _ROW]
+        if looked is not None and keys is not None:
+            heights.append(_COLUMN if isinstance(keys, GridKeys) else 0.22 * len(keys))
+        figure = FallbackFontFigure(
+            figsize=(1.6 + _COLUMN * steps, sum(heights) + 1.2), dpi=150, layout="constrained"
+        )
+        panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
+        _draw_tree(panels[0], trace, words, ends, winner, path)
+        panels[0].set_title(title)
+        if looked is not None and keys is not None:
+            if isinstance(keys, GridKeys):
+                _draw_images(panels[1], looked, keys)
+            else:
+                _draw_weights(panels[1], looked, keys)
+        panels[0].set_xlim(-1.2, steps - 0.2)
+    return figure
+
+
+def _path(trace: BeamTrace, winner: _End | None) -> list[int]:
+    """The rows that the winner went through, step by step; of the likeliest beginning if none ended."""
+    last, row = (winner.step - 1, winner.row) if winner is not None else (len(trace.steps) - 1, 0)
+    path = []
+    for t in range(last, -1, -1):
+        path.append(row)
+        row = trace.steps[t].parents[row]
+    return path[::-1]
+
+
+def _looked(trace: BeamTrace, path: list[int], keys: Sequence[str] | GridKeys | None) -> Tensor | None:
+    """Where the winner looked at each of its steps, (S, steps), NaN after its end."""
+    if keys is None or any(step.weights is None for step in trace.steps):
+        return None
+    n = keys.rows * keys.columns if isinstance(keys, GridKeys) else len(keys)
+    columns = []
+    for t, step in enumerate(trace.steps):
+        weights = step.weights
+        assert weights is not None  # noqa: S101
+        if weights.size(-1) != n:
+            raise ValueError(f"there must be a name for each of the {weights.size(-1)} keys, got {n} names")
+        inside = t <= len(path)
+        row = path[t - 1] if 0 < t <= len(path) else 0
+        columns.append(weights[row] if inside else torch.full((n,), torch.nan))
+    return torch.stack(columns, dim=1)
+
+
+def _draw_tree(
+    axes: Axes,
+    trace: BeamTrace,
+    words: Callable[[int], str],
+    ends: list[_End],
+    winner: _End | None,
+    path: list[int],
+) -> None:
+    box: dict[str, Any] = {"boxstyle": "round,pad=0.25", "linewidth": 1}
+    plain = box | {"facecolor": "white", "edgecolor": _LOST}
+    axes.text(-1, 0, "start", ha="center", va="center", fontsize=9, color=_INK, bbox=plain, zorder=3)
+    for t, step in enumerate(trace.steps):
+        for row, (parent, token, log_prob) in enumerate(
+            zip(step.parents, step.tokens, step.log_probs, strict=True)
+        ):
+            won = t < len(path) and path[t] == row
+            colour, share = (_WON if won else _LOST), math.exp(log_prob)
+            above = parent if t else 0
+            axes.plot([t - 1, t], [above, row], color=colour, linewidth=0.5 + 4 * share, zorder=1)
+            text = f"{words(token)}\n{share:.2f}"
+            axes.text(
+                t, row, text, ha="center", va="center", fontsize=9, color=_INK, zorder=3,
+                bbox=box | {"facecolor": "#e3f3f1" if won else "white", "edgecolor": colour},
+            )  # fmt: skip
+    for end in ends:
+        x, y = end.step - 1 + 0.36, end.row if end.step else 0
+        colour = _WON if end == winner else "#77777f"
+        axes.text(
+            x, y + 0.4, f"end {end.score:.2f}", ha="center", va="center", fontsize=8, color=colour,
+            weight="bold" if end == winner else "normal", zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+        )  # fmt: skip
+    axes.set_ylim(max(len(step.tokens) for step in trace.steps) - 0.4, -0.6)
+    axes.set_yticks([])
+    axes.tick_params(labelbottom=False)
+
+
+def _draw_weights(axes: Axes, looked: Tensor, keys: Sequence[str]) -> None:
+    axes.imshow(looked.numpy(), cmap=COLOURS, aspect="auto", vmin=0)
+    axes.set_yticks(range(len(keys)), list(keys))
+    axes.tick_params(labelbottom=False)
+    axes.set_xlabel("where the winner looked before each word, and before its end")
+
+
+def _draw_images(axes: Axes, looked: Float[Tensor, "S steps"], keys: GridKeys) -> None:
+    """The image in grey under each step, with the winner's weights over it."""
+    image = to_grey(pixels(keys.image))
+    tall = 0.92 * image.shape[0] / image.shape[1]
+    brightest = max(float(looked.nan_to_num().max()), 4 / (keys.rows * keys.columns))
+    for t, weights in enumerate(looked.T):
+        if weights.isnan().any():
+            continue
+        extent = (t - 0.46, t + 0.46, tall, 0.0)
+        axes.imshow(image, extent=extent, zorder=1)
+        grid = weights.view(keys.rows, keys.columns).numpy()
+        axes.imshow(
+            grid, cmap=colours(), vmin=0, vmax=brightest, extent=extent, interpolation="bicubic", zorder=2
+        )
+    axes.set(ylim=(tall + 0.04, -0.04), yticks=[], aspect="equal", anchor="N")
+    axes.tick_params(labelbottom=False)
+    axes.set_xlabel("where the winner looked before each word, and before its end")

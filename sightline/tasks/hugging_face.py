@@ -1,0 +1,246 @@
+"""A model in a Hugging Face folder on this machine, watched while it reads a text. Nothing is downloaded."""
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sightline.look.heads import is_cross
+from sightline.look.seen import Seen
+from sightline.look.sight import Sight
+from sightline.look.watch import watch
+
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.*", "merges.txt", "*.model", "tekken.json")
+_NAMELESS = ("model", "models", "snapshots", "checkpoint", "main", "latest", "..", "/")
+_UNLIMITED = 1 << 40  # what a tokenizer without a longest text says is more than this
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedModel:
+    """A model that was watched while it read one input.
+
+    Attributes:
+        title: Which model it is and where it lies, for a line of text.
+        name: What to call it in a heading.
+        text: What it read.
+        seen: What it attended to, q and k kept.
+        keys: For each layer that was seen, a name for each of its keys.
+        queries: The same for its queries.
+        is_part: Whether only some layers were chosen.
+    """
+
+    title: str
+    name: str
+    text: str
+    seen: Seen
+    keys: Mapping[str, Sequence[str]]
+    queries: Mapping[str, Sequence[str]]
+    is_part: bool = False
+
+    def keys_of(self, layer: str) -> Sequence[str]:
+        """The names of a layer's keys; it may be one of several calls of a module, as a table names it."""
+        return self.keys[layer.partition(" call ")[0]]
+
+    def queries_of(self, layer: str) -> Sequence[str]:
+        """The names of its queries."""
+        return self.queries[layer.partition(" call ")[0]]
+
+    def sides_of(self, layer: str, sight: Sight) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+        """The names of its queries and keys for a picture; None for a side on which they don't stand."""
+        queries, keys = self.queries_of(layer), self.keys_of(layer)
+        return queries if len(queries) == sight.t else None, keys if len(keys) == sight.s else None
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether a folder holds a Hugging Face model."""
+    return (path / "config.json").is_file()
+
+
+def watch_folder(folder: Path, text: str, chosen: Callable[[str], bool]) -> WatchedModel:
+    """Load the model and its tokenizer, and watch it read the text once.
+
+    An encoder-decoder reads the text on both sides, the decoder one token late, as in training.
+
+    Args:
+        folder: Has config.json, weights in safetensors files, and a tokenizer.
+        text: What the model reads.
+        chosen: Whether to look at the layer of this name.
+    """
+    _check(folder)
+    with _quiet_and_offline():
+        transformers = _transformers()
+        tokenizer = _loaded(f"the tokenizer in {folder}", transformers.AutoTokenizer, folder)
+        model = _model(transformers, folder)
+        ids = tokenizer(text)["input_ids"]
+        if not ids:
+            raise ValueError(f"the tokenizer in {folder} finds no token in the text {text!r}")
+        most = _longest(model, tokenizer)
+        if len(ids) > most:
+            raise ValueError(
+                f"the model in {folder} reads at most {most} tokens, got {len(ids)}; give it a shorter text"
+            )
+        inputs = {"input_ids": ids}
+        if model.config.is_encoder_decoder:
+            inputs["decoder_input_ids"] = [_start(model), *ids[:-1]]
+        with torch.inference_mode(), watch(model, layers=chosen, keep=True) as seen:
+            model(**{name: torch.tensor([x]) for name, x in inputs.items()})
+    if seen.full:
+        raise ValueError(f"{folder} attends more than memory should hold; look at a part of it with --layer")
+    tokens = {name: [str(t) for t in tokenizer.convert_ids_to_tokens(x)] for name, x in inputs.items()}
+    keys = {
+        name: tokens["decoder_input_ids" if _is_decoder(name, inputs, sights[0]) else "input_ids"]
+        for name, sights in seen.items()
+    }
+    decoded = tokens.get("decoder_input_ids", tokens["input_ids"])
+    queries = {name: decoded if name.startswith("decoder") else tokens["input_ids"] for name in seen}
+    title = f"{type(model).__name__} in {folder}"
+    return WatchedModel(title=title, name=name_of(folder), text=text, seen=seen, keys=keys, queries=queries)
+
+
+def name_of(folder: Path) -> str:
+    """What to call a model: the folder's name, or that of the nearest one above that says something.
+
+    Example:
+        >>> name_of(Path("hub/models--bert--tiny/snapshots/0f2b1c3d4e5f60718293a4b5c6d7e8f901234567"))
+        'bert/tiny'
+        >>> name_of(Path("site-packages/minilm/model"))
+        'minilm'
+    """
+    for part in reversed(folder.absolute().parts):
+        if part.startswith("models--"):
+            return part.removeprefix("models--").replace("--", "/")
+        if part.lower() not in _NAMELESS and not re.fullmatch("[0-9a-f]{32,}", part):
+            return part
+    return "a model"
+
+
+def _check(folder: Path) -> None:
+    """Refuse what can't be loaded, or should not be, before anything large is read."""
+    if not any(folder.glob("*.safetensors")):
+        pickled = sorted(path.name for pattern in _PICKLED for path in folder.glob(pattern))
+        if pickled:
+            raise ValueError(
+                f"weights must be in safetensors files, got {pickled[0]!r} in {folder}: a pickled file can "
+                "run code when it is loaded; whoever made it can save it anew with save_pretrained"
+            )
+        raise ValueError(f"there are no weights in {folder}, expected *.safetensors files beside config.json")
+    for index in folder.glob("*.safetensors.index.json"):
+        strange = [
+            name
+            for name in _json(index).get("weight_map", {}).values()
+            if not str(name).endswith(".safetensors")
+        ]
+        if strange:
+            raise ValueError(f"weights must be in safetensors files, {index} names {strange[0]!r}")
+    if not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
+        raise ValueError(
+            f"there is no tokenizer in {folder}, expected tokenizer.json; "
+            "tokenizer.save_pretrained writes one"
+        )
+    _json(folder / "config.json")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise ValueError(f"{path} is no JSON: {problem}") from None
+    if not isinstance(read, dict):
+        raise ValueError(f"{path} must hold one JSON object, got {type(read).__name__}")  # noqa: TRY004
+    return read
+
+
+def _transformers() -> Any:
+    try:
+        import transformers  # noqa: PLC0415
+    except ImportError:
+        raise ValueError(
+            "a Hugging Face folder needs transformers, which is not installed; pip install 'sightline[hf]'"
+        ) from None
+    return transformers
+
+
+def _model(transformers: Any, folder: Path) -> Any:
+    what = f"the model in {folder}"
+    model, report = _loaded(
+        what,
+        transformers.AutoModel,
+        folder,
+        attn_implementation="sdpa",
+        use_safetensors=True,
+        output_loading_info=True,
+    )
+    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    if missing:
+        raise ValueError(
+            f"{what} lacks {len(missing)} of the tensors that its config.json asks for, such as "
+            f"{missing[0]!r}"
+        )
+    return model.eval()
+
+
+def _loaded(what: str, auto: Any, folder: Path, **options: Any) -> Any:
+    """Load from the folder and nowhere else, running no code that lies in it."""
+    try:
+        return auto.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False, **options)
+    except Exception as problem:  # each library underneath has errors of its own
+        lines = str(problem).strip().splitlines() or [type(problem).__name__]
+        raise ValueError(f"can't load {what}: {lines[0].rstrip('.')}") from problem
+
+
+def _longest(model: Any, tokenizer: Any) -> int:
+    """The most tokens that the model has positions for."""
+    most = [tokenizer.model_max_length] if tokenizer.model_max_length < _UNLIMITED else []
+    most += [
+        n for name in ("max_position_embeddings", "n_positions") if (n := getattr(model.config, name, None))
+    ]
+    for module in model.modules():  # some keep the first positions for padding
+        reserved = getattr(getattr(module, "position_embeddings", None), "padding_idx", None)
+        if reserved is not None:
+            most.append(module.position_embeddings.num_embeddings - reserved - 1)
+    return min(most, default=_UNLIMITED)
+
+
+def _start(model: Any) -> int:
+    known = (
+        getattr(model.config, name, None)
+        for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id")
+    )
+    return next((token for token in known if token is not None), 0)
+
+
+def _is_decoder(name: str, inputs: dict[str, Any], sight: Any) -> bool:
+    """Whether a layer's keys are the decoder's tokens."""
+    return "decoder_input_ids" in inputs and name.startswith("decoder") and not is_cross(name, sight)
+
+
+@contextmanager
+def _quiet_and_offline() -> Iterator[None]:
+    """Keep transformers from the network, and its bars, reports and warnings from the table's reader."""
+    before = os.environ.get("HF_HUB_OFFLINE")
+    os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported; local_files_only says it again
+    try:
+        logging = _transformers().utils.logging
+        verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            logging.set_verbosity(verbosity)
+            if bars:
+                logging.enable_progress_bar()
+    finally:
+        os.environ.pop("HF_HUB_OFFLINE")
+        if before is not None:
+            os.environ["HF_HUB_OFFLINE"] = before

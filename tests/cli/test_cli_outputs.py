@@ -1,0 +1,28 @@
+import os
+
+import pytest
+from matplotlib.figure import Figure
+
+from sightline.cli.outputs import save_figure
+
+
+@pytest.mark.bad_input
+def test_what_the_system_refuses(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", full)
+    path = tmp_path / "a.png"
+    with pytest.raises(
+        OSError, match=r"can't write '.*a.png': no space left on device; choose another --out"
+    ):
+        save_figure(Figure(), path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.bad_input
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_locked(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(OSError, match="permission denied; choose another --out"):
+        save_figure(Figure(), tmp_path / "a.png")

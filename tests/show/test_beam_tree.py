@@ -1,0 +1,77 @@
+"""The drawn beam search: every word that was kept, with its probability, and the winner marked."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from sightline.decode.beam import beam
+from sightline.decode.trace import BeamTrace
+from sightline.show.beam_tree import beam_tree
+from sightline.tasks.attention import Grid
+from tests.decode.toys import Toy
+
+WORDS = [f"w{i}" for i in range(7)]
+
+
+def searched(**settings):
+    model, trace = Toy(7, end=-0.3), BeamTrace()
+    found = beam(model, model.start(1, look=True), width=3, max_length=9, trace=trace, **settings)
+    for i, step in enumerate(trace.steps):
+        if step.weights is None:  # the toy knows nothing before its first step
+            object.__setattr__(trace.steps[i], "weights", torch.zeros(1, 2))
+    return trace, found
+
+
+def test_every_word_stands_there_with_its_probability():
+    trace, found = searched()
+    figure = beam_tree(trace, WORDS.__getitem__, title="a toy")
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    for step in trace.steps:
+        for token, log_prob in zip(step.tokens, step.log_probs, strict=True):
+            assert f"w{token}\n{math.exp(log_prob):.2f}" in texts
+    assert figure.axes[0].get_title() == "a toy"
+    ended = [text for text in figure.axes[0].texts if text.get_text().startswith("end")]
+    assert len(ended) == sum(len(step.ended) for step in trace.steps)
+    (won,) = [text.get_text() for text in ended if text.get_fontweight() == "bold"]
+    assert won == f"end {found.scores[0, 0].item():.2f}"
+
+
+def test_the_winner_is_what_the_search_found():
+    trace, found = searched()
+    axes = beam_tree(trace, WORDS.__getitem__).axes[0]
+    marked = [t for t in axes.texts if t.get_bbox_patch() and t.get_bbox_patch().get_facecolor()[0] < 0.95]
+    marked.sort(key=lambda text: text.get_position()[0])
+    assert [text.get_text().split("\n")[0] for text in marked] == [f"w{i}" for i in found.lists()[0][0]]
+
+
+def test_where_the_winner_looked_stands_below():
+    trace, found = searched()
+    figure = beam_tree(trace, WORDS.__getitem__, ["left", "right"])
+    shown = np.asarray(figure.axes[1].images[0].get_array().filled(np.nan))
+    assert shown.shape == (2, len(trace.steps))
+    steps = found.lengths[0, 0].item() + 1
+    weights = found.attention_weights[0, 0, :, 0].T  # (S, L)
+    np.testing.assert_allclose(shown[:, 1 : steps - 1], weights[:, 1 : steps - 1], rtol=1e-5)
+    assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["left", "right"]
+
+
+def test_where_the_winner_looked_in_an_image_stands_below():
+    trace, found = searched()
+    grid = Grid(rows=1, columns=2, image=torch.zeros(3, 8, 16, dtype=torch.uint8))
+    figure = beam_tree(trace, WORDS.__getitem__, grid)
+    shown = [image for image in figure.axes[1].images if image.get_array().ndim == 2]
+    steps = found.lengths[0, 0].item() + 1  # and before its end
+    assert [sum(image.get_extent()[:2]) / 2 for image in shown] == pytest.approx(range(steps))
+    weights = found.attention_weights[0, 0, :, 0]  # (L, S)
+    for t in range(1, steps - 1):
+        np.testing.assert_allclose(np.asarray(shown[t].get_array())[0], weights[t], rtol=1e-5)
+
+
+@pytest.mark.bad_input
+def test_sentences_for_what_is_wrong():
+    with pytest.raises(ValueError, match=r"must have been traced.*trace=trace"):
+        beam_tree(BeamTrace(), WORDS.__getitem__)
+    with pytest.raises(ValueError, match="a name for each of the 2 keys, got 3 names"):
+        beam_tree(searched()[0], WORDS.__getitem__, ["a", "b", "c"])

@@ -1,0 +1,159 @@
+"""Trainings that are stopped by a signal, go on beyond their end, or have few examples."""
+
+import dataclasses
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sightline.train.config import TrainConfig, with_min_steps
+from sightline.train.interrupt import Interrupted
+from sightline.train.loop import fit
+from sightline.train.objective import Stage
+from tests.train.toy import Toy, ToyObjective
+
+QUICK = TrainConfig(device="cpu", epochs=3, lr=1e-2, tensorboard=False, threads=0)  # 5 steps an epoch
+
+
+def train(out, config=QUICK, objective=None, **options):
+    torch.manual_seed(7)
+    fit(Toy(), objective or ToyObjective(), config, out, shown=False, **options)
+    return load_file(out / "model.safetensors")
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+class Signalled(ToyObjective):
+    """Sends its process a signal while the loss of a step is computed."""
+
+    def __init__(self, step, number):
+        super().__init__()
+        self.step, self.number, self.steps = step, number, 0
+
+    def loss(self, model, batch):
+        self.steps += 1
+        if self.steps == self.step:
+            signal.raise_signal(self.number)
+        return super().loss(model, batch)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("step", [1, 7, 10])  # the first, inside an epoch, the last of one
+def test_a_signal_lets_the_step_end_saves_and_stops(tmp_path, step, number):
+    whole = train(tmp_path / "whole")
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted, match=f"stopped after step {step} of 15; everything is saved") as stopped:
+        train(tmp_path / "run", objective=Signalled(step, number))
+    assert stopped.value.number == number
+    assert signal.getsignal(number) is before
+    assert_same(train(tmp_path / "run", resume=True), whole)
+
+
+def test_a_signal_in_the_very_last_step_ends_a_finished_run(tmp_path):
+    whole = train(tmp_path / "whole")
+    assert_same(train(tmp_path / "run", objective=Signalled(15, signal.SIGINT)), whole)
+
+
+def test_a_second_signal_stops_at_once(tmp_path):
+    class Twice(Signalled):
+        def loss(self, model, batch):
+            if self.steps == 6:
+                signal.raise_signal(self.number)
+            return super().loss(model, batch)
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        train(tmp_path / "run", objective=Twice(7, signal.SIGINT))
+    assert not isinstance(stopped.value, Interrupted)
+
+
+def test_more_epochs_train_longer(tmp_path):
+    constant = dataclasses.replace(QUICK, schedule="constant", warmup=0.0)
+    whole = train(tmp_path / "whole", constant)
+    train(tmp_path / "run", dataclasses.replace(constant, epochs=2))
+    assert_same(train(tmp_path / "run", constant, resume=True), whole)
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    objective = Signalled(0, signal.SIGINT)
+    train(tmp_path / "run")
+    train(tmp_path / "run", objective=objective, resume=True)
+    assert objective.steps == 0
+
+
+def test_a_run_that_lost_patience_stays_ended(tmp_path):
+    class NeverBetter(Signalled):
+        def evaluate(self, model):
+            return {"loss": 1.0}
+
+    impatient = dataclasses.replace(QUICK, patience=1)
+    train(tmp_path / "run", impatient, NeverBetter(0, signal.SIGINT))
+    objective = NeverBetter(0, signal.SIGINT)
+    train(tmp_path / "run", dataclasses.replace(impatient, epochs=9), objective, resume=True)
+    assert objective.steps == 0
+
+
+@pytest.mark.bad_input
+def test_a_first_stage_does_not_go_on_under_a_second(tmp_path):
+    def both(epochs, **options):
+        second = Stage(name="second", objective=ToyObjective(), config=QUICK)
+        train(tmp_path / "run", dataclasses.replace(QUICK, epochs=epochs), then=[second], **options)
+
+    both(2)
+    with pytest.raises(
+        ValueError, match=r"'second' of .* began where 'main' ended after 2 epochs, got epochs=3"
+    ):
+        both(3, resume=True)
+
+
+def test_the_last_weights_are_kept_where_they_are_wanted(tmp_path):
+    class Worsening(ToyObjective):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def evaluate(self, model):
+            self.seen.append(model.last.weight.detach().clone())
+            return {"loss": float(len(self.seen))}
+
+    for keep, which in (("best", 0), ("last", -1)):
+        objective = Worsening()
+        kept = train(tmp_path / keep, dataclasses.replace(QUICK, keep=keep), objective)
+        assert torch.equal(kept["last.weight"], objective.seen[which]), keep
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_batches", "epochs", "evaluate_every"),
+    [
+        ({"epochs": 10, "min_steps": 600}, 3, 200, 20),  # evaluated as often as before: ten times
+        ({"epochs": 10, "min_steps": 600}, 60, 10, 1),  # enough as it is
+        ({"epochs": 10, "min_steps": 601}, 60, 11, 1),
+        ({"epochs": 10, "min_steps": None}, 3, 10, 1),
+        ({"epochs": 10, "min_steps": 600, "steps": 7}, 3, 10, 1),  # who says how many steps, gets them
+    ],
+)
+def test_few_examples_are_gone_through_more_often(settings, n_batches, epochs, evaluate_every):
+    config = with_min_steps(TrainConfig(**settings), n_batches)
+    assert (config.epochs, config.evaluate_every, config.save_every) == (
+        epochs,
+        evaluate_every,
+        evaluate_every,
+    )
+
+
+def test_a_training_says_what_it_will_do_and_whether_that_is_too_little(tmp_path, capsys):
+    torch.manual_seed(7)
+    fit(Toy(), ToyObjective(), QUICK, tmp_path / "run")
+    told = capsys.readouterr().err
+    assert "53 examples, 5 steps an epoch, 15 steps in all; 77 trainable parameters, on cpu" in told
+    assert "15 steps are too few to learn much: raise --epochs 3, or lower --batch-size 64" in told
+    fit(Toy(), ToyObjective(), dataclasses.replace(QUICK, steps=7), tmp_path / "few")
+    assert "7 steps are too few to learn much: raise --steps 7 to make" in capsys.readouterr().err
+    fit(Toy(), ToyObjective(), dataclasses.replace(QUICK, epochs=20), tmp_path / "run", resume=True)
+    told = capsys.readouterr().err
+    assert "going on after step 15: 53 examples, 5 steps an epoch, 100 steps in all" in told
+    assert "too few" not in told
