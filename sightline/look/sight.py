@@ -514,6 +514,7 @@ def measure_sight(
 def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:
     if isinstance(inputs, StoredRows):
         return KeptInputs(inputs.with_versions(), torch.zeros_like(lse))
+    inputs = inputs if inputs.requires_grad else inputs.detached()  # a look without gradients stays without
     return KeptInputs(inputs.countable().with_versions(), lse)
 
 

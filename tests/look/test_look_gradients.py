@@ -121,9 +121,11 @@ def test_nothing_is_differentiable_where_nothing_asks_for_it():
     with torch.no_grad():
         sight = sl.look(q, k, v)
     assert not any(x.requires_grad for x in sight.statistics.values())
+    assert not any(x.requires_grad for x in (sight.mass([[0]]), sight.received_from((0, 2))))
     sight = sl.look(q, k, v, measure=sl.Look(map=3, top=2))
     assert all(getattr(sight, name).requires_grad for name in GRADS)
-    assert sight.kept[0].inputs.q.requires_grad  # mass, columns and the like can be differentiated too
+    assert sight.mass([[0]]).requires_grad
+    assert not any(x.requires_grad for x in (sight.rows([0]), sight.map(2), sight.top(1)[0]))
 
 
 # Memory
