@@ -5,7 +5,7 @@
   mean of the encoder's states at every step of the decoder;
 - how far beyond the lengths of the training do positions reach? Transformers with each kind of them.
 
-Usage: python docs/copying.py train [--json FILE]        about twenty minutes on one core
+Usage: python docs/copying.py train [--json FILE] [--device cuda]        about twenty minutes on one core
        python docs/copying.py draw [--json FILE] [FOLDER]
 """
 
@@ -54,12 +54,16 @@ def transformer(positions: str) -> Any:
     )
 
 
-def batch(lengths: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random letters and their end, padded: the source, and the same as target with its beginning."""
+def batch(lengths: Tensor, generator: torch.Generator, model: Any) -> tuple[Tensor, Tensor]:
+    """Random letters and their end, padded: the source, and the same as target with its beginning.
+
+    They are drawn on the CPU, the same for every device, and handed over on the model's.
+    """
     ids = torch.randint(FIRST, FIRST + LETTERS, (len(lengths), int(lengths.max())), generator=generator)
     place = torch.arange(ids.size(1) + 1)
     source = F.pad(ids, (0, 1)).masked_fill(place >= lengths[:, None], PAD)
     source[torch.arange(len(lengths)), lengths] = EOS
+    source = source.to(next(model.parameters()).device)
     return source, F.pad(source, (1, 0), value=BOS)
 
 
@@ -68,7 +72,8 @@ def train(model: Any, steps: int, lr: float, generator: torch.Generator) -> None
     optimizer = torch.optim.AdamW(model.parameters(), lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, steps)
     for step in range(steps):
-        source, target = batch(torch.randint(1, LONGEST + 1, (BATCH,), generator=generator), generator)
+        lengths = torch.randint(1, LONGEST + 1, (BATCH,), generator=generator)
+        source, target = batch(lengths, generator, model)
         logits = model(source, target[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
         optimizer.zero_grad()
@@ -83,20 +88,22 @@ def train(model: Any, steps: int, lr: float, generator: torch.Generator) -> None
 @torch.no_grad()
 def accuracy(model: Any, length: int, generator: torch.Generator) -> float:
     """Of 100 sequences of a length, written greedily: the share of letters in their right places."""
-    source, target = batch(torch.full((100,), length), generator)
+    source, target = batch(torch.full((100,), length), generator, model)
     written = greedy(model, model.start(source), max_length=length + 1).ids[:, 0]
     written = F.pad(written, (0, max(0, length - written.size(1))))[:, :length]
     return (written == target[:, 1 : length + 1]).float().mean().item()
 
 
-def measured(make: Any, names: list[str], steps: int, lr: float, lengths: range) -> Curves:
+def measured(
+    make: Any, names: list[str], steps: int, lr: float, lengths: range, device: str = "cpu"
+) -> Curves:
     """Train a model for each name, and say how well each copies each length."""
     found: Curves = {}
     for name in names:
         print(name)
         torch.manual_seed(0)
         generator = torch.Generator().manual_seed(0)
-        model = make(name)
+        model = make(name).to(device)
         train(model, steps, lr, generator)
         model.eval()
         found[name] = {str(n): round(accuracy(model, n, generator), 4) for n in lengths}
@@ -130,12 +137,20 @@ def main() -> None:
     parser.add_argument("what", choices=["train", "draw"])
     parser.add_argument("folder", nargs="?", type=Path, default=HERE / "pictures")
     parser.add_argument("--json", type=Path, default=HERE / "copying.json")
+    parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
     if given.what == "train":
         found = {
-            "one_vector": measured(recurrent, ["additive", "none"], 2400, 3e-3, range(1, LONGEST + 1)),
+            "one_vector": measured(
+                recurrent, ["additive", "none"], 2400, 3e-3, range(1, LONGEST + 1), given.device
+            ),
             "longer_than_trained": measured(
-                transformer, ["sinusoidal", "learned", "rotary"], 3000, 2e-3, range(2, 2 * LONGEST + 1, 2)
+                transformer,
+                ["sinusoidal", "learned", "rotary"],
+                3000,
+                2e-3,
+                range(2, 2 * LONGEST + 1, 2),
+                given.device,
             ),
         }
         given.json.write_text(json.dumps(found, indent=1) + "\n")

@@ -2,7 +2,7 @@
 """Train the preset ``transformer`` or variants of it on scenes; print what each reached, and in what time.
 
     python docs/transformer_preset.py                                  # the preset itself, on two cores
-    python docs/transformer_preset.py --only wide deep --device cuda   # how well variants learn
+    python docs/transformer_preset.py --only all --jobs 6 --device cuda --json variants.json
     python docs/transformer_preset.py --share 0.01                     # a hundredth of the scenes: a try
 
 How much is learned in a step is the same on every device; how long a step takes is not. So variants are
@@ -11,8 +11,10 @@ compared on a GPU, and what is chosen is measured on two cores that do nothing e
 
 import argparse
 import json
+import multiprocessing
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,10 @@ from sightline.tasks.caption.presets import PRESETS
 PRESET = PRESETS["transformer"]
 VARIANTS: dict[str, dict[str, Any]] = {
     "preset": {},
+    "batch_32": {"batch_size": 32, "warmup": 300, "ema": 0.99},
     "narrow": {"d_model": 96, "d_ff": 192, "n_train": 48000},
     "deep": {"d_model": 96, "d_ff": 192, "n_encoder_layers": 5, "n_train": 40000},
-    "wide": {"d_model": 160, "d_ff": 320, "n_train": 24000},
+    "wide": {"d_model": 192, "d_ff": 384, "n_encoder_layers": 2, "n_train": 24000},
     "faster": {"lr": 2e-3},
     "slower": {"lr": 5e-4},
     "fewer": {"n_train": 18000, "epochs": 8},
@@ -70,21 +73,24 @@ def measured(name: str, device: str, share: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the variants one after the other, a JSON object and a line each."""
+    """Measure the variants, a JSON object and a line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=["preset"])
+    parser.add_argument("--only", nargs="+", choices=["all", *VARIANTS], default=["preset"])
+    parser.add_argument("--jobs", type=int, default=1, help="variants at a time, each a process")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--share", type=float, default=1.0, help="of the scenes, for a try")
     parser.add_argument("--json", type=Path, help="append a line for each variant to this file")
     given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    for name in given.only:
-        row = measured(name, given.device, given.share)
-        print(json.dumps(row), flush=True)
-        if given.json is not None:
-            with given.json.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+    names = list(VARIANTS) if "all" in given.only else given.only
+    spawn = multiprocessing.get_context("spawn")  # CUDA can't be used in a forked process
+    with ProcessPoolExecutor(given.jobs, spawn, torch.set_num_threads, (given.threads,)) as pool:
+        rows = [pool.submit(measured, name, given.device, given.share) for name in names]
+        for row in as_completed(rows):
+            print(json.dumps(row.result()), flush=True)
+            if given.json is not None:
+                with given.json.open("a") as file:
+                    file.write(json.dumps(row.result()) + "\n")
 
 
 if __name__ == "__main__":

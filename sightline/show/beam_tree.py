@@ -10,7 +10,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from sightline.decode.trace import BeamTrace
+from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
+from sightline.show.overlay import colours, pixels, to_grey
+from sightline.show.records import GridKeys
 from sightline.show.style import COLOURS, style
 
 __all__ = ["beam_tree"]
@@ -30,7 +33,7 @@ class _End(NamedTuple):
 def beam_tree(
     trace: BeamTrace,
     words: Callable[[int], str],
-    keys: Sequence[str] | None = None,
+    keys: Sequence[str] | GridKeys | None = None,
     *,
     title: str | None = None,
 ) -> Figure:
@@ -39,8 +42,8 @@ def beam_tree(
     Args:
         trace: What ``beam(..., trace=trace)`` noted.
         words: The word of a token's id.
-        keys: Names of what was looked at; with them, and a trace that has weights, the weights of the winner
-            stand below the tree.
+        keys: Names of what was looked at, or the image and its grid; with them, and a trace that has weights,
+            those of the winner stand below the tree.
         title: Text above.
 
     Returns:
@@ -58,7 +61,9 @@ def beam_tree(
     looked = _looked(trace, path, keys)
     steps, rows = len(trace.steps), max(len(step.tokens) for step in trace.steps)
     with style():
-        heights = [rows * _ROW] + ([0.22 * len(keys)] if looked is not None and keys is not None else [])
+        heights = [rows * _ROW]
+        if looked is not None and keys is not None:
+            heights.append(_COLUMN if isinstance(keys, GridKeys) else 0.22 * len(keys))
         figure = FallbackFontFigure(
             figsize=(1.6 + _COLUMN * steps, sum(heights) + 1.2), dpi=150, layout="constrained"
         )
@@ -66,7 +71,10 @@ def beam_tree(
         _draw_tree(panels[0], trace, words, ends, winner, path)
         panels[0].set_title(title)
         if looked is not None and keys is not None:
-            _draw_weights(panels[1], looked, keys)
+            if isinstance(keys, GridKeys):
+                _draw_images(panels[1], looked, keys)
+            else:
+                _draw_weights(panels[1], looked, keys)
         panels[0].set_xlim(-1.2, steps - 0.2)
     return figure
 
@@ -81,21 +89,20 @@ def _path(trace: BeamTrace, winner: _End | None) -> list[int]:
     return path[::-1]
 
 
-def _looked(trace: BeamTrace, path: list[int], keys: Sequence[str] | None) -> Tensor | None:
+def _looked(trace: BeamTrace, path: list[int], keys: Sequence[str] | GridKeys | None) -> Tensor | None:
     """Where the winner looked at each of its steps, (S, steps), NaN after its end."""
     if keys is None or any(step.weights is None for step in trace.steps):
         return None
+    n = keys.rows * keys.columns if isinstance(keys, GridKeys) else len(keys)
     columns = []
     for t, step in enumerate(trace.steps):
         weights = step.weights
         assert weights is not None  # noqa: S101
-        if weights.size(-1) != len(keys):
-            raise ValueError(
-                f"there must be a name for each of the {weights.size(-1)} keys, got {len(keys)} names"
-            )
+        if weights.size(-1) != n:
+            raise ValueError(f"there must be a name for each of the {weights.size(-1)} keys, got {n} names")
         inside = t <= len(path)
         row = path[t - 1] if 0 < t <= len(path) else 0
-        columns.append(weights[row] if inside else torch.full((len(keys),), torch.nan))
+        columns.append(weights[row] if inside else torch.full((n,), torch.nan))
     return torch.stack(columns, dim=1)
 
 
@@ -139,5 +146,24 @@ def _draw_tree(
 def _draw_weights(axes: Axes, looked: Tensor, keys: Sequence[str]) -> None:
     axes.imshow(looked.numpy(), cmap=COLOURS, aspect="auto", vmin=0)
     axes.set_yticks(range(len(keys)), list(keys))
+    axes.tick_params(labelbottom=False)
+    axes.set_xlabel("where the winner looked before each word, and before its end")
+
+
+def _draw_images(axes: Axes, looked: Float[Tensor, "S steps"], keys: GridKeys) -> None:
+    """The image in grey under each step, with the winner's weights over it."""
+    image = to_grey(pixels(keys.image))
+    tall = 0.92 * image.shape[0] / image.shape[1]
+    brightest = max(float(looked.nan_to_num().max()), 4 / (keys.rows * keys.columns))
+    for t, weights in enumerate(looked.T):
+        if weights.isnan().any():
+            continue
+        extent = (t - 0.46, t + 0.46, tall, 0.0)
+        axes.imshow(image, extent=extent, zorder=1)
+        grid = weights.view(keys.rows, keys.columns).numpy()
+        axes.imshow(
+            grid, cmap=colours(), vmin=0, vmax=brightest, extent=extent, interpolation="bicubic", zorder=2
+        )
+    axes.set(ylim=(tall + 0.04, -0.04), yticks=[], aspect="equal", anchor="N")
     axes.tick_params(labelbottom=False)
     axes.set_xlabel("where the winner looked before each word, and before its end")

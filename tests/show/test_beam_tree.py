@@ -9,6 +9,7 @@ import torch
 from sightline.decode.beam import beam
 from sightline.decode.trace import BeamTrace
 from sightline.show.beam_tree import beam_tree
+from sightline.tasks.attention import Grid
 from tests.decode.toys import Toy
 
 WORDS = [f"w{i}" for i in range(7)]
@@ -54,6 +55,18 @@ def test_where_the_winner_looked_stands_below():
     weights = found.attention_weights[0, 0, :, 0].T  # (S, L)
     np.testing.assert_allclose(shown[:, 1 : steps - 1], weights[:, 1 : steps - 1], rtol=1e-5)
     assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["left", "right"]
+
+
+def test_where_the_winner_looked_in_an_image_stands_below():
+    trace, found = searched()
+    grid = Grid(rows=1, columns=2, image=torch.zeros(3, 8, 16, dtype=torch.uint8))
+    figure = beam_tree(trace, WORDS.__getitem__, grid)
+    shown = [image for image in figure.axes[1].images if image.get_array().ndim == 2]
+    steps = found.lengths[0, 0].item() + 1  # and before its end
+    assert [sum(image.get_extent()[:2]) / 2 for image in shown] == pytest.approx(range(steps))
+    weights = found.attention_weights[0, 0, :, 0]  # (L, S)
+    for t in range(1, steps - 1):
+        np.testing.assert_allclose(np.asarray(shown[t].get_array())[0], weights[t], rtol=1e-5)
 
 
 @pytest.mark.bad_input

@@ -68,7 +68,7 @@ _SCENES_TRAIN = {
 }
 
 # The textbook's model: no convolutions, patches are embedded by one matrix and look at each other. Shapes
-# are put together by attention, which takes wider layers and a gentler rate than convolutions do.
+# are put together by attention, which takes wider layers, a gentler rate and more steps than convolutions do.
 _TRANSFORMER_MODEL = _SCENES_MODEL | {
     "stem": 0,
     "n_convs": 0,
@@ -108,7 +108,7 @@ PRESETS: dict[str, Preset] = {
     "transformer": {
         "model": _TRANSFORMER_MODEL,
         "data": _SCENES_DATA | {"n_train": 36000, "captions": 3},
-        "train": _SCENES_TRAIN | {"epochs": 4, "lr": 1e-3, "warmup": 300},
+        "train": _SCENES_TRAIN | {"epochs": 4, "batch_size": 16, "lr": 1e-3, "warmup": 500, "ema": 0.998},
     },
     # A model that has begun to see, in less than a minute: to try things out.
     "tiny": {

@@ -45,6 +45,7 @@ PRESETS: dict[str, Preset] = {
         },
         "train": {
             "epochs": 60,
+            "min_steps": 1000,
             "lr": 1e-3,
             "weight_decay": 0.05,
             "ema": 0.998,
