@@ -171,7 +171,7 @@ def relevance_picture(model: nn.Module) -> Figure:
 def monitor_picture() -> Figure:
     """The largest logit of every head while a model trains, at a good learning rate and at one too large."""
     figure = sheet(7.2, 3.1, "The largest logit of each head, while the digits are learned")
-    axes = figure.subplots(1, 2, sharey=True)
+    axes, largest = figure.subplots(1, 2, sharey=True), []
     for ax, rate in zip(axes, (3e-3, 6e-2), strict=True):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "heads.csv"
@@ -190,11 +190,13 @@ def monitor_picture() -> Figure:
             first = head[0] == heads[0][0]
             steps, logits = ([float(row[name]) for row in curve] for name in ("step", "max_logit"))
             ax.plot(steps, logits, color=MAY_LOOK if first else WARM, linewidth=1.3)
-        ax.set(yscale="log", ylim=(0.5, None))
+        ax.set(yscale="log")
+        largest.append(max(float(row["max_logit"]) for row in rows))
         ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         ax.yaxis.set_minor_locator(NullLocator())
         ax.set_title(f"learning rate {rate:g}", loc="left", fontsize=10, color=INK)
         tidy(ax, xlabel="step")
+    axes[0].set_ylim(0.5, 1.5 * max(largest))
     axes[0].set_ylabel("largest score before the softmax", color=INK)
     axes[0].plot([], [], color=MAY_LOOK, label="layer 0")
     axes[0].plot([], [], color=WARM, label="layer 1")

@@ -10,15 +10,16 @@ mask of ones and zeros (:func:`warn_of_ones`), and then do as torch does.
 
 On the CPU the values are read at once. On a GPU they are summed up, and the summary is read by a later call,
 when it has arrived: no call waits, and the sentence comes a few calls late or, at the latest, when the
-program ends. A tensor is tested once, not once per layer. Under ``torch.compile``, ``torch.func`` and CUDA
-graphs there are no values to read.
+program ends. A tensor is tested once, not once per layer, and on a GPU the drop-ins test the first masks they
+meet and then one in 64: who has the polarity wrong has it wrong every time. Under ``torch.compile``,
+``torch.func`` and CUDA graphs there are no values to read.
 """
 
 import atexit
 import sys
 import warnings
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -48,6 +49,8 @@ class _Pending(NamedTuple):
     name: str
 
 
+_FIRST_TESTS, _TEST_EVERY = 32, 64
+_counts: Counter[str] = Counter()  # masks met on a GPU, by the sentence of the rule
 _pending: deque[_Pending] = deque()
 _tested: dict[int, tuple["weakref.ref[Tensor]", int, _Rule]] = {}  # id -> tensor, its version, the rule
 
@@ -124,6 +127,8 @@ def _test(rule: _Rule, mask: Tensor, name: str) -> None:
     version = None if mask.is_inference() else mask._version  # noqa: SLF001 - inference counts none
     if version is not None and _was_tested(mask, version, rule):
         return
+    if mask.is_cuda and not rule.refused and not _is_due(rule):
+        return
     summary = rule.summary(mask)
     if mask.is_cuda:
         host = torch.empty_like(summary, device="cpu", pin_memory=True)
@@ -152,6 +157,13 @@ def _was_tested(mask: Tensor, version: int, rule: _Rule) -> bool:
     """Whether these very values were tested before: a mask goes through every layer, and is tested once."""
     tensor, *before = _tested.get(id(mask), (None,))
     return tensor is not None and tensor() is mask and before == [version, rule]
+
+
+def _is_due(rule: _Rule) -> bool:
+    """Whether to test the next new mask on a GPU where a warning is all: the first ones, then one in 64."""
+    count = _counts[rule.sentence]
+    _counts[rule.sentence] += 1
+    return count < _FIRST_TESTS or count % _TEST_EVERY == 0
 
 
 def _collect(*, wait: bool = False) -> None:

@@ -53,6 +53,8 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
 
 
 def _case(name: str, device: torch.device, bar: float | None, setup: Callable[[], Comparison]) -> TimedCase:
+    """A case; the bars are those of a GPU."""
+    bar = bar if device.type == "cuda" else None
     return TimedCase(name=f"{device} {name}", device=device, bar=bar, setup=setup)
 
 
@@ -164,25 +166,26 @@ def compare_monitored(device: torch.device) -> Comparison:
     dtype = torch.bfloat16 if on_gpu else torch.float32
     x = torch.randn(b, t, d_model, device=device, dtype=dtype)
 
-    def trained(every: int | None) -> Callable[[], tuple[Tensor, ...]]:
+    def training() -> tuple[nn.Module, Callable[[], tuple[Tensor, ...]]]:
         torch.manual_seed(0)
         layer = sl.nn.TransformerEncoderLayer(d_model, 16, batch_first=True)
         model = sl.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).to(device, dtype)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-        if every is not None:
-            sl.Monitor(model, every=every)
 
         def steps() -> tuple[Tensor, ...]:
+            losses = []
             for _ in range(10):
                 optimizer.zero_grad()
-                model(x).square().mean().backward()
+                losses.append(model(x).square().mean())
+                losses[-1].backward()
                 optimizer.step()
-            return ()
+            return (torch.stack(losses).detach(),)
 
-        return steps
+        return model, steps
 
+    model, monitored = training()
     contestants = (
-        Contestant(name=OURS, run=trained(10), checked=None),
-        Contestant(name="unmonitored", run=trained(None), checked=None),
+        Contestant(name=OURS, run=monitored, context=partial(sl.Monitor, model, 10), checked=None),
+        Contestant(name="unmonitored", run=training()[1], checked=None),
     )
     return Comparison(contestants=contestants, notes=("ten steps, one of them watched",))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import rich  # noqa: F401 - what shows progress is looked for before any work is done
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command

@@ -126,21 +126,26 @@ def look_run(
         about = f"{run.folder.name}: a run of kind {run.kind}."
         shown = prediction if chosen is None else dataclasses.replace(prediction, attention=chosen)
         of_words = {name: one for name, one in layers.items() if not isinstance(one.keys, Grid)}
-        figures = {name: (_figure(prediction, one, layer=0), "All heads.") for name, one in of_words.items()}
+        figures = {name: (_figure(prediction, one, 0), "All heads.") for name, one in of_words.items()}
+        figures |= run.task.look_figures(prediction, layers)
         save_text(pages.prediction_page(shown, title=prediction.text, about=about, figures=figures), out)
     elif chosen is None and len(layers) > 1:
         raise ValueError(
             f"a figure shows one layer, --layer {layer!r} fits {len(layers)}: {', '.join(layers)}; name one "
             "of them, or write a page with --out page.html"
         )
+    elif chosen is not None:
+        number = None if layer is None else int(layer)
+        save_figure(show.prediction(prediction, layer=number, head=head), out)
     else:
-        attention = chosen or next(iter(layers.values()))
-        save_figure(_figure(prediction, attention), out)
+        ((name, attention),) = layers.items()
+        by_heads = 0 if head is None else None
+        save_figure(_figure(prediction, attention, by_heads, f"{prediction.text}: {name}"), out)
     print_paths([out])
 
 
-def _figure(prediction: Prediction, attention: Attention, layer: int | None = None) -> Any:
-    return show.prediction(dataclasses.replace(prediction, attention=attention), layer=layer)
+def _figure(prediction: Prediction, attention: Attention, layer: int | None, title: str | None = None) -> Any:
+    return show.prediction(dataclasses.replace(prediction, attention=attention), layer=layer, title=title)
 
 
 def _one(inputs: list[Any]) -> list[Any]:

@@ -24,16 +24,16 @@ def program() -> str:
         return f"{_shown(Path(sys.executable))} -m sightline"
     if called.suffix == ".py":
         return f"{_shown(Path(sys.executable))} {_shown(called)}"
-    found = shutil.which(called.name)
-    if found is not None and called.exists() and Path(found).samefile(called):
+    on_path = shutil.which(called.name)
+    if on_path is not None and called.exists() and Path(on_path).samefile(called):
         return called.name
     return _shown(called)
 
 
 def _shown(path: Path) -> str:
     """A path from this folder, if it lies below it; a program that the shell finds by its name alone."""
-    found = shutil.which(path.name)
-    if found is not None and Path(found) == path:
+    on_path = shutil.which(path.name)
+    if on_path is not None and Path(on_path) == path:
         return path.name
     try:
         return str(path.absolute().relative_to(Path.cwd()))

@@ -52,17 +52,12 @@ def command(task: Task) -> Any:
 
     def train(
         field_values: FieldValues,
-        out: Annotated[
-            Path, typer.Option(help="The run folder to make.", metavar="FOLDER", rich_help_panel=_OUTPUT)
-        ],
-        data: Annotated[
-            str | None, typer.Option(help=task.data_help, metavar="DATA", rich_help_panel=_DATA)
-        ] = None,
+        out: Annotated[Path, typer.Option(help="The run folder to make.", rich_help_panel=_OUTPUT)],
+        data: Annotated[str | None, typer.Option(help=task.data_help, rich_help_panel=_DATA)] = None,
         preset: Annotated[
             str | None,
             typer.Option(
                 help=f"Settings to start from: {names}.{' By itself for' + sets if sets else ''}",
-                metavar="NAME",
                 rich_help_panel=_DATA,
             ),
         ] = None,
@@ -70,7 +65,6 @@ def command(task: Task) -> Any:
             str | None,
             typer.Option(
                 help=f"Which model: {listing(list(task.architectures), 'or')}.",
-                metavar="NAME",
                 rich_help_panel=_MODEL,
             ),
         ] = None,
@@ -78,7 +72,6 @@ def command(task: Task) -> Any:
             str | None,
             typer.Option(
                 help=f"Named widths and depth: {', '.join(task.sizes)}.",
-                metavar="NAME",
                 rich_help_panel=_MODEL,
             ),
         ] = None,
@@ -87,7 +80,6 @@ def command(task: Task) -> Any:
             typer.Option(
                 "--from",
                 help="Start from the weights of another run, as far as they fit.",
-                metavar="RUN",
                 rich_help_panel=_MODEL,
             ),
         ] = None,

@@ -215,7 +215,7 @@ def hash_split(
     return dealt
 
 
-def deal_setting() -> str:
+def deal_setting() -> Any:
     """The setting of the rule of dealing; a run that does not have it was dealt as version 0.1 did."""
     rule = "How examples are dealt to the splits, where the data states none."
     return setting("hash", rule, choices=DEALS, former="0.1", advanced=True)

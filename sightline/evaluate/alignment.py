@@ -1,6 +1,6 @@
 """Alignment error rate, against alignments that people made (Och & Ney, 2003).
 
-    AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)        A links found, S sure ones, P possible ones with S
+    AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)        A predicted links, S sure ones, P possible ones with S
 
 A line of a file is one sentence pair. A link is ``source-target``; one with ``?`` or ``p`` is possible.
 """
@@ -27,11 +27,11 @@ class Links:
     possible: frozenset[Link]
 
 
-def alignment_error_rate(found: Sequence[Iterable[Link]], gold: Sequence[Links]) -> float:
+def alignment_error_rate(predicted: Sequence[Iterable[Link]], gold: Sequence[Links]) -> float:
     """The share of links that are wrong or missing, over all sentence pairs.
 
     Args:
-        found: ``(source, target)`` links of each pair.
+        predicted: ``(source, target)`` links of each pair.
         gold: What people linked.
 
     Example:
@@ -39,13 +39,13 @@ def alignment_error_rate(found: Sequence[Iterable[Link]], gold: Sequence[Links])
         >>> alignment_error_rate([[(0, 0), (1, 1), (1, 2)]], gold), alignment_error_rate([[(0, 1)]], gold)
         (0.0, 1.0)
     """
-    if len(found) != len(gold):
+    if len(predicted) != len(gold):
         raise ValueError(
-            f"every sentence pair needs its gold links, got {len(found)} found and {len(gold)} gold; the two "
-            "files must have a line for each pair"
+            f"every sentence pair needs its gold links, got {len(predicted)} predicted and {len(gold)} "
+            "gold; the two files must have a line for each pair"
         )
     hits = n = 0
-    for links, truth in zip(map(frozenset, found), gold, strict=True):
+    for links, truth in zip(map(frozenset, predicted), gold, strict=True):
         hits += len(links & truth.sure) + len(links & truth.possible)
         n += len(links) + len(truth.sure)
     return 1 - hits / n if n else 0.0

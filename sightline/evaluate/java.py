@@ -67,9 +67,9 @@ def meteor(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> tu
 
         try:
             pairs = zip(candidates, references, strict=True)
-            found = [ask(" ||| ".join(["SCORE", *texts, text])) for text, texts in pairs]
-            each = [float(ask(" ||| ".join(["EVAL", *found])))]
-            each += [float(heard.readline()) for _ in found]  # the last is of all together
+            statistics = [ask(" ||| ".join(["SCORE", *texts, text])) for text, texts in pairs]
+            each = [float(ask(" ||| ".join(["EVAL", *statistics])))]
+            each += [float(heard.readline()) for _ in statistics]  # the last is of all together
         except (OSError, ValueError):
             process.kill()
             with contextlib.suppress(OSError):  # what was not sent yet has nowhere to go
@@ -89,5 +89,5 @@ def _needed(archive: str, what: str) -> tuple[str, Path]:
 def _jar(name: str) -> Path | None:
     package = importlib.util.find_spec("pycocoevalcap")
     folders = package.submodule_search_locations if package else None
-    found = [Path(folder) / name for folder in folders or []]
-    return next((jar for jar in found if jar.is_file()), None)
+    jars = [Path(folder) / name for folder in folders or []]
+    return next((jar for jar in jars if jar.is_file()), None)

@@ -123,11 +123,11 @@ def scene_scores(
         )
     if not scenes:
         raise ValueError("there must be at least one scene to score, got 0")
-    captions = [" ".join(said) for said in words]
+    captions = [" ".join(caption) for caption in words]
     seen = [
         glance
-        for scene, said, looked in zip(scenes, words, weights, strict=True)
-        for glance in glances(scene, said, looked.cpu(), grid)
+        for scene, caption, looked in zip(scenes, words, weights, strict=True)
+        for glance in glances(scene, caption, looked.cpu(), grid)
     ]
     true = [float(is_true(s, c)) for s, c in zip(scenes, captions, strict=True)]
     strictly = [float(is_true(s, c, strict=True)) for s, c in zip(scenes, captions, strict=True)]
@@ -146,10 +146,10 @@ def _fitting(scene: Scene, phrase: Phrase, strict: bool) -> set[int]:
 
 
 def _fits(thing: Thing, phrase: Phrase, strict: bool) -> bool:
-    said = [(phrase.shape, thing.shape), (phrase.colour, thing.colour)]
+    claims = [(phrase.shape, thing.shape), (phrase.colour, thing.colour)]
     if strict:
-        said += [(phrase.size, thing.size), (phrase.texture, thing.texture)]
-    return all(word is None or word == truth for word, truth in said)
+        claims += [(phrase.size, thing.size), (phrase.texture, thing.texture)]
+    return all(word is None or word == truth for word, truth in claims)
 
 
 def _mean(values: Sequence[bool] | Sequence[float]) -> float:

@@ -112,7 +112,7 @@ class PatchEncoder(nn.Module):
         self.cut = nn.Sequential(*blocks, *(_Residual(d_model) for _ in range(n_convs)))
         self.norm = nn.LayerNorm(d_model)  # else the positions would drown the features
         # The slowest wave turns by one radian across the grid: of longer ones there is nothing to see in it.
-        base = max(2, *self.grid)
+        base = float(max(2, *self.grid))
         self.positions = _grid_positions(positions, d_model, self.grid, n_layers, base)
         self.dropout = nn.Dropout(dropout)
         rotary = Rotary2d(d_model // n_heads, self.grid) if positions == "rotary" and n_layers else None

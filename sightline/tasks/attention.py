@@ -160,8 +160,6 @@ def _label_mean(n_layers: int, n_heads: int) -> str:
 
 
 def _check_index(name: str, index: int, n: int, plural: str) -> None:
-    if not 0 <= index < n:
-        raise ValueError(
-            f"{name} must be between 0 and {n - 1}, there are {n} {plural}, got {index}; "
-            f"leave it out for the mean of all"
-        )
+    if not (type(index) is int and 0 <= index < n):
+        there = f"between 0 and {n - 1}, there are {n} {plural}" if n > 1 else "0, there is only one"
+        raise ValueError(f"{name} must be {there}, got {index}; leave it out for the mean of all")

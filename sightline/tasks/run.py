@@ -79,10 +79,7 @@ class Run:
         Raises:
             ValueError: If an option is unknown, or, without ``on_error``, an input is refused.
         """
-        if isinstance(inputs, str | Path):
-            raise ValueError(  # noqa: TRY004 - a sentence for users
-                f"predict takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]"
-            )
+        _check_several("predict", inputs)
         chosen = _options(self.task, self.task.predict_options, options)
         _check_at_least_one("batch_size", batch_size)
         return self._predictions(iter(inputs), chosen, attention, batch_size, on_error)
@@ -174,6 +171,9 @@ class Run:
 
     def watch(self, inputs: Sequence[Any]) -> Seen:
         """Every attention of the model on some inputs, as :func:`sightline.watch` gives it, q and k kept."""
+        _check_several("watch", inputs)
+        if not inputs:
+            raise ValueError("watch takes at least one input, got none")
         return self.predictor.watch(self.predictor.read(list(inputs)))
 
     def layers(self, prediction: Prediction) -> Mapping[str, Attention]:
@@ -283,6 +283,13 @@ def _data_settings(task: Task, options: Any) -> dict[str, Any]:
     fields = {field.name for field in dataclasses.fields(task.data_config)}
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     return {name: value for name, value in values.items() if name in fields and value is not None}
+
+
+def _check_several(what: str, inputs: object) -> None:
+    if isinstance(inputs, str | Path):
+        raise ValueError(  # noqa: TRY004 - a sentence for users
+            f"{what} takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]"
+        )
 
 
 def _check_at_least_one(name: str, value: int | None) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from sightline.tasks.attention import Attention
@@ -20,6 +21,7 @@ from sightline.train.objective import Objective, Stage
 
 __all__ = ["TRAINING", "NoOptions", "Part", "Predictor", "Prepared", "Preset", "Settings", "Task"]
 
+Figures = Mapping[str, tuple[Figure, str]]  # heading -> figure and caption
 Preset = Mapping[str, Mapping[str, Any]]  # part -> field -> value
 
 
@@ -125,6 +127,10 @@ def _plain_look(prediction: Prediction, layers: Mapping[str, Attention]) -> dict
     }
 
 
+def _no_figures(prediction: Prediction, layers: Mapping[str, Attention]) -> Figures:  # noqa: ARG001
+    return {}
+
+
 def _plain_lines(prediction: Prediction) -> list[str]:
     return [prediction.text]
 
@@ -165,6 +171,7 @@ class Task:
         lines: What is printed for a prediction.
         predictions_json: What ``--json`` prints for predictions.
         look_json: What ``look --json`` prints for one, with the attentions that were asked for.
+        look_figures: Further figures of a look's page for the same, by heading, each with a caption.
     """
 
     kind: str
@@ -198,6 +205,7 @@ class Task:
     lines: Callable[[Prediction], Sequence[str]] = _plain_lines
     predictions_json: Callable[[Sequence[Prediction]], Any] = _plain_predictions
     look_json: Callable[[Prediction, Mapping[str, Attention]], Any] = _plain_look
+    look_figures: Callable[[Prediction, Mapping[str, Attention]], Figures] = _no_figures
 
     def __post_init__(self) -> None:
         for name in ("train_help", "predict_help"):

@@ -86,14 +86,14 @@ class Checkpoints:
         damaged = []
         for name in self._candidates():
             try:
-                found = _read(self.folder / name)
+                checkpoint = _read(self.folder / name)
             except (ValueError, OSError) as problem:
                 damaged.append(f"checkpoint {str(self.folder / name)!r} is damaged: {problem}")
                 continue
             for sentence in damaged:
                 logger.warning("%s; going on from %s", sentence, name)
             self._good = [name]
-            return found
+            return checkpoint
         if damaged:
             raise ValueError(
                 f"{damaged[0]}, and so is every other ({len(damaged)} in all); train again with another --out"

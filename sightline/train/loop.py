@@ -143,17 +143,19 @@ class _Trainer:
 
     def train(self) -> TrainState:
         """Train to the end, give the model its best weights, and hand back the place."""
-        found = self.checkpoints.latest()
-        if found is not None:
+        checkpoint = self.checkpoints.latest()
+        if checkpoint is not None:
             names = {x.name for x in dataclasses.fields(TrainState)}
-            before = {"best_loss": -math.inf} | found.state  # an earlier version's: a tie changes nothing
+            before = {
+                "best_loss": -math.inf
+            } | checkpoint.state  # an earlier version's: a tie changes nothing
             self.state = TrainState(**{name: value for name, value in before.items() if name in names})
         self.config = with_min_steps(self.config, len(self.objective.plan(0)))
         self._reopen()
         self.was_done = self.state.done
         if not self.was_done:
             with interruptible() as self.interrupt:
-                self._go_on(found)
+                self._go_on(checkpoint)
         if self.main:
             self.best_weights.drop_epochs()
         self.best_weights.load_best(self.model)
@@ -179,14 +181,14 @@ class _Trainer:
             )
         state.done = False
 
-    def _go_on(self, found: Checkpoint | None) -> None:
+    def _go_on(self, checkpoint: Checkpoint | None) -> None:
         device, state = self.accelerator.device, self.state
         self.model.train()
         self.digest = self.objective.digest()
         self.stepper = Stepper(self.model, self.objective, self.config, self.accelerator, name=self.name)
-        if found is not None:
-            self._check_data(found.state.get("digest", ""), self.digest)
-            self.stepper.restore(found.tensors, found.state, str(self.folder))
+        if checkpoint is not None:
+            self._check_data(checkpoint.state.get("digest", ""), self.digest)
+            self.stepper.restore(checkpoint.tensors, checkpoint.state, str(self.folder))
         self.objective.prepare(device)
         self.total = len(self.objective.plan(0)) * self.config.epochs
         if self.config.steps is not None:
@@ -194,11 +196,11 @@ class _Trainer:
         self.sums = {k: torch.tensor(v, dtype=torch.float64, device=device) for k, v in state.sums.items()}
         self.curve = Curve(self.out, state.rows, tensorboard=self.config.tensorboard) if self.main else None
         self.accelerator.wait_for_everyone()  # none may write while another still reads
-        if found is None and self.begins_anew:
+        if checkpoint is None and self.begins_anew:
             self._evaluate(self.model)  # what the stage starts from is what it has to beat
         try:
             with Progress(self.total, state.step, self.name, shown=self.shown) as self.progress:
-                self._print_plan(resumed=found is not None)
+                self._print_plan(resumed=checkpoint is not None)
                 while not state.done:
                     self._epoch()
         finally:

@@ -44,11 +44,11 @@ def adamw(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
 def named_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
     """The optimizer's state as ``PARAMETER//KEY`` to tensor, for the parameters that have any."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
-            found[f"{name}//{key}"] = torch.as_tensor(value)
-    return found
+            tensors[f"{name}//{key}"] = torch.as_tensor(value)
+    return tensors
 
 
 def restore(optimizer: torch.optim.Optimizer, model: nn.Module, state: Mapping[str, Tensor]) -> None:

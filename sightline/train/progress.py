@@ -103,13 +103,15 @@ class Progress:
 
 
 def _clock(seconds: float) -> str:
-    """Minutes and seconds.
+    """Minutes and seconds; of an hour or more, hours too.
 
     Example:
-        >>> _clock(125.4)
-        '2:05'
+        >>> _clock(125.4), _clock(19779)
+        ('2:05', '5:29:39')
     """
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _short(value: float) -> str:

@@ -86,6 +86,14 @@ def test_a_row_that_is_hidden_is_warned_of_and_others_are_not():
         warn_of_hidden_rows(hidden, "key_padding_mask")
 
 
+def test_on_a_gpu_warnings_are_for_the_first_masks_and_then_for_some(monkeypatch):
+    monkeypatch.setattr(mask_values, "_counts", mask_values.Counter())
+    due = [mask_values._is_due(mask_values._NO_HIDDEN_ROWS) for _ in range(640)]
+    assert all(due[:32])
+    assert sum(due[32:]) == 9  # of 64, 128, ..., 576
+    assert mask_values._is_due(mask_values._ONES_AS_IN_TORCH)  # each rule counts for itself
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_the_sentence_comes_with_a_later_call_and_no_call_waits():

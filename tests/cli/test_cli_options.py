@@ -23,16 +23,16 @@ PART = Part(name="train", config=Settings, title="Second stage", prefix="sc_")
 
 
 def run(*words, start=None):
-    app, given_at, fields = typer.Typer(), [], Fields()
+    app, chosen, fields = typer.Typer(), [], Fields()
     fields.add_part(PART, start)
 
-    def command(given):
-        given_at.append(given.get("train", {}))
+    def command(field_values):
+        chosen.append(field_values.get("train", {}))
 
     app.command()(fields.on(command))
     result = CliRunner().invoke(app, list(words))
     assert result.exit_code == 0, result.output
-    return given_at[0] if given_at else " ".join(result.output.replace("│", " ").split())
+    return chosen[0] if chosen else " ".join(result.output.replace("│", " ").split())
 
 
 def test_none_is_a_word_where_a_setting_is_text_and_nothing_where_it_may_be_none():
@@ -58,4 +58,4 @@ def test_two_fields_are_never_one_flag():
     with pytest.raises(ValueError, match="--sc-feed of 'Second stage' is there twice"):
         fields.add_part(PART)
     with pytest.raises(ValueError, match="--sc-feed is there twice"):
-        fields.on(lambda given, sc_feed: None)
+        fields.on(lambda field_values, sc_feed: None)

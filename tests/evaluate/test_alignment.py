@@ -37,5 +37,5 @@ def test_what_is_no_link():
         read_links("0-0 3")
     with pytest.raises(ValueError, match="positions count from 1, got '0-0'; say first=0"):
         read_links("0-0", first=1)
-    with pytest.raises(ValueError, match="got 1 found and 0 gold"):
+    with pytest.raises(ValueError, match="got 1 predicted and 0 gold"):
         alignment_error_rate([[(0, 0)]], [])

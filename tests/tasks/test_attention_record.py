@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sightline.tasks.attention import Attention, Grid, tokens
+from sightline.tasks.run import Run
 
 WORDS = ("a", "red", "ring")
 L, H, T, P = 2, 5, 3, 7
@@ -58,6 +59,7 @@ def test_nothing_selected_is_the_record_itself():
     [
         ({"layer": 2}, "layer must be between 0 and 1, there are 2 layers, got 2"),
         ({"layer": -1}, "got -1"),
+        ({"layer": 0.5}, "layer must be between 0 and 1, there are 2 layers, got 0.5"),
         ({"head": 10}, "head must be between 0 and 9, there are 10 heads, got 10"),
         ({"layer": 0, "head": 5}, "head must be between 0 and 4, there are 5 heads, got 5"),
     ],
@@ -88,3 +90,13 @@ def test_entropy_of_a_certain_look_is_zero():
 
 def test_tokens_are_shown_as_people_read_them():
     assert tokens(["▁Guten", "▁", "Tag", "##e"]) == ("Guten", "␣", "Tag", "e")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("inputs", "sentence"), [("a.jpg", r"write \['a.jpg'\]"), ([], "at least one input")]
+)
+def test_a_watch_takes_a_list(inputs, sentence):
+    run = Run(folder=None, task=None, config={}, device=None, predictor=None)
+    with pytest.raises(ValueError, match=sentence):
+        run.watch(inputs)

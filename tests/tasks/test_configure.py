@@ -11,7 +11,9 @@ from sightline.models.run_folder import write_config
 from sightline.settings import as_json, check, setting
 from sightline.tasks.caption.presets import PRESETS
 from sightline.tasks.configure import Request, configure, preset_of, saved_preset
+from sightline.tasks.registry import task_of
 from sightline.tasks.task import TRAINING, Part, Task
+from sightline.train.config import TrainConfig, with_min_steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,3 +184,10 @@ def test_the_preset_transformer_has_no_convolution_but_the_cut_into_patches():
     cuts = [part for part in model.modules() if isinstance(part, torch.nn.Conv2d)]
     assert [(cut.kernel_size, cut.stride) for cut in cuts] == [((8, 8), (8, 8))]
     assert settings["n_encoder_layers"] >= 2
+
+
+@pytest.mark.parametrize("kind", ["caption", "translate", "classify"])
+def test_a_default_makes_many_steps_of_few_examples(kind):
+    """Seventy photos in batches of 64 are two steps an epoch: the epochs of a default would make too few."""
+    train = TrainConfig(**task_of(kind).presets["default"]["train"])
+    assert with_min_steps(train, n_batches=2).epochs * 2 >= 1000

@@ -10,6 +10,7 @@ from torch import nn
 from sightline.models.run_folder import WEIGHTS, write_weights
 from sightline.tasks import training
 from sightline.tasks.task import Prepared
+from tests.train.toy import ToyObjective
 
 OLD, NEW = ("<pad>", "red", "blue", "ring"), ("<pad>", "ring", "green", "red", "dog")
 
@@ -34,7 +35,7 @@ def test_words_are_taken_by_their_names(saved, names, caplog):
     old, folder = saved
     new = model(len(names), seed=7)
     before = new["words"].weight.clone()
-    prepared = Prepared(model=new, objective=None, row_names={"words.weight": names})
+    prepared = Prepared(model=new, objective=ToyObjective(), row_names={"words.weight": names})
     with caplog.at_level(logging.INFO, "sightline"):
         training.take_weights(prepared, folder)
     assert torch.equal(new["body"].weight, old["body"].weight)
@@ -48,7 +49,7 @@ def test_words_are_taken_by_their_names(saved, names, caplog):
 @pytest.mark.bad_input
 def test_a_run_of_which_nothing_fits_is_refused(saved):
     _, folder = saved
-    prepared = Prepared(model=model(4, width=5), objective=None, row_names={"words.weight": OLD})
+    prepared = Prepared(model=model(4, width=5), objective=ToyObjective(), row_names={"words.weight": OLD})
     prepared.model["body"] = nn.Linear(5, 3)
     with pytest.raises(ValueError, match="not one of the 3 in"):
         training.take_weights(prepared, folder)

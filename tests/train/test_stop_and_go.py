@@ -157,10 +157,3 @@ def test_a_training_says_what_it_will_do_and_whether_that_is_too_little(tmp_path
     told = capsys.readouterr().err
     assert "going on after step 15: 53 examples, 5 steps an epoch, 100 steps in all" in told
     assert "too few" not in told
-
-
-def test_too_few_steps_by_steps_are_raised_by_steps(tmp_path, capsys):
-    fit(Toy(), ToyObjective(), dataclasses.replace(QUICK, steps=3), tmp_path / "run")
-    assert (
-        "3 steps are too few to learn much: raise --steps 3, to make at least 100" in capsys.readouterr().err
-    )

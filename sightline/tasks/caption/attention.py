@@ -91,17 +91,19 @@ def layer_attentions(
     outputs = tokens(tokenizer.words([*ids, EOS][: len(inputs)]))
     grid = _grid(model, image)
     seen = watch_captions(model, image[None], [ids])
-    found: dict[str, Attention] = {}
+    attentions: dict[str, Attention] = {}
     for name in seen.names():
         (sight,) = seen.calls(name)
         weights = sight.rows(list(range(sight.t))).float().cpu()  # (1, H, T, S)
         is_encoder, is_cross = name.startswith("encoder"), name.endswith("multihead_attn")
         queries = grid.names() if is_encoder else outputs if is_cross else inputs
         keys = grid if is_encoder or is_cross else inputs
-        found[name] = Attention(weights=weights, queries=queries, keys=keys)
+        attentions[name] = Attention(weights=weights, queries=queries, keys=keys)
     if isinstance(model.decoder, RecurrentDecoder):  # its weights are computed by hand, where no watch sees
-        found["decoder.score"] = Attention(weights=_stepwise(model, image, read), queries=outputs, keys=grid)
-    return found
+        attentions["decoder.score"] = Attention(
+            weights=_stepwise(model, image, read), queries=outputs, keys=grid
+        )
+    return attentions
 
 
 @torch.no_grad()

@@ -103,13 +103,13 @@ def generate_captions(
     )
     for chunk in images.split(batch_size):
         state = model.start(normalise(chunk.to(device)), look=look)
-        found = search(model, state, max_length=model.config.max_length, forbidden=NEVER_GENERATED).cpu()
-        for i, ranked in enumerate(found.lists()):
-            scores = found.scores[i].tolist()
+        hypotheses = search(model, state, max_length=model.config.max_length, forbidden=NEVER_GENERATED).cpu()
+        for i, ranked in enumerate(hypotheses.lists()):
+            scores = hypotheses.scores[i].tolist()
             yield [
                 Caption(
                     tokenizer.decode(ids),
-                    *join_pieces(tokenizer.words(ids), _weights(found, i, k)),
+                    *join_pieces(tokenizer.words(ids), _weights(hypotheses, i, k)),
                     scores[k],
                     tuple(ids),
                 )
@@ -141,5 +141,5 @@ def join_pieces(
     return words, torch.stack(means) if means else weights[:0]
 
 
-def _weights(found: Hypotheses, i: int, k: int) -> Float[Tensor, "L H P"] | None:
-    return None if found.attention_weights is None else found.attention_weights[i, k]
+def _weights(hypotheses: Hypotheses, i: int, k: int) -> Float[Tensor, "L H P"] | None:
+    return None if hypotheses.attention_weights is None else hypotheses.attention_weights[i, k]

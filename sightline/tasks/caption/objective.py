@@ -170,7 +170,7 @@ class CaptionObjective(Objective):
             images,
             batch.ids,
             smoothing=self.train.label_smoothing,
-            hidden=self.settings.word_dropout,
+            word_dropout=self.settings.word_dropout,
             consistency=self.settings.consistency,
         )
 
@@ -265,12 +265,12 @@ class CaptionObjective(Objective):
         state = model.start(images)
         length = self.model.max_length
         width = self.settings.val_beam
-        found = (
+        hypotheses = (
             greedy(model, state, max_length=length, forbidden=NEVER_GENERATED)
             if width == 1
             else beam(model, state, width=width, max_length=length, forbidden=NEVER_GENERATED)
         )
-        return found.texts(self.tokenizer)
+        return hypotheses.texts(self.tokenizer)
 
     def encode(self, records: Sequence[CaptionedImage]) -> Int[Tensor, "n C L"]:
         """Ids of all captions; one that is longer than the model's longest is cut, and has no end."""
@@ -317,7 +317,7 @@ def caption_loss(
     ids: Int[Tensor, "B C L"],
     *,
     smoothing: float = 0.0,
-    hidden: float = 0.0,
+    word_dropout: float = 0.0,
     consistency: float = 0.0,
 ) -> Loss:
     """Cross-entropy of every word of all captions; a picture is encoded once for all of its own.
@@ -327,7 +327,7 @@ def caption_loss(
         images: What the encoder takes.
         ids: BOS, words, EOS, padded.
         smoothing: Probability taken from the right word and spread over all.
-        hidden: Share of the words read that are hidden from the decoder.
+        word_dropout: Share of the words that the decoder reads as unknown.
         consistency: Weight of the divergence between two passes, which drop other activations and hide other
             words (R-Drop: Liang et al., 2021).
     """
@@ -335,8 +335,8 @@ def caption_loss(
         images, ids = torch.cat([images, images]), torch.cat([ids, ids])
     rows = ids.flatten(0, 1)  # (B * C, L), or twice as many
     read, written = rows[:, :-1], rows[:, 1:]
-    if hidden:
-        drop = (torch.rand(read.shape, device=read.device) < hidden) & (read != PAD) & (read != BOS)
+    if word_dropout:
+        drop = (torch.rand(read.shape, device=read.device) < word_dropout) & (read != PAD) & (read != BOS)
         read = read.masked_fill(drop, UNK)
     logits = model.decoder(model.encode(images), read)
     received = None

@@ -69,13 +69,13 @@ class CaptionOptions:
 
     def __post_init__(self) -> None:
         check(self)
-        asked = self._asked
-        if asked and self.beam is not None:
-            names = listing([f"{name}={value}" for name, value in asked.items()])
+        sampling = self._sampling_options
+        if sampling and self.beam is not None:
+            names = listing([f"{name}={value}" for name, value in sampling.items()])
             raise ValueError(
                 f"captions are searched for or sampled, got beam={self.beam} and {names}; leave one out"
             )
-        if not asked and self.n_best > self.width:
+        if not sampling and self.n_best > self.width:
             raise ValueError(
                 f"n_best must be between 1 and beam {self.width}, got {self.n_best}; widen the beam"
             )
@@ -89,7 +89,7 @@ class CaptionOptions:
     @cached_property
     def sampling(self) -> SamplingConfig | None:
         """How captions are sampled; None where none of its options was given."""
-        return SamplingConfig(**self._asked) if self._asked else None
+        return SamplingConfig(**self._sampling_options) if self._sampling_options else None
 
     def generator(self, device: torch.device) -> torch.Generator | None:
         """The same one for all batches, so that no two of them sample alike; None for a search."""
@@ -102,7 +102,7 @@ class CaptionOptions:
         return {}
 
     @property
-    def _asked(self) -> dict[str, Any]:
+    def _sampling_options(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in ("temperature", "top_k", "top_p", "seed")}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -140,7 +140,7 @@ class CaptionPredictor(Predictor):
         """Caption a batch of images."""
         if isinstance(options, CaptionEvaluateOptions):
             options = CaptionOptions(beam=options.beam)
-        found = self._captions(examples, options, attention=attention)
+        captions = self._captions(examples, options, attention=attention)
         return [
             Prediction(
                 input=example.input,
@@ -151,7 +151,7 @@ class CaptionPredictor(Predictor):
                 if attention
                 else None,
             )
-            for example, ranked in zip(examples, found, strict=True)
+            for example, ranked in zip(examples, captions, strict=True)
         ]
 
     def watch(self, examples: Sequence[Example]) -> Seen:
@@ -160,9 +160,9 @@ class CaptionPredictor(Predictor):
         The recurrent decoder computes its weights by hand: only its encoder is seen here, and
         ``prediction.attention`` has the decoder's weights.
         """
-        found = self._captions(examples, CaptionOptions(), attention=False)
+        captions = self._captions(examples, CaptionOptions(), attention=False)
         images = torch.stack([example.value for example in examples])
-        return watch_captions(self.model, images, [ranked[0].ids for ranked in found])
+        return watch_captions(self.model, images, [ranked[0].ids for ranked in captions])
 
     def layers(self, example: Example, prediction: Prediction) -> Mapping[str, Attention]:
         """Every attention of the model while it wrote a caption, token by token."""
@@ -197,13 +197,13 @@ class CaptionPredictor(Predictor):
         options: CaptionEvaluateOptions,
     ) -> Scores:
         """BLEU, ROUGE-L and CIDEr; of drawn scenes also whether captions are true and grounded."""
-        found = score_captions(
+        scores = score_captions(
             [p.text for p in predictions],
             [example.references for example in examples],
             meteor=options.meteor,
             ptb=options.ptb,
         )
-        total = dict(found.total)
+        total = dict(scores.total)
         if self.needs_attention(dataset):
             attentions = [p.attention for p in predictions if p.attention is not None]
             scenes = scene_scores(
@@ -215,8 +215,8 @@ class CaptionPredictor(Predictor):
             total |= {name: scenes.total[name] for name in _SCENE_SCORES}
         return Scores(
             total=total,
-            each={"cider": found.each["cider"]},
-            signatures=found.signatures,
+            each={"cider": scores.each["cider"]},
+            signatures=scores.signatures,
             about=f", beam {options.beam}",
         )
 
@@ -287,7 +287,7 @@ def look_json(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[s
     attention = prediction.attention
     assert isinstance(attention, CaptionAttention)  # noqa: S101 - a look asks for it
     assert isinstance(attention.keys, Grid)  # noqa: S101 - words look at the image
-    chosen = next((found for found in layers.values() if found.keys is attention.keys), None)
+    chosen = next((layer for layer in layers.values() if layer.keys is attention.keys), None)
     weights = attention.weights[list(attention.shown)] if chosen is None else chosen.weights
     named = {} if chosen is not None or len(layers) == attention.n_attentions else layers
     return {
@@ -296,7 +296,7 @@ def look_json(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[s
         "words": list(attention.queries),
         "grid": [attention.keys.rows, attention.keys.columns],
         "weights": weights.flatten(0, 1).transpose(0, 1).tolist(),  # words x heads x patches
-        **({"layers": {name: _plain(found) for name, found in named.items()}} if named else {}),
+        **({"layers": {name: _plain(layer) for name, layer in named.items()}} if named else {}),
     }
 
 

@@ -12,8 +12,9 @@ from sightline.data.image_files import ImageFiles
 from sightline.data.sources import Folder
 from sightline.data.tokens import Tokenizer
 from sightline.evaluate.captions import score
+from sightline.logs import logger
 from sightline.models.captioner import Captioner
-from sightline.tasks.caption.data import learn_tokens, open_captions, token_rows
+from sightline.tasks.caption.data import SCENES, learn_tokens, open_captions, token_rows
 from sightline.tasks.caption.objective import CaptionObjective, Score
 from sightline.tasks.caption.self_critical import self_critical_stage
 from sightline.tasks.task import Prepared, Settings
@@ -39,6 +40,8 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
     """
     data, train, second = settings["data"], settings["train"], settings.get("self_critical")
     scorer = _scorer({train.metric, *([] if second is None else [second.metric])})
+    if data.source == SCENES:
+        logger.info("drawing %s scenes", f"{data.n_train + data.n_val + data.n_test:,}")
     captions = open_captions(data)
     known = None if begun is None else begun / TOKENIZER
     tokenizer = (

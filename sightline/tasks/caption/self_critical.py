@@ -206,9 +206,9 @@ class SelfCriticalObjective(Objective):
         model.train(was_training)
         return drawn, reward, reward - baseline
 
-    def _reward(self, found: Hypotheses, indices: Int[Tensor, " B"]) -> Float[Tensor, "B K"]:
+    def _reward(self, hypotheses: Hypotheses, indices: Int[Tensor, " B"]) -> Float[Tensor, "B K"]:
         assert self._cider is not None  # noqa: S101 - prepared
-        written, real = append_end(found)
+        written, real = append_end(hypotheses)
         return self._cider.score(indices, written.masked_fill(~real, PAD))
 
     def _never(self) -> int:
@@ -216,8 +216,8 @@ class SelfCriticalObjective(Objective):
         return len(self.first.tokenizer)
 
 
-def append_end(found: Hypotheses) -> tuple[Int[Tensor, "B K L"], Bool[Tensor, "B K L"]]:
+def append_end(hypotheses: Hypotheses) -> tuple[Int[Tensor, "B K L"], Bool[Tensor, "B K L"]]:
     """The tokens as they were written, EOS included where one was, and which of them are real."""
-    at = torch.arange(found.ids.size(-1), device=found.ids.device)
-    lengths = found.lengths[..., None]
-    return found.ids.masked_fill(at == lengths, EOS), at <= lengths
+    at = torch.arange(hypotheses.ids.size(-1), device=hypotheses.ids.device)
+    lengths = hypotheses.lengths[..., None]
+    return hypotheses.ids.masked_fill(at == lengths, EOS), at <= lengths

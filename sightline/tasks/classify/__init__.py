@@ -5,6 +5,7 @@ from sightline.models.vit import SIZES, VisionTransformerConfig
 from sightline.tasks.classify.data import DIGITS, ClassifyData, open_classes
 from sightline.tasks.classify.predict import (
     ClassifyOptions,
+    look_figures,
     look_json,
     open_classifier,
     prediction_lines,
@@ -47,4 +48,5 @@ CLASSIFY = Task(
     lines=prediction_lines,
     predictions_json=predictions_json,
     look_json=look_json,
+    look_figures=look_figures,
 )

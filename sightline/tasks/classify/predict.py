@@ -20,16 +20,18 @@ from sightline.models.run_folder import CONFIG
 from sightline.models.vit import VisionTransformer
 from sightline.settings import check, from_json, setting
 from sightline.shapes import Shaped
-from sightline.show.vit import confusion_matrix
+from sightline.show.vit import confusion_matrix, distances, received_by_layer
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.classify.attention import INKED, ink_scores, patch_attention, patch_distances
 from sightline.tasks.classify.data import DIGITS, ClassifyData, class_rows
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
+from sightline.tasks.task import Figures
 
 __all__ = [
     "Classifier",
     "ClassifyOptions",
+    "look_figures",
     "look_json",
     "open_classifier",
     "prediction_lines",
@@ -139,8 +141,8 @@ class Classifier(Predictor):
         for i, p in enumerate(predictions):
             for guess in p.alternatives:
                 log_p[i, column[guess.text]] = torch.tensor(guess.score).log()
-        found = score(log_p, labels)
-        total = {name: found[name] for name in ("accuracy", "top5", "ece")}
+        scores = score(log_p, labels)
+        total = {name: scores[name] for name in ("accuracy", "top5", "ece")}
         signatures = {name: signature(name, n=len(labels), views=self.data.views) for name in total}
         if dataset.source == DIGITS:
             total |= ink_scores(self.model, torch.stack([example.truth[1] for example in examples]))
@@ -193,14 +195,7 @@ def look_json(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[s
     attention = prediction.attention
     assert attention is not None and isinstance(attention.keys, Grid)  # noqa: S101, PT018 - a look asks for it
     grid = (attention.keys.rows, attention.keys.columns)
-    full = [
-        a.weights[0]
-        for a in layers.values()
-        if len(a.keys) > len(attention.keys) - 1 and a.weights.size(2) > 1
-    ]
-    among = [w[:, -len(attention.keys) :, -len(attention.keys) :] for w in full]
-    received = [w[..., -len(attention.keys) :].sum((0, 1)) for w in full]
-    pixels = attention.keys.image.size(1) / grid[0]
+    received, distance = _by_layer(attention.keys, layers)
     return {
         "image": str(prediction.input),
         "class": prediction.text,
@@ -208,9 +203,34 @@ def look_json(prediction: Prediction, layers: Mapping[str, Attention]) -> dict[s
         "grid": list(grid),
         "rollout": attention.summary[0].tolist(),
         "heads": attention.weights[:, :, 0].tolist(),  # layers x heads x patches
-        "received": [(row / row.sum()).tolist() for row in received],  # layers x patches
-        "distance": [(patch_distances(w, grid) * pixels).tolist() for w in among],  # layers x heads
+        "received": [row.tolist() for row in received],  # layers x patches
+        "distance": [row.tolist() for row in distance],  # layers x heads
     }
+
+
+def look_figures(prediction: Prediction, layers: Mapping[str, Attention]) -> Figures:
+    """What every patch received, layer by layer, and how far heads look."""
+    assert prediction.attention is not None  # noqa: S101 - a look asks for it
+    keys = prediction.attention.keys
+    assert isinstance(keys, Grid)  # noqa: S101 - a class looks at an image
+    received, distance = _by_layer(keys, layers)
+    if not received:  # one layer or head was chosen
+        return {}
+    shares = received_by_layer(keys.image, torch.stack(received), (keys.rows, keys.columns))
+    return {
+        "Received": (shares, "The share of all weight that each patch received."),
+        "Distance": (distances(torch.stack(distance)), "Each dot is a head: how far it looks from a patch."),
+    }
+
+
+def _by_layer(grid: Grid, layers: Mapping[str, Attention]) -> tuple[list[Tensor], list[Tensor]]:
+    """For each layer over all tokens, the share that each patch received, and how far each head looks."""
+    n, sides = len(grid), (grid.rows, grid.columns)
+    full = [a.weights[0] for a in layers.values() if len(a.keys) >= n and a.weights.size(2) > 1]  # (H, T, T)
+    received = [w[..., -n:].sum((0, 1)) for w in full]
+    pixels = grid.image.size(1) / grid.rows
+    distance = [patch_distances(w[:, -n:, -n:], sides) * pixels for w in full]
+    return [row / row.sum() for row in received], distance
 
 
 def _with_classes_of(

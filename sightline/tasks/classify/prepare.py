@@ -16,8 +16,8 @@ __all__ = ["prepare_classifier"]
 
 def prepare_classifier(settings: Settings, begun: Path | None) -> Prepared:  # noqa: ARG001
     """Read the images, as the model will take them, and build the model for their classes."""
-    wanted = {name: settings.chosen("model", name) for name in ("image_size", "channels")}
-    images = open_classes(settings["data"], wanted)
+    chosen = {name: settings.chosen("model", name) for name in ("image_size", "channels")}
+    images = open_classes(settings["data"], chosen)
     channels, side = images.split("train").images.shape[1:3]
     config = dataclasses.replace(
         settings["model"], n_classes=len(images.names), channels=channels, image_size=side

@@ -25,7 +25,7 @@ def _photos(size: str, *, patch: int, drop_path: float) -> Preset:
 
 
 PRESETS: dict[str, Preset] = {
-    # A folder of some thousand photos, on one machine.
+    # A folder of some thousand photos, on one machine; few photos are gone through more often.
     "default": {
         "model": {
             **SIZES["compact"]._asdict(),
@@ -45,11 +45,13 @@ PRESETS: dict[str, Preset] = {
         },
         "train": {
             "epochs": 60,
+            "min_steps": 1000,
             "lr": 1e-3,
             "weight_decay": 0.05,
             "ema": 0.998,
             "label_smoothing": 0.1,
             "metric": "accuracy",
+            "min_steps": 1000,
         },
     },
     # scikit-learn's digits. One evaluation, at the end: no fold's test or val chooses anything.

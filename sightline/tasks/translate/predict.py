@@ -133,15 +133,15 @@ class SentenceTranslator(Predictor):
             return {"attention": prediction.attention}
         ended = len(written) < length_limit(self.model, len(example.value))
         steps = (*written, "<eos>") if ended else written
-        given = ("<bos>", *written)[: len(steps)]
-        seen = self._seen([example.value], [self._decoder_ids(given[1:])])
+        inputs = ("<bos>", *written)[: len(steps)]
+        seen = self._seen([example.value], [self._decoder_ids(inputs[1:])])
         layers = {}
         for name in seen.names():
             sight = seen.calls(name)[0]
             if name.startswith("encoder"):
                 queries, keys = read, read
             else:
-                queries, keys = (steps, read) if name.endswith("multihead_attn") else (given, given)
+                queries, keys = (steps, read) if name.endswith("multihead_attn") else (inputs, inputs)
             weights = sight.rows(list(range(sight.t))).cpu()  # (1, H, T, S)
             layers[name] = Attention(weights=weights.float(), queries=queries, keys=keys)
         return layers
@@ -217,8 +217,8 @@ class SentenceTranslator(Predictor):
     def _dates(self, dataset: PairSet, split: str) -> list[DatePair]:
         """The dates of a split with the places of their parts, in the order of their pairs."""
         seed = self.data.data_seed if is_dates(self.data.place) else TranslateData().data_seed
-        found = find_split(split, dataset.parts)
-        names = SPLITS if found is None else (found,)
+        known = find_split(split, dataset.parts)
+        names = SPLITS if known is None else (known,)
         return [date for name in names for date in Dates(len(dataset.parts[name]), seed=seed, split=name)]
 
     def _ids(self, text: Any) -> list[int]:

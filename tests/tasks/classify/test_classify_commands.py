@@ -93,6 +93,9 @@ def test_look_shows_every_head_for_the_class(trained, data, tmp_path):
         row, column = divmod(int(weights.argmax()), 2)
         assert f"{row}, {column}" in line
     assert sum(found["rollout"]) == pytest.approx(1, rel=1e-4)
+    run("look", trained, image, "--out", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert all(f">{heading}<" in page for heading in ("Heads", "Received", "Distance"))
 
 
 def test_a_seed_fixes_a_training(data, trained, tmp_path):

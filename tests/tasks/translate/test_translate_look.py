@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from PIL import Image
 
 TEXT = "3 mai 1979"
 CROSS = "decoder.layers.{}.multihead_attn"
@@ -86,7 +87,9 @@ def test_a_pattern_takes_all_layers_that_it_fits(look):
 @pytest.mark.parametrize("layer", ["1", "encoder.layers.0"])
 def test_a_layer_is_drawn_by_number_or_name(look, layer, tmp_path):
     look("transformer", "--layer", layer, "--out", tmp_path / "layer.png")
-    assert (tmp_path / "layer.png").stat().st_size > 5000
+    look("transformer", "--layer", layer, "--head", 0, "--out", tmp_path / "head.png")
+    with Image.open(tmp_path / "layer.png") as by_head, Image.open(tmp_path / "head.png") as one:
+        assert by_head.size != one.size  # a panel for each of two heads, and a single map
 
 
 def test_a_page_shows_every_layer(look, tmp_path):
@@ -105,8 +108,8 @@ def test_a_model_with_one_map_says_nothing_of_heads(look):
 @pytest.mark.parametrize(
     ("model", "options", "sentence"),
     [
-        ("recurrent", ["--head", 1], "head must be between 0 and 0, there are 1 heads, got 1"),
-        ("recurrent", ["--layer", 9], "layer must be between 0 and 0, there are 1 layers, got 9"),
+        ("recurrent", ["--head", 1], "head must be 0, there is only one, got 1"),
+        ("recurrent", ["--layer", 9], "layer must be 0, there is only one, got 9"),
         ("transformer", ["--head", 4], "head must be between 0 and 3, there are 4 heads, got 4"),
         ("transformer", ["--layer", 1, "--head", 2], "between 0 and 1, there are 2 heads, got 2"),
         ("transformer", ["--layer", 2], "layer must be between 0 and 1, there are 2 layers, got 2"),
