@@ -5,9 +5,9 @@
     python docs/transformer_preset.py --only all --jobs 6 --device cuda --json variants.json
     python docs/transformer_preset.py --share 0.01                     # a hundredth of the scenes: a try
 
-Each takes about as much of a CPU as the preset: its scenes are as many as its cost of a step allows. How much is
-learned in a step is the same on every device; how long a step takes is not. So variants are
-compared on a GPU, and what is chosen is measured on two cores that do nothing else.
+Most take about as much of a CPU as the preset: a model whose step costs less gets more scenes. How much is
+learned in a step is the same on every device; how long a step takes is not. So variants are compared on a
+GPU, and what is chosen is measured on two cores that do nothing else.
 """
 
 import argparse
