@@ -105,6 +105,7 @@ def prepare_folder(
             model_before = current_names(type(model.config), model_before)
         _check_same(out, model_before, of_model)
         _check_same(out, there.get("train", {}), of_training, MAY_CHANGE)
+        _check_longer(out, there.get("train", {}), config)
         _check_same(out, there.get("data", {}), of_data, objective.may_change)
         before = there.get("train", {}).get("stages", {})
         for name in before.keys() & of_stages.keys():
@@ -117,6 +118,17 @@ def prepare_folder(
             path.unlink()
     objective.save(out)
     write_config(out, kind=objective.kind, model=of_model, data=of_data, train=of_training)
+
+
+def _check_longer(out: Path, before: Mapping[str, Any], config: TrainConfig) -> None:
+    """Refuse fewer epochs or steps than a run was started with: what has been trained stays trained."""
+    for name in ("epochs", "steps"):
+        was, now = before.get(name), getattr(config, name)
+        if was is not None and now is not None and now < was:
+            raise ValueError(
+                f"a run that goes on may train longer, not less: {name} was {was} in {str(out)!r}, got {now}; "
+                "leave it out, or choose another --out"
+            )
 
 
 def _check_same(

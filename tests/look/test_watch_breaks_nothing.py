@@ -63,7 +63,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("error", [ValueError, RuntimeError, MemoryError, KeyError, torch.OutOfMemoryError])
+@pytest.mark.parametrize("error", [KeyError, torch.OutOfMemoryError])
 @pytest.mark.parametrize("where", PLACES)
 def test_a_failure_anywhere_leaves_the_output_alone(monkeypatch, where, error):
     torch.manual_seed(0)

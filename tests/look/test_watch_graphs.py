@@ -48,6 +48,7 @@ def test_a_graph():
             run()
         torch.cuda.current_stream().wait_stream(side)
         with (
+            pytest.warns(UserWarning, match="an attention"),
             sl.watch(model),
             pytest.raises(RuntimeError, match=SENTENCE),
             torch.cuda.graph(torch.cuda.CUDAGraph()),

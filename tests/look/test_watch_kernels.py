@@ -377,7 +377,10 @@ def test_dtensors():
         for placement in (Shard(0), Shard(1), Replicate()):
             q, k, v = (distribute_tensor(x, mesh, [placement]) for x in inputs(s=T))
             model = Calls(F.scaled_dot_product_attention)
-            blind = model(q, k, v).full_tensor()
+            try:
+                blind = model(q, k, v).full_tensor()
+            except NotImplementedError as problem:
+                pytest.skip(f"torch {torch.__version__} does not shard this attention: {problem}")
             with sl.watch(model, keep=True) as seen:
                 watched = model(q, k, v)
             assert torch.equal(watched.full_tensor(), blind)

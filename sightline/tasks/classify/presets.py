@@ -51,7 +51,6 @@ PRESETS: dict[str, Preset] = {
             "ema": 0.998,
             "label_smoothing": 0.1,
             "metric": "accuracy",
-            "min_steps": 1000,
         },
     },
     # scikit-learn's digits. One evaluation, at the end: no fold's test or val chooses anything.
