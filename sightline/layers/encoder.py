@@ -98,8 +98,7 @@ class TransformerEncoderLayer(Scriptable, nn.TransformerEncoderLayer):
             src.is_cuda
             and mask is None
             and padding is None
-            and type(self.self_attn)
-            is MultiheadAttention  # not one that does something else with its weights
+            and type(self.self_attn) is MultiheadAttention  # not one that rotates, say
             and not self.training
             and not torch.is_grad_enabled()
             and torch.backends.mha.get_fastpath_enabled()

