@@ -126,8 +126,8 @@ def _check_longer(out: Path, before: Mapping[str, Any], config: TrainConfig) -> 
         was, now = before.get(name), getattr(config, name)
         if was is not None and now is not None and now < was:
             raise ValueError(
-                f"a run that goes on may train longer, not less: {name} was {was} in {str(out)!r}, got {now}; "
-                "leave it out, or choose another --out"
+                f"a run that goes on may train longer, not less: {name} was {was} in {str(out)!r}, got "
+                f"{now}; leave it out, or choose another --out"
             )
 
 

@@ -17,7 +17,7 @@ T, S = 5, 7
     [
         torch.zeros(T, S),
         torch.ones(T, S),
-        torch.zeros(T, S).masked_fill(torch.rand(T, S) > 0.5, -torch.inf),
+        torch.zeros(T, S).masked_fill(torch.arange(T * S).view(T, S) % 3 == 1, -torch.inf),
         torch.tril(torch.ones(T, S)) * 0.5,
         torch.tril(torch.ones(T, S)) * 2,
         torch.tril(torch.ones(T, S)) - 1,

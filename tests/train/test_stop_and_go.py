@@ -100,7 +100,7 @@ def test_a_run_that_lost_patience_stays_ended(tmp_path):
 @pytest.mark.bad_input
 def test_a_run_does_not_become_shorter(tmp_path):
     train(tmp_path / "run")
-    with pytest.raises(ValueError, match="may train longer, not less: epochs was 3 in .*, got 2"):
+    with pytest.raises(ValueError, match=r"may train longer, not less: epochs was 3 in .*, got 2"):
         train(tmp_path / "run", dataclasses.replace(QUICK, epochs=2), resume=True)
 
 
