@@ -102,11 +102,12 @@ class _FrontDoor(ModuleType):
     def attention(self) -> Any:
         from sightline.attention.attend import attention  # noqa: PLC0415
 
-        return attention
+        return self.__dict__.get("_attention", attention)
 
     @attention.setter
-    def attention(self, package: ModuleType) -> None:
-        pass
+    def attention(self, value: Any) -> None:
+        if not isinstance(value, ModuleType):  # somebody puts another function there
+            self.__dict__["_attention"] = value
 
 
 sys.modules[__name__].__class__ = _FrontDoor

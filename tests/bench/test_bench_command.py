@@ -28,7 +28,7 @@ def tiny(monkeypatch):
     def cases(device, *, quick):
         return attention.cases(device, sizes=replace(TINY, device=device))
 
-    monkeypatch.setattr(command, "BENCHES", {"attention": cases})
+    monkeypatch.setattr(command, "BENCHES", {"attention": (cases,)})
 
 
 def run_typer(*words):

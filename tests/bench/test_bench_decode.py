@@ -32,7 +32,7 @@ def test_the_bars_and_the_names():
         "cpu decode caption 64 images beam 5 beside hugging face": 2.0,
         "cpu decode caption 64 images beam 5 beside no cache": 5.0,
     }
-    assert BENCHES["decode"] is cases
+    assert BENCHES["decode"] == (cases, decode_translate.cases)
 
 
 def test_on_a_gpu_all_run_in_bfloat16_and_say_so(monkeypatch):

@@ -55,7 +55,7 @@ def test_names_of_splits_are_whole(tmp_path, monkeypatch, width):
     ("files", "sentence"),
     [
         ({}, "expected train.en and train.de"),
-        ({"all.en": "x\n", "all.de": "y\n"}, "got all.de, all.en"),
+        ({"all.en": "x\n", "all.de": "y\n", "all.fr": "z\n"}, "got all.de, all.en"),
         ({"train.en": "x\nz\n", "train.de": "y\n"}, "not one pair of"),
     ],
 )
