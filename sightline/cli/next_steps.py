@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
+    from sightline.tasks.training import NextSteps
 
 __all__ = ["print_next_steps", "program"]
 
@@ -41,9 +42,12 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def print_next_steps(task: "Task", out: Path, sample: str) -> None:
+def print_next_steps(task: "Task", out: Path, steps: "NextSteps") -> None:
     """Print the run folder, and on standard error the two commands that come next."""
     typer.echo(out)
     folder = shlex.quote(str(out))
-    sample = shlex.quote(sample) if sample else task.inputs
-    typer.echo(f"next:\n  {program()} evaluate {folder}\n  {program()} look {folder} {sample}", err=True)
+    split = "" if steps.split == "test" else f" --split {steps.split}"
+    sample = shlex.quote(steps.sample) if steps.sample else task.inputs
+    typer.echo(
+        f"next:\n  {program()} evaluate {folder}{split}\n  {program()} look {folder} {sample}", err=True
+    )

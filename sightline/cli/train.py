@@ -103,9 +103,9 @@ def command(task: Task) -> Any:
             fields=field_values,
             parts=parts,
         )
-        sample = train_task(task, request, out, resume=resume, start_from=start_from)
+        steps = train_task(task, request, out, resume=resume, start_from=start_from)
         if is_main_process():
-            print_next_steps(task, out, sample)
+            print_next_steps(task, out, steps)
 
     titles = dict.fromkeys([_DATA, _MODEL, *(part.title for part in task.parts), _OUTPUT])
     titles[_OUTPUT] = titles.pop(_OUTPUT)  # the last one

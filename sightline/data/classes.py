@@ -186,10 +186,24 @@ def _deal(found: ClassSet, seed: int, val: float, test: float, deal: Deal, *, st
     return replace(found, parts=parts, problems=problems, stand_ins=stand_ins, rule=rule)
 
 
+def _from_common_folder(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Names below the folder that all lie in: a set is dealt the same, in a zip or unpacked.
+
+    Example:
+        >>> _from_common_folder(("photos/cat/1.jpg", "photos/dog/1.jpg"))
+        ('cat/1.jpg', 'dog/1.jpg')
+    """
+    folders = [key.split("/")[:-1] for key in keys]
+    common = 0
+    while folders and all(len(x) > common and x[common] == folders[0][common] for x in folders):
+        common += 1
+    return tuple("/".join(key.split("/")[common:]) for key in keys)
+
+
 def _dealt(train: LabelledImages, held: Mapping[str, float], seed: int, deal: Deal) -> list[str]:
     """The split of each image."""
     if deal == "hash":
-        keys = train.keys or tuple(map(str, range(len(train))))
+        keys = _from_common_folder(train.keys) or tuple(map(str, range(len(train))))
         strata = dict(zip(keys, map(str, train.labels.tolist()), strict=True))
         dealt = hash_split(
             keys, seed=seed, val=held.get("val", 0.0), test=held.get("test", 0.0), strata=strata

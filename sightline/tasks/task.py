@@ -92,6 +92,7 @@ class Prepared:
         stages: Further stages, each from the best weights of the one before.
         notes: What a user should know before the training starts.
         finish: Called with the run folder when the training has ended.
+        test_split: The split that is there to be evaluated on.
         sample: An input to try the model on: a path, a text, or an image, which is saved with the run.
         row_names: As :meth:`Predictor.row_names` of the run to be.
     """
@@ -102,6 +103,7 @@ class Prepared:
     stages: Sequence[Stage] = ()
     notes: Sequence[str] = ()
     finish: Callable[[Path], None] | None = None
+    test_split: str = "test"
     sample: str | Tensor = ""
     row_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,19 @@ from sightline.train.folder import check_free
 from sightline.train.loop import fit
 from sightline.train.stepping import is_main_process
 
-__all__ = ["train", "train_task"]
+__all__ = ["NextSteps", "train", "train_task"]
+
+
+class NextSteps(NamedTuple):
+    """What a new model can be tried on.
+
+    Attributes:
+        sample: An input: a path or a text; empty where there is none at hand.
+        split: The split to evaluate it on.
+    """
+
+    sample: str
+    split: str
 
 
 def train(
@@ -78,11 +90,11 @@ def train_task(
     resume: bool = False,
     start_from: str | Path | None = None,
     shown: bool = True,
-) -> str:
+) -> NextSteps:
     """Train as was asked for; everything that can be refused is refused before any work is done.
 
     Returns:
-        An input to try the model on; empty where there is none at hand.
+        What the model can be tried on.
     """
     if is_main_process():
         check_free(out, resume=resume)
@@ -112,9 +124,10 @@ def train_task(
     )
     if prepared.finish is not None and is_main_process():
         prepared.finish(out)
-    if isinstance(prepared.sample, Tensor):
-        return save_sample(prepared.sample, out) if is_main_process() else ""
-    return prepared.sample
+    sample = prepared.sample
+    if isinstance(sample, Tensor):
+        sample = save_sample(sample, out) if is_main_process() else ""
+    return NextSteps(sample, prepared.test_split)
 
 
 def check_metrics(task: Task, settings: Settings) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from sightline.logs import logger
+
 __all__ = ["Interrupt", "Interrupted", "interruptible"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -35,6 +37,7 @@ class Interrupt:
         if self.number is not None:
             signal.default_int_handler(number, frame)
         self.number = number
+        logger.info("stopping after this step; once more stops at once")
 
 
 @contextmanager

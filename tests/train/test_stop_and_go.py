@@ -1,6 +1,7 @@
 """Trainings that are stopped by a signal, go on beyond their end, or have few examples."""
 
 import dataclasses
+import logging
 import signal
 
 import pytest
@@ -52,6 +53,12 @@ def test_a_signal_lets_the_step_end_saves_and_stops(tmp_path, step, number):
     assert stopped.value.number == number
     assert signal.getsignal(number) is before
     assert_same(train(tmp_path / "run", resume=True), whole)
+
+
+def test_a_signal_is_answered_at_once(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, logger="sightline"), pytest.raises(Interrupted):
+        train(tmp_path / "run", objective=Signalled(3, signal.SIGINT))
+    assert "stopping after this step; once more stops at once" in caplog.messages
 
 
 def test_a_signal_in_the_very_last_step_ends_a_finished_run(tmp_path):

@@ -57,6 +57,7 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
         train=train,
         stages=[] if second is None else [self_critical_stage(objective, second)],
         notes=[] if scorer is not None else [_NO_SCORER],
+        test_split="test" if "test" in captions.splits() else "val",
         sample=_sample(captions),
         row_names=token_rows(tokenizer),
     )

@@ -62,6 +62,7 @@ def prepare_translator(settings: Settings, begun: Path | None) -> Prepared:
         train=train,
         notes=_notes(pairs, objective, tokens),
         finish=_length_tuner(model, tokens, val) if data.tune_length else None,
+        test_split="test" if any(name.startswith("test") for name in pairs.splits()) else "val",
         sample=next((pair.source for pair in val if tokens.unknown(pair.source) is None), ""),
         row_names=token_rows(tokens),
     )
