@@ -44,7 +44,7 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy > $(VENV)/mypy.txt & types=$$!; \
-	$(PYTEST) tests && $(PYTEST) $(SHAPED) -m 'not bad_input' --jaxtyping-packages=sightline,beartype.beartype && \
+	$(PYTEST) tests && $(PYTEST) $(SHAPED) -m 'not bad_input and not plain' --jaxtyping-packages=sightline,beartype.beartype && \
 	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md docs/*.md && \
 	$(BIN)/python -W error examples/run_all.py; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests + types))

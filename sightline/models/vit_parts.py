@@ -13,7 +13,7 @@ from sightline.attention.attend import attention
 from sightline.attention.multihead import MultiheadAttention
 from sightline.layers.encoder import TransformerEncoderLayer
 from sightline.positions.sinusoidal import frequencies
-from sightline.shapes import Float, autocasting
+from sightline.shapes import Float, Shaped, autocasting
 
 __all__ = [
     "Block",
@@ -144,7 +144,7 @@ class RotaryAttention2d(MultiheadAttention):
 
 
 def rotation_2d(
-    rows: Float[Tensor, " P"], columns: Float[Tensor, " P"], d_head: int, base: float
+    rows: Shaped[Tensor, " P"], columns: Shaped[Tensor, " P"], d_head: int, base: float
 ) -> Rotation:
     """The rotations of patches at these places: half of a head's channels for the row, half for the column.
 

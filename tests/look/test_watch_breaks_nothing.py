@@ -103,6 +103,7 @@ def test_gradients_where_everything_fails(monkeypatch):
     assert any("ZeroDivisionError" in reason for reason in seen.unseen().values())
 
 
+@pytest.mark.plain
 def test_the_reasons_are_told_once_at_the_end(monkeypatch):
     def fail(*_):
         raise ValueError("a reason to tell")

@@ -14,6 +14,7 @@ from tests.look.look_oracle import near, randn
 from tests.look.watch_oracle import B, E, H, T
 
 pytestmark = [
+    pytest.mark.plain,
     pytest.mark.filterwarnings("ignore"),  # torch's own, of what it will change
     pytest.mark.usefixtures("_fresh"),
 ]
