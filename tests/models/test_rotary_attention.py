@@ -42,6 +42,7 @@ def test_what_rotary_refuses():
         attend(x, x, x)
 
 
+@pytest.mark.plain  # by a stand-in
 def test_a_layer_that_rotates_never_goes_to_torchs_inference_kernel():
     layer = TransformerEncoderLayer(2 * D, 2, 17, batch_first=True, norm_first=True)
     stack = TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()

@@ -68,7 +68,9 @@ def prepare_translator(settings: Settings, begun: Path | None) -> Prepared:
     )
 
 
-def tune_length_penalty(model: Any, tokens: PairTokens, pairs: Sequence[Pair], score: Score) -> float:
+def tune_length_penalty(
+    model: AnyTranslator, tokens: PairTokens, pairs: Sequence[Pair], score: Score
+) -> float:
     """The strength of the length normalisation that has the best BLEU on some pairs, beam 5."""
     best, chosen = -1.0, 1.0
     for alpha in ALPHAS:

@@ -156,6 +156,7 @@ def test_a_small_task_is_learned_and_the_run_is_whole(model, tmp_path):
     assert json.loads((run.folder / "tokenizer.json").read_text())
 
 
+@pytest.mark.plain  # by stand-ins
 def test_the_length_that_is_tuned_is_the_best_of_the_pairs(monkeypatch):
     asked = []
 
