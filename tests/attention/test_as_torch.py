@@ -8,6 +8,8 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import sightline as sl
 
+pytestmark = pytest.mark.plain
+
 E, H, B, T, S = 12, 3, 2, 5, 7
 
 

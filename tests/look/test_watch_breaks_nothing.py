@@ -18,6 +18,7 @@ from tests.look.look_oracle import matrix, near, randn
 from tests.look.watch_oracle import B, E, H, Sdpa, T, run, same, transformers
 
 pytestmark = [
+    pytest.mark.plain,
     pytest.mark.filterwarnings("ignore:.*ran and could not be read:UserWarning"),
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning"),
     pytest.mark.filterwarnings(

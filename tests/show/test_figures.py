@@ -16,6 +16,8 @@ from sightline.positions import sinusoidal
 from sightline.show.alignment import alignment, head_grid
 from tests.show.sights import long, seen
 
+pytestmark = pytest.mark.plain
+
 LONG = [f"a rather long token {i}" for i in range(13)]
 NAMES = [f"word{i}" for i in range(61)]
 FIGURES = {

@@ -18,6 +18,8 @@ from sightline.train.objective import Loss, Stage
 from sightline.train.weights import Ema
 from tests.train.toy import Toy, ToyConfig, ToyObjective
 
+pytestmark = pytest.mark.plain
+
 QUICK = TrainConfig(device="cpu", epochs=2, lr=1e-2, tensorboard=False, threads=0)
 
 

@@ -9,6 +9,8 @@ from safetensors.torch import load_file, save_file
 from sightline.data.tokens import EOS
 from sightline.models.run_folder import read_config
 
+pytestmark = pytest.mark.plain
+
 CPU = ["--device", "cpu"]
 
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.plain
+
 SMALL = ["--epochs", "1", "--no-tensorboard", "--device", "cpu", "--d-model", "8", "--d-attn", "6"]
 
 

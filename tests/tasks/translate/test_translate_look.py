@@ -7,6 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
+pytestmark = pytest.mark.plain
+
 TEXT = "3 mai 1979"
 CROSS = "decoder.layers.{}.multihead_attn"
 
