@@ -16,13 +16,13 @@ from torch import Tensor
 from sightline.attention.masks import Band, Mask
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.seen import Seen
-from sightline.look.sight import KeptInputs, Sight
+from sightline.look.sight import CallShape, KeptInputs, Sight
 
 _SIGHT = "sightline.Sight/2"
 _SEEN = "sightline.Seen/1"
 _READ = {"sightline.Sight/1": "Sight", _SIGHT: "Sight", _SEEN: "Seen"}
-_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens")
-_LATER = {"source": "kernel", "padding": "", "tokens": ()}  # what older files don't say
+_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens", "skipped")
+_LATER = {"source": "kernel", "padding": "", "tokens": (), "skipped": ()}  # what older files don't say
 _MASK = ("lengths", "allowed", "added")
 
 Tensors = dict[str, Tensor]
@@ -96,6 +96,7 @@ def _pack_kept(piece: KeptInputs) -> tuple[dict[str, Any], Tensors]:
         "bands": [asdict(band) for band in inputs.mask.bands],
         "rows": isinstance(inputs, StoredRows),
         "first_key": piece.first_key,
+        "first_query": piece.first_query,
         "mask": {kind: len(getattr(inputs.mask, kind)) for kind in _MASK},
     }
     tensors = {"q": inputs.q, "k": inputs.k, "lse": piece.lse}
@@ -117,6 +118,7 @@ def _unpack(about: Mapping[str, Any], tensors: Tensors, path: Path) -> Sight:
         raise ValueError(f"{path} is damaged, what it says of itself is {about!r}") from None
     statistics = {name: x for name, x in tensors.items() if not name.startswith("kept.")}
     fields |= {"lead": tuple(fields["lead"]), "tokens": tuple(map(tuple, fields["tokens"]))}
+    fields["skipped"] = tuple(CallShape(tuple(lead), t, s) for lead, t, s in fields["skipped"])
     return Sight(**fields, statistics=statistics, kept=kept)
 
 
@@ -132,7 +134,9 @@ def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> KeptInputs:
     inputs = made(
         tensors["q"], tensors["k"], Mask(bands, *parts), about["scale"], padding=tensors.get("padding")
     )
-    return KeptInputs(inputs.with_versions(), tensors["lse"], about["first_key"])
+    return KeptInputs(
+        inputs.with_versions(), tensors["lse"], about["first_key"], about.get("first_query")
+    )
 
 
 def _write(path: Path, kind: str, about: Any, tensors: Tensors, what: str, example: str) -> None:

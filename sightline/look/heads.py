@@ -122,7 +122,8 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
             "are apart; if they are of one sequence, say where the first query stands with first="
         )
     parts, position = [], first or 0
-    for inputs, lse, first_key in sight.require_kept("the distance"):
+    for inputs, lse, first_key, first_query in sight.require_kept("the distance"):
+        position = first_query if first is None and first_query is not None else position
         parts.append(_mean_distance(inputs, lse, position - first_key))
         position += inputs.shape[2]
     whole = torch.cat(parts, dim=-1)
@@ -159,7 +160,7 @@ def is_aligned(sight: Sight) -> bool:
     if not sight.kept:
         return sight.t == sight.s
     ends, end = [], 0
-    for inputs, _, first_key in sight.kept:
+    for inputs, _, first_key, first_query in sight.kept:
         end += inputs.shape[2]
-        ends.append(inputs.shape[3] + first_key == end)
+        ends.append(first_query is not None or inputs.shape[3] + first_key == end)
     return all(ends)

@@ -52,7 +52,7 @@ def _sum_members(
     sight: "Sight", kept: "tuple[KeptInputs, ...]", members: Bool[Tensor, "... S G"]
 ) -> Float[Tensor, "... T G"]:
     parts = []
-    for inputs, lse, first_key in kept:  # a step of a loop has some of the keys
+    for inputs, lse, first_key, _ in kept:  # a step of a loop has some of the keys
         shown = members[..., first_key : first_key + inputs.shape[3], :].to(inputs.dtype)
         parts.append(_fused(inputs, shown) if _is_fused(inputs) else _tiled(inputs, lse, shown))
     return sight.restore_lead(torch.cat(parts, dim=2))

@@ -39,7 +39,8 @@ def offsets(sight: "Sight", n: int, first: int | None = None) -> Float[Tensor, "
         )
     position = first or 0
     total = None
-    for inputs, lse, first_key in kept:
+    for inputs, lse, first_key, first_query in kept:
+        position = first_query if first is None and first_query is not None else position
         part = _diagonals(inputs, lse, n, position - first_key)
         total = part if total is None else total + part
         position += inputs.shape[2]

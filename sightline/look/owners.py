@@ -12,6 +12,7 @@ from torch import nn
 
 # How methods and Hugging Face's attention functions call the module that they belong to.
 _FIRST_ARGUMENTS = frozenset({"self", "module"})
+_CALLS = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})  # a module that computes its output
 # Files of frames that lie between compiled code and the module that runs it.
 _COMPILED = ("/torch/_functorch/_aot_autograd/", "/torch/_inductor/", "torchinductor_", "<eval_with_key>")
 _FLEX = "/torch/nn/attention/flex_attention.py"
@@ -56,12 +57,16 @@ class Owners:
         """
         frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001
         first, is_compiled, n = None, False, 0
+        stranger: nn.Module | None = None  # the outermost module so far that is none of the model's
         while frame is not None and (limit is None or n < limit):
             code = frame.f_code
             n += 1
             if code.co_argcount and code.co_varnames[0] in _FIRST_ARGUMENTS:
-                known = self._names.get(id(_local(frame, code.co_varnames[0])))
-                if known is not None:
+                running = _local(frame, code.co_varnames[0])
+                known = self._names.get(id(running))
+                if known is None and isinstance(running, nn.Module):
+                    stranger = running
+                if known is not None and (stranger is None or _belongs(stranger, known[1], code.co_name)):
                     return Owner(*known, site=(first or (None, 0)) if is_compiled else None)
             is_compiled = is_compiled or _is_compiled(code.co_filename)
             if code.co_filename.endswith(_FLEX):  # it compiles itself, inside an eager model
@@ -92,6 +97,17 @@ class Owners:
     def misnamed(self) -> set[str]:
         """Owners whose attentions in compiled code can't be told apart: some were not seen."""
         return {name for name, sites in self._sites.items() if len(sites) % len(self.attentions_in(name))}
+
+
+def _belongs(stranger: nn.Module, module: nn.Module, method: str) -> bool:
+    """Whether an unregistered module that a module's method called is a part of it.
+
+    What ``forward`` calls is. Other methods call other models too: ``generate`` its assistant.
+    """
+    if method in _CALLS:
+        return True
+    held = vars(module).values()
+    return any(x is stranger or (isinstance(x, list | tuple) and stranger in x) for x in held)
 
 
 @functools.cache

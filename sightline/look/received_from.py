@@ -43,7 +43,7 @@ def received_from(
     b, h = kept[0].inputs.shape[:2]
     total = kept[0].lse.new_zeros(b, h, sight.s)
     position = 0
-    for inputs, lse, first_key in kept:
+    for inputs, lse, first_key, _ in kept:
         t = inputs.shape[2]
         window = max(first - position, 0), min(last - position, t)
         position += t

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sightline.look.padding import is_cross_name
+from sightline.look.runs import are_steps, split_runs
 from sightline.look.sight import Sight
-from sightline.look.steps import are_steps, split_runs, stack
+from sightline.look.steps import stack
 from sightline.shapes import did_you_mean
 
 if TYPE_CHECKING:

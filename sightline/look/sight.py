@@ -77,6 +77,15 @@ class KeptInputs(NamedTuple):
     inputs: ScoreInputs
     lse: Float[Tensor, "B H T"]
     first_key: int = 0  # where in the whole sequence the first key stands
+    first_query: int | None = None  # the same of the first query, where it is known
+
+
+class CallShape(NamedTuple):
+    """A call that was not measured: all that is known is where it leaves those after it."""
+
+    lead: tuple[int, ...]
+    t: int
+    s: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,6 +113,7 @@ class Sight:
             some are, they are counted.
         tokens: The tokens of each item of the batch, where ``watch(tokens=...)`` was told.
         backward: What the backward pass tells, where the model was watched with ``grad=True``.
+        skipped: The calls of the same module since the sight before, which ``watch(every=...)`` left out.
     """
 
     t: int
@@ -118,6 +128,7 @@ class Sight:
     padding: str = ""
     tokens: tuple[tuple[str, ...], ...] = ()
     backward: BackwardRecord | None = None
+    skipped: tuple[CallShape, ...] = ()
 
     @property
     def output(self) -> Float[Tensor, "... T Dv"]:
@@ -193,7 +204,7 @@ class Sight:
             raise ValueError("the largest weights belong to single heads; ask the sight before mean_heads()")
         kept = self.require_kept(f"the top {k}", f"measure=sl.Look(top={k})")
         values, indices = [], []
-        for inputs, lse, first_key in kept:
+        for inputs, lse, first_key, _ in kept:
             stats = measure(inputs, StatsRequest(top=min(k, inputs.shape[3])), lse)
             assert stats.top is not None  # noqa: S101
             assert stats.top_at is not None  # noqa: S101
@@ -311,8 +322,8 @@ class Sight:
         heads = torch.arange(math.prod(self.lead[n:])).view(self.lead[n:])[index[n:]]
         b, h = batch.flatten().tolist(), heads.flatten().tolist()
         kept = tuple(
-            KeptInputs(inputs.select(b, h), lse[as_index(b)][:, as_index(h)], first_key)
-            for inputs, lse, first_key in self.kept
+            x._replace(inputs=x.inputs.select(b, h), lse=x.lse[as_index(b)][:, as_index(h)])
+            for x in self.kept
         )
         lead = (*batch.shape, *heads.shape)
         tokens = tuple(self.tokens[i] for i in b) if len(self.tokens) > max(b, default=-1) else self.tokens
@@ -330,9 +341,7 @@ class Sight:
 
     def to(self, device: torch.device | str) -> "Sight":
         """The same on another device."""
-        kept = tuple(
-            KeptInputs(inputs.to(device), lse.to(device), first_key) for inputs, lse, first_key in self.kept
-        )
+        kept = tuple(x._replace(inputs=x.inputs.to(device), lse=x.lse.to(device)) for x in self.kept)
         moved = {n: x.to(device) for n, x in self.statistics.items()}
         backward = None if self.backward is None else self.backward.to(device)
         return replace(self, statistics=moved, kept=kept, backward=backward)
@@ -356,7 +365,7 @@ class Sight:
     @property
     def kept_nbytes(self) -> int:
         """How much memory q and k take, if nobody else holds on to them."""
-        return sum(inputs.nbytes + lse.nbytes for inputs, lse, _ in self.kept)
+        return sum(x.inputs.nbytes + x.lse.nbytes for x in self.kept)
 
     @property
     def nbytes(self) -> int:
@@ -457,7 +466,7 @@ class Sight:
 
     def _pool(self, kept: tuple[KeptInputs, ...], cells: Cells) -> Tensor:
         total, first = None, 0
-        for inputs, lse, first_key in kept:
+        for inputs, lse, first_key, _ in kept:
             part = pool(inputs, lse, cells, first, first_key)
             total = part if total is None else total + part
             first += inputs.shape[2]

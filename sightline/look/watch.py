@@ -29,7 +29,7 @@ from sightline.look.padding import padding_of
 from sightline.look.recorder import AttentionRecorder
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
-from sightline.look.sight import KeptInputs, Look, Sight, check_measure, measure_sight
+from sightline.look.sight import CallShape, KeptInputs, Look, Sight, check_measure, measure_sight
 from sightline.look.stream import tile_weights
 from sightline.look.tokens import clean_batch
 from sightline.look.torch_calls import read_attention_call
@@ -153,6 +153,7 @@ class Watch:
         self._seen = Seen(type(self._owners.model).__name__, kinds)
         self._seen.tokens = self._tokens
         self._counts: dict[str, int] = {}  # calls of each module so far
+        self._skipped: dict[str, list[CallShape]] = {}  # since the last sight of each module
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
@@ -335,6 +336,8 @@ class Watch:
             return None
         count = self._counts[name] = self._counts.get(name, -1) + 1
         if count % self._every:
+            call = read(module) if call is None else call
+            self._skipped.setdefault(name, []).append(CallShape(call.lead, *call.inputs.shape[2:]))
             return None
         if self._seen.nbytes > self._limit:
             self._seen.full = True
@@ -366,6 +369,8 @@ class Watch:
             sight = replace(sight, backward=call.backward)
         elif self._keep and sight.t <= _FEW_QUERIES and call.source != "weights":
             sight = _keep_rows(sight)
+        skipped = self._skipped.pop(name, None)
+        sight = sight if skipped is None else replace(sight, skipped=tuple(skipped))
         self._seen.add(name, sight)
         return sight
 
@@ -391,7 +396,7 @@ def _accelerator(device: torch.device) -> str:
 
 def _keep_rows(sight: Sight) -> Sight:
     """Keep the weights themselves instead of q and k."""
-    ((inputs, lse, _),) = sight.kept
+    ((inputs, lse, *_),) = sight.kept
     b, h, t, s = inputs.shape
     tile = Tile(slice(0, b), slice(0, h), (0, t), (0, s))
     rows = StoredRows.of(tile_weights(inputs, tile, lse))

@@ -176,3 +176,51 @@ def test_two_generations_are_two(window, batch):
     assert len(head_table(seen)) == 2 * H
     with pytest.raises(ValueError, match=r"calls of '' are 2 runs, .*seen\.runs"):
         seen.stack("")
+
+
+# Steps of which only some were measured
+
+
+@pytest.mark.parametrize("every", [2, 3])
+@pytest.mark.parametrize("prompt", [3, 9])
+@pytest.mark.parametrize("window", [None, 5])
+@pytest.mark.parametrize("keep", [True, False])
+def test_steps_that_were_left_out_still_move_the_keys(window, prompt, keep, every):
+    model, (q, k, v) = Decoder(window), inputs()
+    with torch.no_grad(), sl.watch(model, keep=keep, every=every) as seen:
+        generate(model, q, k, v, prompt)
+    measured = [*range(prompt), *range(prompt + every - 1, 13, every)]  # queries of the calls 0, every, ...
+    weights = whole(q, k, window)[..., measured, :]
+    for stacked in (seen.stack(""), *seen.runs("")):
+        assert stacked.t == len(measured)
+        s = stacked.s
+        assert s == measured[-1] + 1
+        near(stacked.received, weights.sum(-2)[..., :s], atol=1e-5)
+        assert torch.equal(stacked.peak_at, weights.argmax(-1))
+        if keep:
+            near(stacked.rows(range(stacked.t)), weights[..., :s], atol=1e-5)
+    if keep:
+        apart = (torch.tensor(measured)[:, None] - torch.arange(13)).abs()
+        distances = torch.tensor([h.distance for h in head_table(seen)])
+        near(distances, (weights * apart).sum(-1).mean((0, 2)), atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_a_generation_whose_prompt_was_left_out(window):
+    model, first, second = Decoder(window), inputs(), inputs(7)
+    with torch.no_grad(), sl.watch(model, keep=True, every=2) as seen:
+        generate(model, *first, 9)  # five calls
+        generate(model, *second, 3)  # its prompt is the sixth call
+    one, two = seen.runs("")
+    near(one.rows(range(one.t)), whole(*first[:2], window)[..., [*range(9), 10, 12], :], atol=1e-5)
+    near(two.rows(range(two.t)), whole(*second[:2], window)[..., [3, 5, 7, 9, 11], :12], atol=1e-5)
+
+
+def test_steps_left_out_are_told_by_a_file(tmp_path):
+    model, (q, k, v) = Decoder(5), inputs()
+    with torch.no_grad(), sl.watch(model, keep=True, every=2) as seen:
+        generate(model, q, k, v, 3)
+    seen.save(tmp_path / "seen.safetensors", keep=True)
+    loaded = type(seen).load(tmp_path / "seen.safetensors")
+    near(loaded.stack("").rows(range(8)), seen.stack("").rows(range(8)), atol=0)
+    assert head_table(loaded) == head_table(seen)
