@@ -62,7 +62,7 @@ def align(
     """
     _check(method, filter_width)
     total, n = None, 0
-    for one in _chosen(sight, heads):
+    for one in _chosen(sight, heads, follow=beams is None):
         weights = _rows(one, queries, keys)
         if beams is not None:
             weights = _follow(weights, beams, (queries or (0, 0))[0])
@@ -122,15 +122,22 @@ def _follow(weights: Float[Tensor, "B T S"], beams: Tensor, first: int) -> Float
     return weights[index, torch.arange(t, device=weights.device)]
 
 
-def _chosen(sight: Sight | Seen, heads: Sequence[int] | Sequence[SeenHead] | None) -> Iterator[Sight]:
+def _chosen(
+    sight: Sight | Seen, heads: Sequence[int] | Sequence[SeenHead] | None, *, follow: bool
+) -> Iterator[Sight]:
     """The chosen heads, one at a time: no more than one head's rows are alive."""
     if isinstance(sight, Sight):
+        if sight.is_followed and not follow:
+            raise ValueError(
+                "the items of this sight have been followed through the beam search already, got beams=; "
+                "leave it out, or give what was watched, sl.align(seen, beams=...)"
+            )
         for head in _all_heads(sight) if heads is None else heads:
             yield _head(sight, head)
         return
     if not isinstance(sight, Seen):
         raise TypeError(f"align takes a Sight or a Seen, got {type(sight).__name__}; sl.look gives a Sight")
-    layers = {name: x for name, x in by_layer(sight).items() if is_cross(name, x)}
+    layers = {name: x for name, x in by_layer(sight, follow=follow).items() if is_cross(name, x)}
     if not layers:
         raise ValueError(
             f"no cross-attention was seen, got {', '.join(map(repr, sight.names()[:3])) or 'nothing'}; align "

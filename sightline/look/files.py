@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sightline.attention.masks import Band, Mask
@@ -21,7 +22,7 @@ from sightline.look.sight import CallShape, KeptInputs, Sight
 _SIGHT = "sightline.Sight/2"
 _SEEN = "sightline.Seen/1"
 _READ = {"sightline.Sight/1": "Sight", _SIGHT: "Sight", _SEEN: "Seen"}
-_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens", "skipped")
+_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens")
 _LATER = {"source": "kernel", "padding": "", "tokens": (), "skipped": ()}  # what older files don't say
 _MASK = ("lengths", "allowed", "added")
 
@@ -72,6 +73,9 @@ def load_seen(path: str | Path) -> Seen:
 
 def _pack(sight: Sight, *, keep: bool) -> tuple[dict[str, Any], Tensors]:
     about = {name: getattr(sight, name) for name in _ABOUT}
+    about["skipped"] = [_pack_call(call) for call in sight.skipped]
+    about["after"] = None if sight.after is None else _pack_call(sight.after)
+    about["parents"] = None if sight.parents is None else sight.parents.tolist()
     tensors = {name: x.detach() for name, x in sight.statistics.items()}
     if keep:
         if not sight.kept:
@@ -82,6 +86,15 @@ def _pack(sight: Sight, *, keep: bool) -> tuple[dict[str, Any], Tensors]:
         about["kept"] = [one for one, _ in pieces]
         tensors |= {f"kept.{i}.{key}": x for i, (_, own) in enumerate(pieces) for key, x in own.items()}
     return about, tensors
+
+
+def _pack_call(call: CallShape) -> list[Any]:
+    return [call.lead, call.t, call.s, None if call.parents is None else call.parents.tolist()]
+
+
+def _unpack_call(about: list[Any]) -> CallShape:
+    lead, t, s, parents = about
+    return CallShape(tuple(lead), t, s, None if parents is None else torch.tensor(parents))
 
 
 def _pack_kept(piece: KeptInputs) -> tuple[dict[str, Any], Tensors]:
@@ -118,7 +131,9 @@ def _unpack(about: Mapping[str, Any], tensors: Tensors, path: Path) -> Sight:
         raise ValueError(f"{path} is damaged, what it says of itself is {about!r}") from None
     statistics = {name: x for name, x in tensors.items() if not name.startswith("kept.")}
     fields |= {"lead": tuple(fields["lead"]), "tokens": tuple(map(tuple, fields["tokens"]))}
-    fields["skipped"] = tuple(CallShape(tuple(lead), t, s) for lead, t, s in fields["skipped"])
+    fields["skipped"] = tuple(map(_unpack_call, about["skipped"]))
+    fields["after"] = None if about.get("after") is None else _unpack_call(about["after"])
+    fields["parents"] = None if about.get("parents") is None else torch.tensor(about["parents"])
     return Sight(**fields, statistics=statistics, kept=kept)
 
 
@@ -134,9 +149,7 @@ def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> KeptInputs:
     inputs = made(
         tensors["q"], tensors["k"], Mask(bands, *parts), about["scale"], padding=tensors.get("padding")
     )
-    return KeptInputs(
-        inputs.with_versions(), tensors["lse"], about["first_key"], about.get("first_query")
-    )
+    return KeptInputs(inputs.with_versions(), tensors["lse"], about["first_key"], about.get("first_query"))
 
 
 def _write(path: Path, kind: str, about: Any, tensors: Tensors, what: str, example: str) -> None:

@@ -68,17 +68,17 @@ def sharpest(table: Sequence[Head], n: int = 3) -> list[Head]:
     return sorted(table, key=lambda head: head.entropy)[:n]
 
 
-def by_layer(seen: Seen | Mapping[str, Sight]) -> dict[str, Sight]:
+def by_layer(seen: Seen | Mapping[str, Sight], *, follow: bool = True) -> dict[str, Sight]:
     """One sight for each name: the steps of a decoding loop stacked, runs and other calls numbered.
 
     Calls are steps where the keys are those of a cache that grows, slides or stays; others are layers that
-    share a module, or the same model run again.
+    share a module, or the same model run again. ``follow`` as in :meth:`Seen.runs`.
     """
     if not isinstance(seen, Seen):
         return dict(seen)
     layers: dict[str, Sight] = {}
     for name in seen:
-        runs = seen.runs(name)
+        runs = seen.runs(name, follow=follow)
         if len(runs) == 1:
             layers[name] = runs[0]
         else:

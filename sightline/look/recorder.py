@@ -15,6 +15,7 @@ from sightline.look.adapters import Adapter, AttentionCall, UnreadableError, ada
 from sightline.look.by_hand import COMPOSITE, PRODUCTS, WATCHED, SoftmaxTracker
 from sightline.look.fused import call_with_lse
 from sightline.look.isolate import is_recomputing
+from sightline.look.reorders import SELECTIONS
 
 __all__ = ["AttentionRecorder", "Listener"]
 
@@ -40,6 +41,10 @@ class Listener(Protocol):
 
     def on_product(self) -> None:
         """A product of matrices was computed."""
+        ...
+
+    def on_select(self, func: Any, args: tuple[Any, ...]) -> None:
+        """Items of a tensor were selected."""
         ...
 
 
@@ -88,6 +93,8 @@ class AttentionRecorder(TorchDispatchMode):
         """Follow scores and weights that are computed by hand; this must not fail."""
         if func in PRODUCTS:
             self._listener.on_product()
+        elif func in SELECTIONS:
+            self._listener.on_select(func, args)
         first = result[0] if isinstance(result, tuple) else result
         if type(first) not in _PLAIN or first.device.type == "meta":
             return

@@ -43,7 +43,7 @@ def importance(sight: "Sight") -> Float[Tensor, "..."]:
 def relevance(sight: "Sight") -> Relevance:
     """See :attr:`sightline.Sight.relevance`."""
     record, gradient = _require_gradient(sight, "relevance")
-    ((inputs, lse, _),) = sight.require_kept("relevance")
+    ((inputs, lse, *_),) = sight.require_kept("relevance")
     keys, queries = (lse.new_zeros(*lse.shape[:2], n) for n in (sight.s, sight.t))
 
     def ask(weights: Tensor, tile: Tile) -> Tensor:
@@ -59,7 +59,7 @@ def relevance(sight: "Sight") -> Relevance:
 def relevance_matrix(sight: "Sight") -> Float[Tensor, "... T S"]:
     """The whole matrix, heads averaged: for short sequences, and the oracle of the vector."""
     record, gradient = _require_gradient(sight, "relevance")
-    ((inputs, lse, _),) = sight.require_kept("relevance")
+    ((inputs, lse, *_),) = sight.require_kept("relevance")
     whole = lse.new_zeros(lse.size(0), sight.t, sight.s)
 
     def ask(weights: Tensor, tile: Tile) -> Tensor:
@@ -81,7 +81,7 @@ def weighted_columns(
         gradients: Whether M is the relevance, else the weights.
     """
     record, gradient = _require_gradient(sight, "relevance") if gradients else (None, None)
-    ((inputs, lse, _),) = sight.require_kept("a flow")
+    ((inputs, lse, *_),) = sight.require_kept("a flow")
     rows = rows.reshape(-1, 1, 1, sight.t).to(lse.dtype)
     total = lse.new_zeros(lse.size(0), sight.s)
 

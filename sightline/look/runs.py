@@ -22,7 +22,7 @@ from typing import NamedTuple
 from sightline.look.padding import is_cross_name
 from sightline.look.sight import CallShape, Sight
 
-__all__ = ["Place", "are_steps", "places_of", "split_runs"]
+__all__ = ["Place", "are_steps", "items_of", "places_of", "split_runs"]
 
 Call = Sight | CallShape
 
@@ -51,7 +51,7 @@ def split_runs(sights: Sequence[Sight]) -> list[list[int]]:
     before: Call | None = None
     for i, sight in enumerate(sights):
         is_new = False
-        for call in (*sight.skipped, sight):
+        for call in _up_to(sight):
             is_new, before = is_new or _restarts(before, call), call
         if is_new:
             runs.append([])
@@ -79,7 +79,11 @@ def are_steps(sights: Sequence[Sight]) -> bool:
 def places_of(sights: Sequence[Sight]) -> list[Place]:
     """Where each of the calls of a run stands."""
     calls = _timeline(sights)
-    is_own, has_grown, was_cropped = _is_self_attention(sights), _has_grown(calls), _was_cropped(calls, sights)
+    is_own, has_grown, was_cropped = (
+        _is_self_attention(sights),
+        _has_grown(calls),
+        _was_cropped(calls, sights),
+    )
     found = {}
     for i, (call, total) in enumerate(zip(calls, _totals(calls), strict=True)):
         if not is_own:
@@ -94,6 +98,29 @@ def places_of(sights: Sequence[Sight]) -> list[Place]:
     return [found[id(sight)] for sight in sights]
 
 
+def items_of(sights: Sequence[Sight], beams: Sequence[int] | None = None) -> list[list[int] | None]:
+    """Which items of each sight are the history of those of the last; None where they are the same.
+
+    Args:
+        sights: Those of a run.
+        beams: The item of each call that a hypothesis went through, as a beam search tells; it ends with the
+            first that is negative, and later sights have no items.
+    """
+    calls = _timeline(sights)
+    found: dict[int, list[int] | None] = {}
+    if beams is not None:
+        ended = next((i for i, item in enumerate(beams) if item < 0), len(beams))
+        found = {id(call): [beams[i]] if i < ended else [] for i, call in enumerate(calls)}
+        return [found[id(sight)] for sight in sights]
+    items: list[int] | None = None
+    for call in reversed(calls):
+        found[id(call)] = items
+        if call.parents is not None:
+            parents: list[int] = call.parents.tolist()
+            items = parents if items is None else [parents[i] for i in items]
+    return [found[id(sight)] for sight in sights]
+
+
 def _timeline(sights: Sequence[Sight]) -> list[Call]:
     """All calls of a run in their order, those that were not measured too."""
     before: list[CallShape] = []
@@ -101,7 +128,14 @@ def _timeline(sights: Sequence[Sight]) -> list[Call]:
         before = [call] if not before or _restarts(before[-1], call) else [*before, call]
     if before and _restarts(before[-1], sights[0]):
         before = []
-    return [*before, sights[0], *(call for sight in sights[1:] for call in (*sight.skipped, sight))]
+    after = sights[-1].after
+    ends = [] if after is None or _restarts(sights[-1], after) else [after]
+    return [*before, sights[0], *(call for sight in sights[1:] for call in _up_to(sight)), *ends]
+
+
+def _up_to(sight: Sight) -> list[Call]:
+    """The calls since the sight before, this one included."""
+    return [*sight.skipped, sight]
 
 
 def _restarts(before: Call | None, call: Call) -> bool:

@@ -3,16 +3,18 @@
 import fnmatch
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from sightline.look.padding import is_cross_name
 from sightline.look.runs import are_steps, split_runs
-from sightline.look.sight import Sight
+from sightline.look.sight import CallShape, Sight
 from sightline.look.steps import stack
-from sightline.shapes import did_you_mean
+from sightline.shapes import Int, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -43,8 +45,6 @@ class Seen:
         self._kind, self._attentions = kind, dict(attentions)
         self.tokens: tuple[tuple[str, ...], ...] = ()
         self._sights: dict[str, list[Sight]] = {}
-        self._orders: dict[str, list[int]] = {}  # the number of each call, over all modules
-        self._n_calls = 0
         self._called: set[str] = set()  # attentions that ran, seen or not
         self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
         self._failures: dict[str, str] = {}
@@ -76,18 +76,21 @@ class Seen:
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
         self._sights.setdefault(name, []).append(sight)
-        self._orders.setdefault(name, []).append(self._n_calls)
-        self._n_calls += 1
         self.nbytes += sight.nbytes
+
+    def note_skipped(self, name: str, shape: CallShape) -> None:
+        """Note a call that was not measured, which may tell what became of the one before."""
+        calls = self._sights.get(name)
+        if calls and calls[-1].after is None:
+            calls[-1] = replace(calls[-1], after=shape)
 
     def rename(self, sight: Sight, name: str) -> None:
         """Put a sight under another name."""
-        calls, orders = self._sights.pop(sight.name), self._orders.pop(sight.name)
+        calls = self._sights.pop(sight.name)
         at = next(i for i, x in enumerate(calls) if x is sight)
-        self._orders.setdefault(name, []).append(orders.pop(at))
         self._sights.setdefault(name, []).append(replace(calls.pop(at), name=name))
         if calls:
-            self._sights[sight.name], self._orders[sight.name] = calls, orders
+            self._sights[sight.name] = calls
 
     def names(self) -> list[str]:
         """The modules that attended, in the order of their first call; "" is the model itself."""
@@ -189,8 +192,17 @@ class Seen:
             raise ValueError(f"no attention was seen in {name!r}, {did_you_mean(name, self._sights)}")
         return list(self._sights[name])
 
-    def stack(self, name: str) -> Sight:
-        """The calls of a module as one sight, their queries on top of each other."""
+    def stack(self, name: str, *, beams: Sequence[int] | Int[Tensor, " n"] | None = None) -> Sight:
+        """The calls of a module as one sight, their queries on top of each other.
+
+        Where a beam search moved the items of the batch between the calls, the rows of an item are those of
+        its own history.
+
+        Args:
+            name: The module.
+            beams: Of a hypothesis, the item of each call that it went through, negative after its end: a row
+                of the ``beam_indices`` that Hugging Face's ``generate`` returns. One item is left.
+        """
         calls = self.calls(name)
         n = len(self._split(name))
         if n > 1 and n < len(calls):
@@ -198,29 +210,29 @@ class Seen:
                 f"the {len(calls)} calls of {name!r} are {n} runs, each over a sequence of its own; "
                 f"seen.runs({name!r}) gives one sight for each"
             )
-        return stack(calls)
+        return stack(calls, beams.tolist() if isinstance(beams, Tensor) else beams)
 
-    def runs(self, name: str) -> list[Sight]:
-        """The passes of a module over a sequence: steps of a decoding loop are stacked, one sight a run."""
+    def runs(self, name: str, *, follow: bool = True) -> list[Sight]:
+        """The passes of a module over a sequence: steps of a decoding loop are stacked, one sight a run.
+
+        Args:
+            name: The module.
+            follow: Whether items that a beam search moved are followed back to where they came from.
+        """
         calls, runs = self.calls(name), []
         for run in self._split(name):
             chosen = [calls[i] for i in run]
-            runs += [stack(chosen)] if are_steps(chosen) else chosen
+            runs += [stack(chosen, follow=follow)] if are_steps(chosen) else chosen
         return runs
 
     def _split(self, name: str) -> list[list[int]]:
         """Which calls belong to one run; cross-attention starts again when the rest of the model does."""
-        runs = split_runs(self._sights[name])
+        own = self._sights[name]
+        runs = split_runs(own)
         if len(runs) > 1 or not is_cross_name(name):
             return runs
-        starts: set[int] = set()
-        for other, calls in self._sights.items():
-            if not is_cross_name(other) and len(calls) > 1:
-                starts |= {self._orders[other][run[0]] for run in split_runs(calls) if len(run) > 1}
-        parts: dict[int, list[int]] = {}
-        for i, order in enumerate(self._orders[name]):
-            parts.setdefault(sum(start <= order for start in starts), []).append(i)
-        return list(parts.values())
+        beside = (x for other, x in self._sights.items() if len(x) == len(own) and not is_cross_name(other))
+        return next(map(split_runs, beside), runs)
 
     def items(self) -> Iterator[tuple[str, list[Sight]]]:
         """Names and the sights of their calls."""

@@ -86,6 +86,7 @@ class CallShape(NamedTuple):
     lead: tuple[int, ...]
     t: int
     s: int
+    parents: Int[Tensor, " B"] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,6 +115,9 @@ class Sight:
         tokens: The tokens of each item of the batch, where ``watch(tokens=...)`` was told.
         backward: What the backward pass tells, where the model was watched with ``grad=True``.
         skipped: The calls of the same module since the sight before, which ``watch(every=...)`` left out.
+        after: The call after this one, if it was left out.
+        parents: Which item of the call before each item goes on from, where beam search moved them.
+        is_followed: Whether stacked steps have been put together by that.
     """
 
     t: int
@@ -129,6 +133,9 @@ class Sight:
     tokens: tuple[tuple[str, ...], ...] = ()
     backward: BackwardRecord | None = None
     skipped: tuple[CallShape, ...] = ()
+    after: CallShape | None = None
+    parents: Int[Tensor, " B"] | None = None
+    is_followed: bool = False
 
     @property
     def output(self) -> Float[Tensor, "... T Dv"]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from sightline.look.runs import Place, places_of
+from sightline.look.runs import Place, items_of, places_of
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.sight import KeptInputs, Sight, pad_last
 from sightline.look.stream import tile_weights
@@ -18,12 +18,15 @@ _OF_QUERIES = ("lse", "entropy", "peak", "peak_at")
 _OF_ROWS = ("output", "top", "top_at")
 
 
-def stack(sights: Sequence[Sight]) -> Sight:
+def stack(sights: Sequence[Sight], beams: Sequence[int] | None = None, *, follow: bool = True) -> Sight:
     """Put the steps of a decoding loop on top of each other: one sight of all their queries.
 
     Args:
         sights: One for each step, in order. Where the cache slid over its window, keys are counted from the
             beginning of the sequence; where it took tokens back, so do the queries.
+            Where a beam search moved the items of the batch, each is followed back to where it came from.
+        beams: Instead, the item of each call that one hypothesis went through, as a beam search tells.
+        follow: Whether to follow items at all; without, a row is that of the item as the call numbered it.
     """
     if not sights:
         raise ValueError("there is nothing to stack, got no sights")
@@ -33,7 +36,9 @@ def stack(sights: Sequence[Sight]) -> Sight:
             raise ValueError(
                 f"only sights of the same batch and heads can be stacked, got {kinds[0]} and {kinds[1]}"
             )
-    sights = [_place(x, place) for x, place in zip(sights, places_of(sights), strict=True)]
+    places, items = places_of(sights), _checked_items(sights, beams) if follow else [None] * len(sights)
+    chosen = zip(sights, places, items, strict=True)
+    sights = [_select(_place(x, place), own) for x, place, own in chosen if own != []]
     t, s = sum(x.t for x in sights), max(x.s for x in sights)
     statistics: dict[str, Tensor] = {}
     names = set.intersection(*(set(x.statistics) for x in sights)) - {"map"}
@@ -49,7 +54,40 @@ def stack(sights: Sequence[Sight]) -> Sight:
         else:
             statistics[name] = torch.cat(parts, dim=-2 if name == "output" else -1)
     kept = tuple(piece for x in sights for piece in x.kept) if all(x.kept for x in sights) else ()
-    return replace(sights[0], t=t, s=s, statistics=statistics, kept=kept, backward=None, skipped=())
+    whole = replace(sights[0], t=t, s=s, statistics=statistics, kept=kept, backward=None)
+    moved = any(own is not None for own in items)
+    return replace(whole, skipped=(), after=None, parents=None, is_followed=moved)
+
+
+def _checked_items(sights: Sequence[Sight], beams: Sequence[int] | None) -> list[list[int] | None]:
+    """The items that belong together, or a sentence that says why it can't be known."""
+    n = sights[0].lead[0] if sights[0].n_batch == 1 else 0
+    moved = next((x.parents for x in sights if x.parents is not None and x.parents.numel() != n), None)
+    if moved is not None and beams is None:
+        raise ValueError(
+            f"a beam search moved {moved.numel()} items of a batch, got sights of {n}; stack whole sights, "
+            "then pick an item, stack(sights)[0]"
+        )
+    if beams is None:
+        return items_of(sights)
+    own = [int(item) for item in beams]
+    if not own or own[0] < 0 or max(own) >= n:
+        raise ValueError(f"beams must be the item of each call, each in 0..{n - 1}, got {own}")
+    return items_of(sights, own)
+
+
+def _select(sight: Sight, items: list[int] | None) -> Sight:
+    """These items of the batch; all if None."""
+    if items is None:
+        return sight
+    statistics = {name: x[items] for name, x in sight.statistics.items()}
+    kept = tuple(
+        x._replace(inputs=x.inputs.select(items, list(range(x.inputs.shape[1]))), lse=x.lse[items])
+        for x in sight.kept
+    )
+    tokens = tuple(sight.tokens[i] for i in items) if len(sight.tokens) == sight.lead[0] else sight.tokens
+    lead = (len(items), *sight.lead[1:])
+    return replace(sight, statistics=statistics, kept=kept, tokens=tokens, lead=lead)
 
 
 def _place(sight: Sight, place: Place) -> Sight:

@@ -27,6 +27,7 @@ from sightline.look.look import captured_lse
 from sightline.look.owners import Owner, Owners
 from sightline.look.padding import padding_of
 from sightline.look.recorder import AttentionRecorder
+from sightline.look.reorders import Reorders
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
 from sightline.look.sight import CallShape, KeptInputs, Look, Sight, check_measure, measure_sight
@@ -153,6 +154,7 @@ class Watch:
         self._seen = Seen(type(self._owners.model).__name__, kinds)
         self._seen.tokens = self._tokens
         self._counts: dict[str, int] = {}  # calls of each module so far
+        self._reorders = Reorders()
         self._skipped: dict[str, list[CallShape]] = {}  # since the last sight of each module
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
@@ -217,6 +219,11 @@ class Watch:
         for attention in [n for n in self._silent if n == name or name.startswith(f"{n}.")]:
             self._silent.discard(attention)
             self._seen.mark_called(attention)
+
+    def on_select(self, func: Any, args: tuple[Any, ...]) -> None:
+        """Items were selected, maybe those of a cache."""
+        with contextlib.suppress(Exception):  # what is not understood is no cache
+            self._reorders.note(func, args)
 
     def on_blocks(self) -> None:
         """Weights were cut into blocks before they met their values."""
@@ -295,6 +302,11 @@ class Watch:
 
     # What is made of it
 
+    def _parents(self, name: str, call: AttentionCall) -> Tensor | None:
+        """Where the items of a call were in the call before, if a beam search has moved them."""
+        b, _, t, s = call.inputs.shape
+        return self._reorders.parents(name, b, t, s)
+
     def _tokens_of(self, call: AttentionCall) -> tuple[tuple[str, ...], ...]:
         """The tokens that a call looks at, where they are as many as its keys."""
         longest = max(map(len, self._tokens), default=0)
@@ -337,7 +349,9 @@ class Watch:
         count = self._counts[name] = self._counts.get(name, -1) + 1
         if count % self._every:
             call = read(module) if call is None else call
-            self._skipped.setdefault(name, []).append(CallShape(call.lead, *call.inputs.shape[2:]))
+            shape = CallShape(call.lead, *call.inputs.shape[2:], self._parents(name, call))
+            self._skipped.setdefault(name, []).append(shape)
+            self._seen.note_skipped(name, shape)
             return None
         if self._seen.nbytes > self._limit:
             self._seen.full = True
@@ -370,7 +384,9 @@ class Watch:
         elif self._keep and sight.t <= _FEW_QUERIES and call.source != "weights":
             sight = _keep_rows(sight)
         skipped = self._skipped.pop(name, None)
-        sight = sight if skipped is None else replace(sight, skipped=tuple(skipped))
+        parents = self._parents(name, call)
+        if skipped is not None or parents is not None:
+            sight = replace(sight, skipped=tuple(skipped or ()), parents=parents)
         self._seen.add(name, sight)
         return sight
 

@@ -236,7 +236,7 @@ def test_moving_takes_everything_along(score):
     built = sl.scores.Additive(3, 3, 5) if score else None
     sight = sl.look(q, k, v, MASKS["all_together"](lead, T, S)[0], score=built)
     meta = sight.to("meta")
-    pairs, lse, _ = meta.kept[0]
+    pairs, lse, *_ = meta.kept[0]
     tensors = [*meta.statistics.values(), pairs.q, pairs.k, *pairs.mask.tensors, lse]
     tensors += list(pairs.score.parameters()) if score else []
     assert {x.device.type for x in tensors} == {"meta"}
