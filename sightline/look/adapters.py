@@ -17,6 +17,7 @@ Kernels of other packages are known by the name of their operator, so the packag
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +32,7 @@ from sightline.look.fused import FUSED, argument_names, fused_call
 from sightline.look.score_inputs import ScoreInputs, ScoreModifier, StoredRows
 from sightline.shapes import Bool, Float
 
-__all__ = ["AttentionCall", "UnreadableError", "adapter_of", "bind"]
+__all__ = ["AttentionCall", "UnreadableError", "adapter_of", "bind", "read_compiled_flex"]
 
 
 class UnreadableError(Exception):
@@ -57,6 +58,13 @@ class AttentionCall:
     source: str = "kernel"
     child: str = ""
     backward: BackwardRecord | None = None
+
+    def with_sink(self, sink: Float[Tensor, " H"] | None) -> "AttentionCall":
+        """The same with scores beside those of the keys, as Hugging Face adds them to FlexAttention."""
+        if sink is None or self.source != "flex" or sink.numel() != self.inputs.shape[1]:
+            return self
+        beside = sink.detach().to(self.inputs.dtype).reshape(1, -1, 1)
+        return replace(self, inputs=replace(self.inputs, sink=beside))
 
     def with_padding(self, padding: Bool[Tensor, "B T"] | None) -> "AttentionCall":
         """The same, with these queries known to be padding; stored weights of theirs become zeros."""
@@ -87,6 +95,8 @@ def adapter_of(func: Any) -> Adapter | None:
     name = _operator_name(func)
     if name == "flex_attention":
         return _read_flex
+    if _HUB_KERNEL.fullmatch(name):
+        return _read_flash
     return _BY_NAME.get(name)
 
 
@@ -115,6 +125,7 @@ def _call(
     padding: Bool[Tensor, "B 1 T"] | None = None,
     source: str = "kernel",
     child: str = "",
+    sink: Float[Tensor, " H"] | None = None,
 ) -> AttentionCall:
     b, h = q.shape[:2]
     if k.size(0) != b:  # keys that all items share
@@ -122,7 +133,8 @@ def _call(
     lead = (b, h)
     mask = mask.fitted(lead, q.size(2), k.size(2)) if mask.limits else mask
     change = None if modify is None else ScoreModifier(modify, tuple(range(b)), tuple(range(h)))
-    inputs = ScoreInputs(q, k, mask, scale, modify=change, padding=padding)
+    beside = None if sink is None else sink.detach().reshape(1, h, 1)
+    inputs = ScoreInputs(q, k, mask, scale, modify=change, padding=padding, sink=beside)
     return AttentionCall(inputs=inputs, lead=lead, lse=lse, source=source, child=child)
 
 
@@ -131,19 +143,56 @@ def _call(
 
 def _read_flex(arguments: dict[str, Any], result: Any) -> AttentionCall:
     q, k = arguments["query"], arguments["key"]
-    score_mod, mask_mod = arguments["score_mod"], arguments["block_mask"][-1]
-    score_buffers = tuple(arguments.get("score_mod_other_buffers") or ())
-    mask_buffers = tuple(arguments.get("mask_mod_other_buffers") or ())
-
-    def modify(scores: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        changed = _over_positions(score_mod, score_buffers, first=True)(scores, b, h, i, j, *score_buffers)
-        allowed = _over_positions(mask_mod, mask_buffers, first=False)(b, h, i, j, *mask_buffers)
-        return changed.to(scores.dtype).masked_fill(~allowed, -torch.inf)
-
+    mods = arguments["score_mod"], arguments["block_mask"][-1]
+    buffers = (
+        tuple(arguments.get("score_mod_other_buffers") or ()),
+        tuple(arguments.get("mask_mod_other_buffers") or ()),
+    )
     lse = result[1] if isinstance(result, tuple) and len(result) > 1 else None
     if lse is not None:
         lse = lse * math.log(2) if lse.numel() else None  # the kernel's is to the base two
-    return _call(q, k, Mask(), arguments["scale"], lse, modify=modify, source="flex")
+    return _flex_call(q, k, arguments["scale"], lse, mods, buffers)
+
+
+def read_compiled_flex(q: Tensor, k: Tensor, options: dict[str, Any], result: Any) -> AttentionCall:
+    """A call of ``flex_attention`` by its Python name, which ran compiled."""
+    scale, block_mask = options.get("scale"), options.get("block_mask")
+    mods = options.get("score_mod"), None if block_mask is None else block_mask.mask_mod
+    aux = result[1] if isinstance(result, tuple) else None
+    lse = getattr(aux, "lse", aux)
+    return _flex_call(q, k, q.size(-1) ** -0.5 if scale is None else scale, lse, mods, ((), ()))
+
+
+def _flex_call(
+    q: Tensor,
+    k: Tensor,
+    scale: float,
+    lse: Tensor | None,
+    mods: tuple[Any, Any],
+    buffers: tuple[tuple[Any, ...], tuple[Any, ...]],
+) -> AttentionCall:
+    (score_mod, mask_mod), (score_buffers, mask_buffers) = mods, buffers
+
+    def looks_at_itself(b: Tensor, h: Tensor, i: Tensor) -> Tensor:
+        function, unused = mask_mod, (None,) * len(mask_buffers)
+        for dims in ((None, None, 0, 0), (None, 0, None, None), (0, None, None, None)):
+            function = torch.vmap(function, in_dims=(*dims, *unused))
+        own: Tensor = function(b, h, i, i, *mask_buffers)
+        return own
+
+    def modify(scores: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        if score_mod is not None:
+            over = _over_positions(score_mod, score_buffers, first=True)
+            scores = over(scores, b, h, i, j, *score_buffers).to(scores.dtype)
+        if mask_mod is None:
+            return scores
+        allowed = _over_positions(mask_mod, mask_buffers, first=False)(b, h, i, j, *mask_buffers)
+        return scores.masked_fill(~allowed, -torch.inf)
+
+    call = _call(q, k, Mask(), scale, lse, modify=modify, source="flex")
+    assert call.inputs.modify is not None  # noqa: S101
+    change = replace(call.inputs.modify, looks_at_itself=None if mask_mod is None else looks_at_itself)
+    return replace(call, inputs=replace(call.inputs, modify=change))
 
 
 def _over_positions(function: Any, buffers: tuple[Any, ...], *, first: bool) -> Any:
@@ -170,11 +219,19 @@ _ALIASES = {
     "window_left": "window_size_left",
     "window_right": "window_size_right",
     "block_tables": "block_table",
+    "page_table": "block_table",
+    "s_aux": "sink",
+    "learnable_sink": "sink",
 }
 
 
+# Kernels from a hub have a name of their own build: _vllm_flash_attn3_6f4e9c::fwd
+_HUB_KERNEL = re.compile(r"_?(vllm_)?flash_attn\w*::(varlen_)?fwd")
+
+
 def _read_flash(arguments: dict[str, Any], result: Any) -> AttentionCall:
-    given = {_ALIASES.get(name, name): value for name, value in arguments.items()}
+    plain = {name.rstrip("_"): value for name, value in arguments.items()}
+    given = {_ALIASES.get(name, name): value for name, value in plain.items()}
     if given.get("block_table") is not None or given.get("leftpad_k") is not None:
         raise UnreadableError("its keys lie in the pages of a cache, which a look does not follow")
     q, k, scale = given["q"], given["k"], given.get("scale")
@@ -186,7 +243,7 @@ def _read_flash(arguments: dict[str, Any], result: Any) -> AttentionCall:
         if given.get("seqused_k") is not None:
             mask = mask & Mask(lengths=(given["seqused_k"],))
         q, k = q.transpose(1, 2), k.transpose(1, 2)
-        return _call(q, k, mask, scale, _checked_lse(lse, q), modify=modify)
+        return _call(q, k, mask, scale, _checked_lse(lse, q), modify=modify, sink=given.get("sink"))
     return _packed(given, q, k, mask, scale, lse, modify)
 
 
@@ -254,7 +311,7 @@ def _packed(
     lse4 = None
     if isinstance(lse, Tensor) and lse.dim() == 2 and lse.shape == (q.size(1), q.size(0)):
         lse4 = _pad(lse.T.unsqueeze(-1), starts, lengths).squeeze(-1)
-    return _call(q4, k4, mask, scale, lse4, modify=modify, padding=padding)
+    return _call(q4, k4, mask, scale, lse4, modify=modify, padding=padding, sink=given.get("sink"))
 
 
 def _pad(x: Tensor, starts: list[int], lengths: list[int]) -> Tensor:

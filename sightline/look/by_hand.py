@@ -42,13 +42,28 @@ class HandmadeWeights:
     """The output of a softmax over scores, until it is multiplied with values."""
 
     def __init__(
-        self, weights: Tensor, lse: Tensor, padding: Bool[Tensor, "B T"] | None, storage: int
+        self,
+        weights: Tensor,
+        lse: Tensor,
+        scores: Tensor | None,
+        storage: int,
     ) -> None:
         self.weights: Tensor | None = weights
-        self.lse, self.padding, self.storage = lse, padding, storage
+        self.lse, self.storage = lse, storage
+        self._padding = None if scores is None else padding_of_scores(scores)
+        t, s = weights.shape[-2:]  # with a sink in the last column the others may be square
+        self._padding_beside_sink = (
+            None if scores is None or s != t + 1 else padding_of_scores(scores[..., :-1])
+        )
         self.shape = tuple(weights.shape)
         self.columns: tuple[int, int] = (0, self.shape[-1])
         self.is_in_blocks = False  # whether they met their values in another shape
+
+    @property
+    def padding(self) -> Bool[Tensor, "B T"] | None:
+        """Queries that are padding, as the scores show it."""
+        first, last = self.columns
+        return self._padding_beside_sink if (first, last) == (0, self.shape[-1] - 1) else self._padding
 
     def narrow(self, x: Tensor, storage: int) -> None:
         """Note which columns go on, where a view of some of them is passed on: a sink is left behind."""
@@ -120,7 +135,7 @@ class SoftmaxTracker:
             exact = scores if scores.dtype == torch.float64 else scores.float()
             stored = weights.dtype in (torch.float32, torch.float64)
             full = weights if stored else exact.softmax(-1)  # half precision has too few digits
-            made = HandmadeWeights(full, exact.logsumexp(-1), padding_of_scores(scores), storage)
+            made = HandmadeWeights(full, exact.logsumexp(-1), scores, storage)
         self._held.append(made)
         while len(self._held) > _HELD:
             self._held.popleft().weights = None

@@ -7,7 +7,7 @@ their own dtype, the log-sum-exp and the mask.
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +113,9 @@ def _pack_kept(piece: KeptInputs) -> tuple[dict[str, Any], Tensors]:
         "mask": {kind: len(getattr(inputs.mask, kind)) for kind in _MASK},
     }
     tensors = {"q": inputs.q, "k": inputs.k, "lse": piece.lse}
-    if inputs.padding is not None:
-        tensors["padding"] = inputs.padding
+    for name in ("padding", "sink"):
+        if getattr(inputs, name) is not None:
+            tensors[name] = getattr(inputs, name)
     for kind in _MASK:
         tensors |= {f"{kind}.{i}": x for i, x in enumerate(getattr(inputs.mask, kind))}
     return about, tensors
@@ -146,9 +147,8 @@ def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> KeptInputs:
     bands = tuple(Band(**band) for band in about["bands"])
     parts = (tuple(tensors[f"{kind}.{i}"] for i in range(about["mask"][kind])) for kind in _MASK)
     made = StoredRows if about["rows"] else ScoreInputs
-    inputs = made(
-        tensors["q"], tensors["k"], Mask(bands, *parts), about["scale"], padding=tensors.get("padding")
-    )
+    inputs = made(tensors["q"], tensors["k"], Mask(bands, *parts), about["scale"])
+    inputs = replace(inputs, padding=tensors.get("padding"), sink=tensors.get("sink"))
     return KeptInputs(inputs.with_versions(), tensors["lse"], about["first_key"], about.get("first_query"))
 
 

@@ -60,7 +60,8 @@ def _sum_members(
 
 def _is_fused(inputs: ScoreInputs) -> bool:
     """Whether its weights are those of a fused call."""
-    return type(inputs) is ScoreInputs and inputs.modify is None and inputs.shape[3] > 0
+    plain = inputs.modify is None and inputs.sink is None
+    return type(inputs) is ScoreInputs and plain and inputs.shape[3] > 0
 
 
 def _fused(inputs: ScoreInputs, members: Float[Tensor, "... S G"]) -> Float[Tensor, "B H T G"]:

@@ -33,7 +33,7 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
 
 def _usable_lse(inputs: ScoreInputs, lse: Float[Tensor, "B H T"] | None) -> Float[Tensor, "B H T"] | None:
     """The kernel's log-sum-exp, where it is as good as one computed here; else None."""
-    if lse is None or inputs.requires_grad or inputs.padding is not None:
+    if lse is None or inputs.requires_grad or inputs.padding is not None or inputs.sink is not None:
         return None
     if lse.is_cuda:
         if inputs.mask.added:  # too few digits, see kernels.measure

@@ -48,12 +48,25 @@ def padding_of(
     b, _, t, s = inputs.shape
     if given is not None and tuple(given.shape) == (b, t) and not is_cross_name(name):
         return given.to(inputs.q.device), KNOWN
+    if inputs.modify is not None and t == s and t > 1 and not is_cross_name(name):
+        padding = _padding_of_diagonal(inputs)
+        if padding is not None:
+            return padding, KNOWN
     if isinstance(inputs, StoredRows) or not inputs.mask.tensors or t == 1:
         return None, NONE
     if t != s or is_cross_name(name):
         return None, UNKNOWN
     padding = _padding_of_mask(inputs.mask, t)
     return (None, NONE) if padding is None else (padding.expand(b, t), KNOWN)
+
+
+def _padding_of_diagonal(inputs: ScoreInputs) -> Bool[Tensor, "B T"] | None:
+    """Queries that may not even look at themselves, where a function says who may; none if nobody may."""
+    assert inputs.modify is not None  # noqa: S101
+    own = inputs.modify.diagonal(inputs.shape[2], inputs.q.device)
+    if own is None or (not own.is_cuda and bool(own.all())):
+        return None
+    return ~own & own.any(-1, keepdim=True)
 
 
 def _padding_of_mask(mask: Mask, t: int) -> Bool[Tensor, "b T"] | None:

@@ -46,11 +46,21 @@ class ScoreModifier:
         function: Takes scores (b, h, t, s) and the positions of its items, heads, queries and keys, one
             vector each, and gives the scores in their place; -inf where a query may not look.
         batch, heads: Which items and heads of the call these are.
+        looks_at_itself: Where a function says who may look: whether queries may look at the key of their own
+            place, by the positions of items, heads and queries.
     """
 
     function: Callable[..., Tensor]
     batch: tuple[int, ...]
     heads: tuple[int, ...]
+    looks_at_itself: Callable[..., Tensor] | None = None
+
+    def diagonal(self, t: int, device: torch.device) -> Bool[Tensor, "B T"] | None:
+        """Which queries may look at the key of their own place, in any head; None if nothing says so."""
+        if self.looks_at_itself is None:
+            return None
+        b, h = (torch.tensor(x, device=device) for x in (self.batch, self.heads))
+        return self.looks_at_itself(b, h, torch.arange(t, device=device)).any(1)
 
     def __call__(self, scores: Float[Tensor, "b h t s"], tile: Tile) -> Float[Tensor, "b h t s"]:
         """Change the scores of a tile."""
@@ -82,6 +92,7 @@ class ScoreInputs:
         versions: How often q and k had been written to when they were kept.
         modify: Changes the scores before the mask.
         padding: True at queries that are padding: they count as queries that may look at nothing.
+        sink: One score per head that takes part in the softmax and is no key: it takes a share of each row.
     """
 
     q: Float[Tensor, "B H T Dq"]
@@ -92,6 +103,7 @@ class ScoreInputs:
     versions: tuple[int, int] | None = None
     modify: ScoreModifier | None = None
     padding: Bool[Tensor, "B 1 T"] | None = None
+    sink: Float[Tensor, "1 H 1"] | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -109,7 +121,9 @@ class ScoreInputs:
         """Whether statistics should be differentiable."""
         parameters = () if self.score is None else tuple(self.score.parameters())
         return torch.is_grad_enabled() and any(
-            x.requires_grad for x in (self.q, self.k, *self.mask.added, *parameters)
+            x.requires_grad
+            for x in (self.q, self.k, *self.mask.added, *parameters, self.sink)
+            if x is not None
         )
 
     def with_versions(self) -> "ScoreInputs":
@@ -151,7 +165,9 @@ class ScoreInputs:
     def detached(self) -> "ScoreInputs":
         """The same without its history."""
         added = tuple(x.detach() for x in self.mask.added)
-        return replace(self, q=self.q.detach(), k=self.k.detach(), mask=replace(self.mask, added=added))
+        sink = None if self.sink is None else self.sink.detach()
+        mask = replace(self.mask, added=added)
+        return replace(self, q=self.q.detach(), k=self.k.detach(), mask=mask, sink=sink)
 
     def to(self, device: torch.device | str) -> "ScoreInputs":
         """The same on another device."""
@@ -161,9 +177,9 @@ class ScoreInputs:
         mask = Mask(self.mask.bands, *tensors)
         score = None if self.score is None else copy.deepcopy(self.score).to(device)
         padding = None if self.padding is None else self.padding.to(device)
-        there = replace(
-            self, q=self.q.to(device), k=self.k.to(device), mask=mask, score=score, padding=padding
-        )
+        sink = None if self.sink is None else self.sink.to(device)
+        q, k = self.q.to(device), self.k.to(device)
+        there = replace(self, q=q, k=k, mask=mask, score=score, padding=padding, sink=sink)
         return there._with_versions_of(self)  # noqa: SLF001
 
     def select(self, batch: list[int], heads: list[int]) -> "ScoreInputs":
@@ -180,7 +196,8 @@ class ScoreInputs:
         padding = None if self.padding is None else self.padding[as_index(batch)]
         modify = None if self.modify is None else self.modify.select(batch, heads)
         mask = Mask(self.mask.bands, *tensors)
-        part = replace(self, q=q, k=k, mask=mask, padding=padding, modify=modify)
+        sink = None if self.sink is None else self.sink[:, as_index(heads)]
+        part = replace(self, q=q, k=k, mask=mask, padding=padding, modify=modify, sink=sink)
         return part._with_versions_of(self)  # noqa: SLF001
 
     @property
@@ -220,6 +237,17 @@ class ScoreInputs:
         if self.padding is not None:
             scores.masked_fill_(self.padding[tile.batch, :, slice(*tile.rows), None], -torch.inf)
         return scores
+
+    def log_rest(self, lse: Float[Tensor, "b h t"], tile: Tile) -> Float[Tensor, "b h t"]:
+        """The logarithm of what a sink leaves to the keys of a tile; zero where there is none.
+
+        Args:
+            lse: The log-sum-exp of the scores alone, finite.
+            tile: Which queries.
+        """
+        if self.sink is None:
+            return torch.zeros_like(lse)
+        return -torch.nn.functional.softplus(self.sink[:, tile.heads].to(lse.dtype) - lse)
 
     def masked_spans(self, tile: Tile) -> list[tuple[int, int]]:
         """The columns of a tile in which something is forbidden or tilted."""

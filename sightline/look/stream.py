@@ -95,6 +95,8 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
     differentiable = inputs.requires_grad
     if differentiable or inputs.q.device.type != "cpu":  # on a GPU checking it would wait for the device
         lse = None
+    if inputs.sink is not None:  # kernels don't agree on whether theirs holds the sink
+        lse = None
     scratch = _Scratch(inputs, request.cells)
     stats = None
     for tile in inputs.tiles(_tile_size(inputs)):
@@ -176,7 +178,10 @@ def tile_weights(inputs: ScoreInputs, tile: Tile, lse: Float[Tensor, "b h t"]) -
         t, s = inputs.shape[2:]
         row = tile._replace(columns=inputs.mask.keys(tile.rows, t, s))
         first = row.columns[0]
-        logs = inputs.scores(row).log_softmax(-1)[..., tile.columns[0] - first : tile.columns[1] - first]
+        scores = inputs.scores(row)
+        logs = scores.log_softmax(-1)[..., tile.columns[0] - first : tile.columns[1] - first]
+        if inputs.sink is not None:
+            logs += inputs.log_rest(scores.logsumexp(-1), row).unsqueeze(-1)
     else:
         logs = inputs.scores(tile) - lse.unsqueeze(-1)
     weights = logs.exp_()
@@ -260,6 +265,8 @@ class _Scratch:
 def _weights(inputs: ScoreInputs, tile: Tile) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """lse, log w, w and which rows are empty, in steps that can be differentiated."""
     scores = inputs.scores(tile)
+    if inputs.sink is not None:
+        return _weights_beside_sink(inputs, tile, scores)
     if not inputs.masked_spans(tile):
         logs = scores.log_softmax(-1)
         return scores.logsumexp(-1), logs, logs.exp(), None
@@ -268,6 +275,18 @@ def _weights(inputs: ScoreInputs, tile: Tile) -> tuple[Tensor, Tensor, Tensor, T
     logs = scores.log_softmax(-1).clamp(min=_LOG_ZERO)
     lse = scores.logsumexp(-1).masked_fill(empty, -torch.inf)
     return lse, logs, logs.exp().masked_fill(empty.unsqueeze(-1), 0.0), empty
+
+
+def _weights_beside_sink(
+    inputs: ScoreInputs, tile: Tile, scores: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    empty = scores.amax(-1) == -torch.inf
+    scores = scores.masked_fill(empty.unsqueeze(-1), 0.0)
+    lse = scores.logsumexp(-1)
+    rest = inputs.log_rest(lse, tile)
+    logs = (scores.log_softmax(-1) + rest.unsqueeze(-1)).clamp(min=_LOG_ZERO)
+    weights = logs.exp().masked_fill(empty.unsqueeze(-1), 0.0)
+    return (lse - rest).masked_fill(empty, -torch.inf), logs, weights, empty
 
 
 def _weights_in_place(
@@ -293,7 +312,9 @@ def _weights_in_place(
     sums = sums if empty is None else sums.masked_fill_(empty, 1.0)
     if lse is None:
         rest = sums.log()
-        weights.mul_(sums.reciprocal().unsqueeze(-1))
+        if inputs.sink is not None:
+            rest = rest - inputs.log_rest(shift + rest, tile)
+        weights.mul_((sums.reciprocal() if inputs.sink is None else rest.neg().exp_()).unsqueeze(-1))
         logs.sub_(rest.unsqueeze(-1))
         lse = shift + rest
     elif not sums.sub_(1.0).abs_().max().item() < _ROW_SUM:

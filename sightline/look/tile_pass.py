@@ -67,7 +67,10 @@ def _differentiable_weights(
     if bool((known.abs() > _COARSE).logical_and_(known.isfinite()).any()):
         row = tile._replace(columns=inputs.mask.keys(tile.rows, *inputs.shape[2:]))
         first = row.columns[0]
-        logs = inputs.scores(row).masked_fill(empty, 0.0).log_softmax(-1)
+        scores = inputs.scores(row).masked_fill(empty, 0.0)
+        logs = scores.log_softmax(-1)
+        if inputs.sink is not None:
+            logs = logs + inputs.log_rest(scores.logsumexp(-1), row).unsqueeze(-1)
         logs = logs[..., tile.columns[0] - first : tile.columns[1] - first]
     else:
         shift = lse.unsqueeze(-1).masked_fill(empty, 0.0)

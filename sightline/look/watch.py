@@ -7,6 +7,7 @@ changed, so there is nothing to undo, and what can't be read is noted instead of
 
 import contextlib
 import fnmatch
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from sightline.attention.attend import observers
-from sightline.look.adapters import AttentionCall, UnreadableError
+from sightline.look.adapters import AttentionCall, UnreadableError, read_compiled_flex
+from sightline.look.compiled_flex import hear_compiled_flex
 from sightline.look.fused import FusedCall
 from sightline.look.gradients import GradientListener, keep_plainly
 from sightline.look.groups import is_integer
@@ -164,6 +166,7 @@ class Watch:
             before = observers.stack
             observers.stack = (*before, self._call_attention)
             undo.callback(setattr, observers, "stack", before)
+            undo.enter_context(hear_compiled_flex(self))
             undo.enter_context(AttentionRecorder(self, parameters))
             if self._grad:
                 undo.enter_context(GradientListener(self))
@@ -300,6 +303,21 @@ class Watch:
                 self._record(owner, lambda module: read(module, output), keep_plainly)
         return output
 
+    def call_flex(self, call: Callable[[], Any], q: Tensor, k: Tensor, options: dict[str, Any]) -> Any:
+        """Make a call of FlexAttention that was compiled on its own."""
+        outer = self._fused_calls
+        self._fused_calls = []
+        try:
+            output = call()
+        finally:
+            self._fused_calls = outer
+        if outer is None and not is_recomputing() and not _BUSY.is_on:
+            owner = self._owners.current(3)
+            if owner is not None:
+                read = functools.partial(read_compiled_flex, q, k, options, output)
+                self._record(owner._replace(site=None), lambda _module: read(), isolated)
+        return output
+
     # What is made of it
 
     def _parents(self, name: str, call: AttentionCall) -> Tensor | None:
@@ -361,7 +379,7 @@ class Watch:
                 "a watched model can't be captured into a CUDA graph, whose replays write over what was "
                 "seen; capture it outside the block, or watch it without the graph"
             )
-        call = read(module) if call is None else call
+        call = (read(module) if call is None else call).with_sink(_sinks(module))
         given = None if self._padding is None else self._padding(call.inputs.shape[2])
         padding, known = padding_of(call.inputs, name, given)
         if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
@@ -389,6 +407,12 @@ class Watch:
             sight = replace(sight, skipped=tuple(skipped or ()), parents=parents)
         self._seen.add(name, sight)
         return sight
+
+
+def _sinks(module: nn.Module) -> Tensor | None:
+    """The scores of a module's attention sinks, one per head."""
+    sinks = getattr(module, "sinks", None)
+    return sinks if isinstance(sinks, Tensor) and sinks.is_floating_point() else None
 
 
 def _reason(error: Exception) -> str:

@@ -20,6 +20,8 @@ def supports(inputs: ScoreInputs, request: StatsRequest) -> bool:
     """Whether the kernels can measure this: a dot product, on an NVIDIA GPU of Ampere's kind or newer."""
     if type(inputs) is not ScoreInputs or inputs.score is not None or inputs.modify is not None:
         return False
+    if inputs.sink is not None:
+        return False
     q, k, mask = inputs.q, inputs.k, inputs.mask
     if request.top is not None and request.top > _MAX_TOP:
         return False
