@@ -23,6 +23,14 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch
+from models_watched_checks import (
+    cached_error,
+    difference,
+    eager_weights,
+    half_error,
+    padded_error,
+    set_attention,
+)
 from torch import Tensor, nn
 
 import sightline as sl
@@ -32,7 +40,7 @@ RUNS = 5
 Model = Callable[[], tuple[nn.Module, dict[str, Any]]]
 
 TEXT = {"vocab_size": V, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-BASE = {"hidden_size": E, "num_hidden_layers": 2, "num_attention_heads": H, "intermediate_size": 20}
+BASE = {"hidden_size": E, "num_hidden_layers": 2, "num_attention_heads": H, "intermediate_size": 24}
 GPT = {"n_embd": E, "n_layer": 2, "n_head": H}
 PAIR = {
     "d_model": E,
@@ -172,6 +180,9 @@ class Row:
     is_equal: bool
     error: float | None
     cost: float
+    padded: float | None = None
+    cached: float | None = None
+    half: float | None = None
     note: str = ""
 
 
@@ -188,7 +199,9 @@ def try_model(name: str, implementation: str, make: Model) -> Row | None:
         blind, blind_seconds = timed(lambda: output_of(model(**inputs)))
         with sl.watch(model, keep=True) as seen:
             watched, watched_seconds = timed(lambda: output_of(model(**inputs)))
-        error = largest_error(model, inputs, seen)
+        weights = eager_weights(model, inputs)
+    calls = [x for _, x in seen.items()]
+    error = difference([x for one in calls for x in one[len(one) - len(one) // RUNS :]], weights)
     sights = [call for _, calls in seen.items() for call in calls]
     reasons = list(dict.fromkeys(seen.unseen().values()))
     return Row(
@@ -201,6 +214,9 @@ def try_model(name: str, implementation: str, make: Model) -> Row | None:
         error=error,
         cost=watched_seconds / blind_seconds,
         note="; ".join(reasons),
+        padded=padded_error(model, inputs, implementation),
+        cached=cached_error(model, inputs, implementation),
+        half=half_error(model, inputs, implementation),
     )
 
 
@@ -209,14 +225,6 @@ def sharpen(model: nn.Module) -> None:
     for parameter in model.parameters():
         if parameter.dim() > 1:
             parameter.data.mul_(3)
-
-
-def set_attention(model: Any, implementation: str) -> None:
-    """Choose how a model of Hugging Face's attends."""
-    model.set_attn_implementation(implementation)
-    for part in model.modules():  # some hold copies of the configuration
-        if getattr(part, "config", None) is not None:
-            part.config._attn_implementation = implementation  # noqa: SLF001
 
 
 def timed(call: Callable[[], Tensor]) -> tuple[Tensor, float]:
@@ -239,40 +247,6 @@ def output_of(outputs: Any) -> Tensor:
     return outputs["last_hidden_state"]
 
 
-def eager_weights(model: Any, inputs: dict[str, Any]) -> list[Tensor]:
-    """The matrices that the model returns itself, in the order of its calls."""
-    torch.manual_seed(1)
-    if isinstance(model, nn.MultiheadAttention):
-        return [model(**inputs | {"need_weights": True, "average_attn_weights": False})[1]]
-    if not hasattr(model, "set_attn_implementation"):
-        return []
-    set_attention(model, "eager")
-    out = model(**inputs, output_attentions=True)
-    if out.get("decoder_attentions") is None:
-        own, crossed = out.get("attentions") or (), out.get("cross_attentions") or ()
-        return [*crossed, *own]
-    decoding = zip(out["decoder_attentions"], out["cross_attentions"], strict=True)
-    return [*out["encoder_attentions"], *(x for pair in decoding for x in pair)]
-
-
-def largest_error(model: Any, inputs: dict[str, Any], seen: Any) -> float | None:
-    """How far the rows seen in the last call of each module are from eager's; None if it shows none."""
-    weights = [x for x in eager_weights(model, inputs) if x is not None]
-    calls = [x for _, x in seen.items()]
-    sights = [x for one in calls for x in one[len(one) - len(one) // RUNS :]]
-    if len(weights) != len(sights):
-        return None
-    errors = []
-    for sight, expected in zip(sights, weights, strict=True):
-        rows = sight.rows(range(sight.t))
-        if rows.shape != expected.shape:
-            return None
-        if torch.equal(expected[:, :1].expand_as(expected), expected):  # averaged over the heads
-            rows = rows.mean(1, keepdim=True)
-        errors.append((rows - expected).abs().max().item())
-    return max(errors)
-
-
 def table(rows: list[Row]) -> str:
     """The page."""
     lines = [
@@ -282,18 +256,22 @@ def table(rows: list[Row]) -> str:
         f"{torch.__version__} on one CPU thread. *Seen* counts calls of attention in one run; *read off* says how: off a",
         "kernel's own q, k and log-sum-exp, or off the weights that the model computed by hand. *Error* is the largest",
         "difference of any weight from those that the model itself returns with eager attention; - where it returns none,",
-        "or not all. *Cost* is the processor time watched, with q and k kept, over that of the blind model: for models as",
-        "small as these it is Python's, not the look's.",
+        "or not all. *Cached* is the same with a prompt and single steps, put together, against all tokens at once.",
+        "*Padded*, on the right and on the left, and *bfloat16* compare kernels with a softmax in float64 over the same q and",
+        "k, and weights by hand with those that eager returns. In bfloat16 those are rounded: there the difference is a share",
+        "of the weight, and bfloat16's own rounding is 4e-03. *Cost* is the processor time watched, with q and k kept, over",
+        "that of the blind model: for models as small as these it is Python's, not the look's.",
         "",
-        "| model | attention | seen | not seen | read off | output | error | cost |",
-        "|---|---|---|---|---|---|---|---|",
+        "| model | attention | seen | not seen | read off | output | error | padded | cached | bfloat16 | cost |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        error = "-" if row.error is None else f"{row.error:.0e}"
+        errors = (row.error, row.padded, row.cached, row.half)
+        cells = " | ".join("-" if x is None else f"{x:.0e}" for x in errors)
         equal = "bit-equal" if row.is_equal else "**differs**"
         lines.append(
             f"| {row.name} | {row.implementation} | {row.seen // RUNS} | {row.unseen or ''} | {row.sources} | {equal} "
-            f"| {error} | {row.cost:.1f} |"
+            f"| {cells} | {row.cost:.1f} |"
         )
     notes = {row.note: row.name for row in rows if row.note}
     if notes:

@@ -70,7 +70,9 @@ class HandmadeWeights:
         n = self.shape[-1]
         if x.is_nested:
             return
-        if storage == self.storage and x.size(-1) < n and x.dim() > 1 and x.stride()[-2:] == (n, 1):
+        outer = zip(x.shape[:-1], x.stride()[:-1], strict=True)
+        whole_rows = x.stride(-1) == 1 and all(size == 1 or stride % n == 0 for size, stride in outer)
+        if storage == self.storage and x.size(-1) < n and x.dim() > 1 and whole_rows:
             first = int(x.storage_offset()) % n
             self.columns = (first, first + x.size(-1))
 

@@ -298,3 +298,19 @@ def test_what_a_model_holds_is_its_own_and_what_it_is_given_is_not():
         model.encode(x)
         model.ask(other, x)
     assert len(seen.calls("")) == 2
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_single_steps_beside_a_sink(batch):
+    """A step's weights without the sink's column are a view with a row alone: it was taken for a block."""
+    own = {"num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 5, "head_dim": 8}
+    sizes = SIZES | {"intermediate_size": 8} | own
+    torch.manual_seed(0)
+    model = transformers.GptOssForCausalLM(transformers.GptOssConfig(**sizes)).eval()
+    model.set_attn_implementation("eager")
+    with sl.watch(model, keep=True) as seen:
+        out = generate(model, tokens(batch, T), min_new_tokens=9)
+    expected = at_once(model, out[:, :-1])
+    for name in expected.names():
+        (run,) = seen.runs(name)
+        near(run.rows(range(run.t)), expected[name].rows(range(T + 8)), atol=1e-5)
