@@ -8,14 +8,15 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-from sightline.shapes import Bool
+from sightline.look.media_tokens import is_named
+from sightline.shapes import Bool, did_you_mean
 
 __all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
 
 _EXAMPLE = "such as [slice(0, 576), [580, 581]], or ids (S,) with one whole number per key"
 
 Keys = slice | range | int | Sequence[int] | Tensor
-Groups = Tensor | Mapping[str, Keys] | list[Any] | tuple[Any, ...]
+Groups = Tensor | Mapping[str, Keys | str] | list[Any] | tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,14 +57,21 @@ class KeyGroups:
         return positions
 
 
-def read_groups(groups: Groups | KeyGroups, s: int, device: torch.device | str = "cpu") -> KeyGroups:
+def read_groups(
+    groups: Groups | KeyGroups,
+    s: int,
+    device: torch.device | str = "cpu",
+    tokens: Sequence[Sequence[str]] = (),
+) -> KeyGroups:
     """Read groups of S keys.
 
     Args:
         groups: Ids ``(S,)``, or ``(B, S)`` where items differ: a key with id g belongs to group g, one with
-            -1 to none. Or a list, or a dict with names, of groups: each a slice, a range, or indices.
+            -1 to none. Or a list, or a dict with names, of groups: each a slice, a range, indices, or the
+            name of tokens: ``"image"`` is all of ``image[0]``, ``image[1]``, ...
         s: How many keys there are.
         device: Where to put the answer.
+        tokens: Names of the keys, for each item of the batch, or for all.
 
     Example:
         >>> read_groups([slice(0, 3), [2, 4]], 6)
@@ -92,10 +100,44 @@ def read_groups(groups: Groups | KeyGroups, s: int, device: torch.device | str =
             f"ids must be one whole number per key, S={s} of them, got {len(listed)}; a list of groups is "
             f"{_EXAMPLE}"
         )
+    if isinstance(groups, list | tuple):
+        names = tuple(x if isinstance(x, str) else name for x, name in zip(listed, names, strict=True))
+    if any(isinstance(keys, str) for keys in listed):
+        parts = [_named_members(listed, names, s, text) for text in _checked_tokens(tokens, listed)]
+        members = parts[0] if len(parts) == 1 else torch.stack(parts)
+        _check_found(members, listed, tokens)
+    else:
+        members = _named_members(listed, names, s, ())
+    return KeyGroups(members=members.to(device), names=names)
+
+
+def _named_members(
+    listed: Sequence[Any], names: Sequence[str], s: int, text: Sequence[str]
+) -> Bool[Tensor, "S G"]:
+    """Which keys belong to which group, by their places or by the names of their tokens."""
     members = torch.zeros(s, len(listed), dtype=torch.bool)
     for group, keys in enumerate(listed):
+        if isinstance(keys, str):
+            keys = [i for i, token in enumerate(text[:s]) if is_named(token, keys)]  # noqa: PLW2901
         members[key_index(keys, s, f"group {names[group]}"), group] = True
-    return KeyGroups(members=members.to(device), names=names)
+    return members
+
+
+def _checked_tokens(tokens: Sequence[Sequence[str]], listed: Sequence[Any]) -> Sequence[Sequence[str]]:
+    if not tokens:
+        name = next(keys for keys in listed if isinstance(keys, str))
+        raise ValueError(
+            f"the group {name!r} is asked for by the name of tokens, and this sight knows no tokens; give "
+            "them with sl.watch(model, tokens=...), or say which keys, such as slice(0, 576)"
+        )
+    return tokens
+
+
+def _check_found(members: Tensor, listed: Sequence[Any], tokens: Sequence[Sequence[str]]) -> None:
+    for group, keys in enumerate(listed):
+        if isinstance(keys, str) and not bool(members[..., group].any()):
+            known = {token.partition("[")[0] for text in tokens for token in text}
+            raise ValueError(f"no token is called {keys!r}, {did_you_mean(keys, sorted(known))}")
 
 
 def key_index(keys: Keys, s: int, what: str, of: str = "keys") -> list[int]:

@@ -28,7 +28,7 @@ __all__ = ["columns", "mass", "unfitted"]
 def mass(sight: "Sight", groups: Groups | KeyGroups) -> Float[Tensor, "... T G"]:
     """See :meth:`sightline.Sight.mass`."""
     kept = sight.require_kept("mass", history=True)
-    members = read_groups(groups, sight.s, kept[0].lse.device).members
+    members = read_groups(groups, sight.s, kept[0].lse.device, sight.tokens).members
     if members.dim() == 3:
         n, b = members.size(0), kept[0].inputs.shape[0]
         if n not in (1, b):

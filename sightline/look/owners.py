@@ -13,6 +13,9 @@ from torch import nn
 # How methods and Hugging Face's attention functions call the module that they belong to.
 _FIRST_ARGUMENTS = frozenset({"self", "module"})
 _CALLS = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})  # a module that computes its output
+# What wrappers call the module inside them: torch.compile, FSDP, activation checkpointing.
+_WRAPPED = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+_PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 # Files of frames that lie between compiled code and the module that runs it.
 _COMPILED = ("/torch/_functorch/_aot_autograd/", "/torch/_inductor/", "torchinductor_", "<eval_with_key>")
 _FLEX = "/torch/nn/attention/flex_attention.py"
@@ -42,9 +45,10 @@ class Owners:
     def __init__(self, model: nn.Module) -> None:
         self.model = uncompiled(model)
         self._names: dict[int, tuple[str, nn.Module]] = {}
-        for name, module in model.named_modules():
-            short = ".".join(part for part in name.split(".") if part != "_orig_mod")
-            self._names.setdefault(id(module), (short, module))
+        modules = dict(model.named_modules())
+        parallel = {name for name, module in modules.items() if isinstance(module, _PARALLEL)}
+        for name, module in modules.items():
+            self._names.setdefault(id(module), (_short_name(name, parallel), module))
         self.attentions = {name: m for name, m in self._names.values() if looks_like_attention(m)}
         self._sites: dict[str, dict[tuple[object, int], int]] = {}
 
@@ -62,7 +66,7 @@ class Owners:
             code = frame.f_code
             n += 1
             if code.co_argcount and code.co_varnames[0] in _FIRST_ARGUMENTS:
-                running = _local(frame, code.co_varnames[0])
+                running = local_variable(frame, code.co_varnames[0])
                 known = self._names.get(id(running))
                 if known is None and isinstance(running, nn.Module):
                     stranger = running
@@ -110,15 +114,25 @@ def _belongs(stranger: nn.Module, module: nn.Module, method: str) -> bool:
     return any(x is stranger or (isinstance(x, list | tuple) and stranger in x) for x in held)
 
 
+def _short_name(name: str, parallel: set[str]) -> str:
+    """A qualified name as the plain model has it, without the wrappers around its modules."""
+    parts, kept = name.split("."), []
+    for i, part in enumerate(parts):
+        is_inner = part == "module" and ".".join(parts[:i]) in parallel
+        if part not in _WRAPPED and not is_inner:
+            kept.append(part)
+    return ".".join(kept)
+
+
 @functools.cache
 def _is_compiled(file: str) -> bool:
     return any(part in file for part in _COMPILED)
 
 
 def uncompiled(model: nn.Module) -> nn.Module:
-    """The module that ``torch.compile`` was given."""
-    inner = getattr(model, "_orig_mod", None)
-    return inner if isinstance(inner, nn.Module) else model
+    """The module that ``torch.compile`` or ``DataParallel`` was given."""
+    inner = model.module if isinstance(model, _PARALLEL) else getattr(model, "_orig_mod", None)
+    return uncompiled(inner) if isinstance(inner, nn.Module) else model
 
 
 def looks_like_attention(module: nn.Module) -> bool:
@@ -136,7 +150,7 @@ def count_heads(module: nn.Module) -> int | None:
     return None
 
 
-def _local(frame: FrameType, name: str) -> object:
+def local_variable(frame: FrameType, name: str) -> object:
     """A local variable of a running function, leaving no snapshot that would keep tensors alive."""
     variables = frame.f_locals
     value = variables.get(name)

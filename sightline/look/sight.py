@@ -231,8 +231,9 @@ class Sight:
 
         Args:
             groups: The group of each key, ids ``(S,)`` or ``(B, S)``, -1 for none; or a list, or a dict with
-                names, of groups: each a slice, a range or a list of keys. Groups may overlap and leave keys
-                out; :func:`sightline.look.groups.read_groups` says which.
+                names, of groups: each a slice, a range or a list of keys, or the name of tokens, such as
+                ``"image"``. Groups may overlap and leave keys out;
+                :func:`sightline.look.groups.read_groups` says which.
 
         Example:
             >>> x = torch.zeros(1, 1, 4, 8)                         # each looks at all alike

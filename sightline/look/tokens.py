@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TypeGuard
 
+from sightline.look.media_tokens import name_media
+
 __all__ = ["clean", "clean_batch"]
 
 _STARTS = ("Ġ", "▁")  # a space before the word: byte-level BPE's, SentencePiece's
@@ -27,7 +29,10 @@ def clean(token: str) -> str:
 
 
 def clean_batch(tokens: Sequence[object] | None) -> tuple[tuple[str, ...], ...]:
-    """The tokens of one text, or of each text of a batch; always a tuple of texts."""
+    """The tokens of one text, or of each text of a batch; always a tuple of texts.
+
+    Placeholders of images become the names of patches, ``image[0]``, ``image[1]``, ...
+    """
     if tokens is None or len(tokens) == 0:
         return ()
     texts = [tokens] if all(isinstance(token, str) for token in tokens) else tokens
@@ -39,7 +44,7 @@ def clean_batch(tokens: Sequence[object] | None) -> tuple[tuple[str, ...], ...]:
                 "tokens are those of a text, or a list of them for each text of the batch, got "
                 f"{strange!r}; tokenizer.convert_ids_to_tokens gives them"
             )
-        found.append(tuple(clean(str(token)) for token in text))
+        found.append(tuple(map(clean, name_media([str(token) for token in text]))))
     return tuple(found)
 
 

@@ -26,6 +26,7 @@ from sightline.look.gradients import GradientListener, keep_plainly
 from sightline.look.groups import is_integer
 from sightline.look.isolate import is_recomputing, isolated
 from sightline.look.look import captured_lse
+from sightline.look.media_tokens import media_ids, named_input_ids
 from sightline.look.owners import Owner, Owners
 from sightline.look.padding import padding_of
 from sightline.look.recorder import AttentionRecorder
@@ -157,6 +158,8 @@ class Watch:
         self._seen.tokens = self._tokens
         self._counts: dict[str, int] = {}  # calls of each module so far
         self._reorders = Reorders()
+        self._media = {} if self._tokens else media_ids(self._owners.model)
+        self._named_ids: Tensor | None = None
         self._skipped: dict[str, list[CallShape]] = {}  # since the last sight of each module
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
@@ -327,8 +330,21 @@ class Watch:
 
     def _tokens_of(self, call: AttentionCall) -> tuple[tuple[str, ...], ...]:
         """The tokens that a call looks at, where they are as many as its keys."""
-        longest = max(map(len, self._tokens), default=0)
-        return self._tokens if longest and longest == call.inputs.shape[3] else ()
+        if self._media:
+            self._name_input_ids()
+        tokens = self._tokens
+        longest, s = max(map(len, tokens), default=0), call.inputs.shape[3]
+        has_grown = call.inputs.shape[2] < s  # a step after those that have names
+        return tokens if longest and (longest == s or (longest < s and has_grown)) else ()
+
+    def _name_input_ids(self) -> None:
+        """Take the names of images from the model's own input, where nobody has told tokens."""
+        found = named_input_ids(self._media, 4, lambda ids: self._named_ids is ids)
+        if found is None:
+            return
+        self._named_ids, names = found
+        if len(names) and len(names[0]) > 1:  # of a single step they are the names of before
+            self._tokens = self._seen.tokens = names
 
     def _record(
         self,

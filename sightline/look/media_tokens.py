@@ -1,0 +1,119 @@
+"""The places of images, videos and sounds among the tokens of a model that reads text too, by name.
+
+Their patches stand in a text as copies of one placeholder. Copies that follow each other are one image:
+
+    "<image>" "<image>" "<image>" "a" "cat"   ->   "image[0]" "image[1]" "image[2]" "a" "cat"
+
+With several images they are ``image 0[0]``, ``image 0[1]``, ... ``image 1[0]``. Where nobody told the tokens,
+placeholders are found in the ``input_ids`` of a Hugging Face model, whose configuration says which they are.
+"""
+
+import itertools
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.look.owners import local_variable
+
+__all__ = ["is_named", "media_ids", "name_media", "named_input_ids"]
+
+# How tokenizers spell placeholders: <image>, <|image_pad|>, <image_soft_token>, [IMG], <IMG_CONTEXT>.
+_PLACEHOLDER = re.compile(
+    r"[<\[]\|?(?P<kind>image|img|video|audio)(_?(pad|token|soft_token|context|patch|placeholder))?\|?[>\]]",
+    re.IGNORECASE,
+)
+_KINDS = {"img": "image"}
+_IDS = ("{}_token_id", "{}_token_index")  # where a configuration says it
+
+
+def name_media(tokens: Sequence[str]) -> tuple[str, ...]:
+    """The same tokens, placeholders with the names of the patches that they stand for.
+
+    Example:
+        >>> name_media(["<s>", "<image>", "<image>", "a", "cat"])
+        ('<s>', 'image[0]', 'image[1]', 'a', 'cat')
+        >>> name_media(["<|video_pad|>", "then", "<|video_pad|>", "<|video_pad|>"])
+        ('video 0[0]', 'then', 'video 1[0]', 'video 1[1]')
+    """
+    return _name_runs(tokens, [_kind(token) for token in tokens])
+
+
+def _name_runs(tokens: Sequence[str], kinds: Sequence[str | None]) -> tuple[str, ...]:
+    runs = [(kind, len(list(run))) for kind, run in itertools.groupby(kinds)]
+    counts = {kind: sum(k == kind for k, _ in runs) for kind, _ in runs}
+    seen: dict[str, int] = {}
+    names: list[str] = []
+    for kind, n in runs:
+        if kind is None:
+            names += tokens[len(names) : len(names) + n]
+            continue
+        number = seen[kind] = seen.get(kind, -1) + 1
+        which = kind if counts[kind] == 1 else f"{kind} {number}"
+        names += [f"{which}[{i}]" for i in range(n)]
+    return tuple(names)
+
+
+def is_named(token: str, name: str) -> bool:
+    """Whether a token is called so, or is part of what is: ``image[0]`` and ``image 1[7]`` of ``image``.
+
+    Example:
+        >>> [is_named("image 1[7]", name) for name in ("image", "image 1", "image 0", "image 1[7]", "ima")]
+        [True, True, False, True, False]
+    """
+    whole, bracket, _ = token.partition("[")
+    if token == name or not bracket:
+        return token == name
+    kind, _, number = whole.partition(" ")
+    return name == whole or (name == kind and number.isdecimal())
+
+
+def _kind(token: str) -> str | None:
+    found = _PLACEHOLDER.fullmatch(token)
+    if found is None:
+        return None
+    kind = found["kind"].lower()
+    return _KINDS.get(kind, kind)
+
+
+def media_ids(model: nn.Module) -> dict[int, str]:
+    """The token ids that stand for patches, and of what, as a model's configuration says; often none."""
+    config: Any = getattr(model, "config", None)
+    found = {}
+    for kind in ("image", "video", "audio"):
+        for name in _IDS:
+            number = getattr(config, name.format(kind), None)
+            if isinstance(number, int) and not isinstance(number, bool):
+                found[number] = kind
+    return found
+
+
+def named_input_ids(
+    ids: Mapping[int, str], depth: int = 2, is_known: Callable[[Tensor], bool] = lambda _: False
+) -> tuple[Tensor, tuple[tuple[str, ...], ...]] | None:
+    """The ``input_ids`` of the running model, by name; those of text are numbers with a sign before them.
+
+    Args:
+        ids: What :func:`media_ids` gave.
+        depth: How many frames to leave out.
+        is_known: Whether these have been named already; then None is given.
+    """
+    frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001
+    while frame is not None:
+        if "input_ids" in frame.f_code.co_varnames:
+            found = local_variable(frame, "input_ids")
+            if isinstance(found, Tensor) and found.dim() == 2 and not found.is_floating_point():
+                return None if is_known(found) else (found, _named(found, ids))
+        frame = frame.f_back
+    return None
+
+
+def _named(input_ids: Tensor, ids: Mapping[int, str]) -> tuple[tuple[str, ...], ...]:
+    if input_ids.device.type == "meta" or input_ids.dtype == torch.bool:
+        return ()
+    texts = input_ids.tolist()
+    return tuple(_name_runs([f"#{i}" for i in text], [ids.get(i) for i in text]) for text in texts)
