@@ -1,5 +1,6 @@
 """Heads in rows: one line per head, as text, JSON or a data frame."""
 
+import html
 import importlib
 import json
 from collections.abc import Mapping
@@ -7,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 __all__ = ["Head", "HeadTable"]
+
+_COLUMNS = ("layer", "head", "entropy", "distance", "first", "peak", "kind")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,10 +56,9 @@ class HeadTable(list[Head]):
 
     def __str__(self) -> str:
         """A line per head, columns lined up."""
-        names = ("layer", "head", "entropy", "distance", "first", "peak", "kind")
-        cells = [names, *(tuple(_shown(getattr(row, name)) for name in names) for row in self)]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
-        left = {0, len(names) - 1}
+        cells = [_COLUMNS, *(tuple(_shown(getattr(row, name)) for name in _COLUMNS) for row in self)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(_COLUMNS))]
+        left = {0, len(_COLUMNS) - 1}
         lines = (
             "  ".join(
                 cell.ljust(width) if i in left else cell.rjust(width)
@@ -67,6 +69,15 @@ class HeadTable(list[Head]):
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per head."""
+        head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+        rows = (
+            "".join(f"<td>{html.escape(_shown(getattr(row, name)))}</td>" for name in _COLUMNS)
+            for row in self
+        )
+        return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def _flat(row: Head) -> dict[str, Any]:

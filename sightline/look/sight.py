@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
+    from sightline.look.difference import SightDifference
     from sightline.look.relevance import Relevance
 
 __all__ = ["Look", "Sight"]
+
+_PICTURE = 96  # cells of the picture that a notebook shows, down and across, at most
 
 Size = int | tuple[int, int]
 Span = tuple[int, int]
@@ -412,9 +415,36 @@ class Sight:
 
         return sight_to_frame(self)
 
+    def __sub__(self, other: "Sight") -> "SightDifference":
+        """What this one looks at more, or less, than another: of as many items, heads, queries and keys."""
+        if not isinstance(other, Sight):
+            return NotImplemented
+        from sightline.look.difference import SightDifference  # noqa: PLC0415
+
+        return SightDifference(self, other)
+
+    def _repr_png_(self) -> bytes | None:
+        """For notebooks: the weights, averaged over items and heads; None where they are not to be had."""
+        from sightline.look.picture import to_png  # noqa: PLC0415
+
+        measured = self.statistics.get("map")
+        if measured is None and (not self.kept or any(x.inputs.was_modified for x in self.kept)):
+            return None
+        if not self.t or not self.s:
+            return None
+        size = (min(self.t, _PICTURE), min(self.s, _PICTURE))
+        cells = self.map(size) if measured is None else measured
+        return to_png(cells.flatten(0, -3).mean(0) if cells.dim() > 2 else cells)
+
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        from sightline.look.picture import as_data_uri  # noqa: PLC0415
+
+        facts, png = f"<pre>{html.escape(repr(self))}</pre>", self._repr_png_()
+        if png is None:
+            return facts
+        alt = "The weights, queries down and keys across, averaged over items and heads; bright is more"
+        return f'{facts}<img src="{as_data_uri(png)}" alt="{alt}">'
 
     @classmethod
     def load(cls, path: str | Path) -> "Sight":

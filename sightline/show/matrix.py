@@ -9,22 +9,29 @@ from matplotlib.patches import Patch
 from torch import Tensor
 
 from sightline.attention.masks import Mask, as_mask
+from sightline.look.difference import SightDifference
+from sightline.look.sight import Sight
 from sightline.shapes import Bool, Float, Shaped, is_tensor
-from sightline.show.style import MAY_LOOK, MAY_NOT, SCALE, Sheet, style, to_matrix
+from sightline.show.sights import select_item
+from sightline.show.style import MAY_LOOK, MAY_NOT, SCALE, Sheet, draw_matrix, limits_of, style, to_matrix
 
 _MOST_PANELS = 16
 
 
 def weights(
-    weights: Float[Tensor, "... T S"],
+    weights: Float[Tensor, "... T S"] | Sight | SightDifference,
     queries: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
     """Draw attention weights, bright where they are large; one panel per head.
 
+    Differences of weights, negative ones among them, are drawn on a scale with two sides: white at zero, red
+    above, blue below.
+
     Args:
-        weights: ``(T, S)``, or ``(H, T, S)`` for up to 16 heads.
+        weights: ``(T, S)``, or ``(H, T, S)`` for up to 16 heads; or a sight of one item, or the difference of
+            two, ``show.weights(after - before)``.
         queries: One name per row; where not all fit, evenly spaced ones are written.
         keys: One name per column.
         title: Text above.
@@ -34,6 +41,10 @@ def weights(
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['a', 'b', 'c']
     """
+    signed = isinstance(weights, SightDifference)
+    if isinstance(weights, Sight | SightDifference):
+        title = weights.name if title is None else title
+        weights = select_item(weights).rows(range(weights.t))
     is_tensor(weights, "weights")
     heads = weights[None] if weights.dim() == 2 else weights
     if heads.dim() != 3 or not 0 < heads.size(0) <= _MOST_PANELS:
@@ -42,7 +53,7 @@ def weights(
             f"{tuple(weights.shape)}; pick one item of the batch, weights[0]"
         )
     matrices = [to_matrix(head, "weights") for head in heads]
-    brightest = max(float(matrix.max()) for matrix in matrices)
+    limits = limits_of(matrices, signed=signed)
     with style():
         sheet = Sheet.create(
             len(matrices),
@@ -54,10 +65,10 @@ def weights(
             beside=SCALE,
         )
         for head, (ax, matrix) in enumerate(zip(sheet.axes, matrices, strict=True)):
-            image = sheet.draw(ax, matrix, brightest=brightest)
+            image = draw_matrix(ax, matrix, limits)
             sheet.label_axes(ax, queries, keys)
             ax.set_title(f"head {head}" if len(matrices) > 1 else "")
-        sheet.add_colorbar(image, "Weight")
+        sheet.add_colorbar(image, "Weight" if limits[0] == 0 else "Difference of weights")
     return sheet.figure
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
@@ -10,10 +11,24 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from torch import Tensor
 
+from sightline.look.difference import SightDifference
 from sightline.look.sight import Sight, Span
 from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
-from sightline.show.style import COLOURS, NAME, SCALE, Sheet, name_room, name_ticks, style, to_matrix
+from sightline.show.style import (
+    NAME,
+    SCALE,
+    Sheet,
+    draw_matrix,
+    limits_of,
+    name_room,
+    name_ticks,
+    style,
+    to_matrix,
+)
+
+AnySight = Sight | SightDifference
+_Sight = TypeVar("_Sight", Sight, SightDifference, Sight | SightDifference)
 
 _MOST_HEADS = 128
 _PANEL = 1.45  # inches of a panel
@@ -25,7 +40,7 @@ _DARKEST = 1e-4  # the dark end of a logarithmic scale, as a share of the bright
 
 
 def sight_map(
-    sight: Sight,
+    sight: AnySight,
     queries: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,
     *,
@@ -40,7 +55,8 @@ def sight_map(
     columns are numbered. With more than 32 keys the colour scale is logarithmic.
 
     Args:
-        sight: Of one item of the batch; q and k kept, or a map measured.
+        sight: Of one item of the batch; q and k kept, or a map measured. Or the difference of two sights,
+            ``after - before``: then the scale has two sides, white at zero, and is linear.
         queries: One name per query, written where each query has a row.
         keys: One name per key.
         head: Which head. Default: the mean of all.
@@ -67,8 +83,9 @@ def sight_map(
             1, *matrix.shape, queries=room, keys=columns, title=title, above=0.1, beside=SCALE
         )
         ax = sheet.axes[0]
-        image = sheet.draw(ax, matrix, brightest=float(matrix.max()))
-        if sight.s > _FEW:
+        limits = limits_of([matrix], signed=isinstance(sight, SightDifference))
+        image = draw_matrix(ax, matrix, limits)
+        if sight.s > _FEW and limits[0] == 0:
             use_log_scale(image, float(matrix.max()))
         _place(
             image,
@@ -79,12 +96,12 @@ def sight_map(
         for axis, names in ((ax.yaxis, rows), (ax.xaxis, columns)):
             if names is None:
                 axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        sheet.add_colorbar(image, "Weight" if whole else "Mean weight")
+        sheet.add_colorbar(image, _label(sight, whole=whole))
     return sheet.figure
 
 
 def heads(
-    sight: Sight,
+    sight: AnySight,
     queries: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,
     *,
@@ -115,7 +132,8 @@ def heads(
     names = [f"head {i}" for i in range(maps.size(0))]
     if "entropy" in one.statistics:
         entropies = one.entropy.detach().double().mean(-1).tolist()
-        names = [f"{name} · {nats:.2f}" for name, nats in zip(names, entropies, strict=True)]
+        sign = "+" if isinstance(one, SightDifference) else ""
+        names = [f"{name} · {nats:{sign}.2f}" for name, nats in zip(names, entropies, strict=True)]
     named = [names if whole and len(names or ()) <= _MOST_NAMED else None for names in (rows, columns)]
     return head_panels(
         maps,
@@ -123,8 +141,9 @@ def heads(
         *named,
         spans=(sight.t, sight.s),
         title=title or sight.name,
-        label="Weight" if whole else "Mean weight",
+        label=_label(sight, whole=whole),
         logarithmic=sight.s > _FEW,
+        signed=isinstance(sight, SightDifference),
     )
 
 
@@ -138,6 +157,7 @@ def head_panels(
     title: str = "",
     label: str = "Weight",
     logarithmic: bool = False,
+    signed: bool = False,
 ) -> Figure:
     """Draw one panel per head, on one colour scale, with tokens at the edges.
 
@@ -150,18 +170,19 @@ def head_panels(
         title: Stands above the grid.
         label: Text beside the colour bar.
         logarithmic: Whether the colour scale is logarithmic.
+        signed: Whether the colour scale has two sides; so it is where a value is negative.
     """
     if not 0 < maps.size(0) <= _MOST_HEADS:
         raise ValueError(f"a grid has 1 to {_MOST_HEADS} heads, got {maps.size(0)}; draw a part of them")
     matrices = [to_matrix(head, "map") for head in maps]
-    brightest = max(float(matrix.max()) for matrix in matrices)
+    limits = limits_of(matrices, signed=signed)
     t, s = spans or (maps.size(1), maps.size(2))
     with style():
         figure, axes = _grid(len(matrices), t, s, queries, keys)
         for ax, matrix, name in zip(axes, matrices, titles, strict=True):
-            image = ax.imshow(matrix, cmap=COLOURS, vmin=0, vmax=brightest, aspect="auto")
-            if logarithmic:
-                use_log_scale(image, brightest)
+            image = draw_matrix(ax, matrix, limits)
+            if logarithmic and limits[0] == 0:
+                use_log_scale(image, limits[1])
             _place(image, (0, t), (0, s))
             ax.set_title(name, fontsize=10)
         figure.suptitle(title, fontsize=12)
@@ -171,7 +192,12 @@ def head_panels(
     return figure
 
 
-def select_item(sight: Sight) -> Sight:
+def _label(sight: AnySight, *, whole: bool) -> str:
+    what = "weight" if whole else "mean weight"
+    return f"Difference of {what}s" if isinstance(sight, SightDifference) else what.capitalize()
+
+
+def select_item(sight: _Sight) -> _Sight:
     """The only item of a batch; ValueError if there are several."""
     batch = sight.lead[: sight.n_batch]
     if any(n != 1 for n in batch):
@@ -181,7 +207,7 @@ def select_item(sight: Sight) -> Sight:
     return sight[(0,) * len(batch)] if batch else sight
 
 
-def select_head(sight: Sight, head: int | None) -> Sight:
+def select_head(sight: _Sight, head: int | None) -> _Sight:
     """One head of the only item, or the mean of its heads."""
     one = select_item(sight)
     if head is None:
@@ -194,7 +220,7 @@ def select_head(sight: Sight, head: int | None) -> Sight:
 
 
 def pooled_map(
-    sight: Sight, size: int | None, default: int, window: tuple[Span, Span] | None = None
+    sight: AnySight, size: int | None, default: int, window: tuple[Span, Span] | None = None
 ) -> Float[Tensor, "... rows columns"]:
     """The map that was measured, or one of at most ``size`` cells a side."""
     if size is None and window is None and "map" in sight.statistics:

@@ -24,6 +24,7 @@ from sightline.shapes import is_tensor
 from sightline.show.fonts import FONT, FallbackFontFigure
 
 COLOURS = "viridis"
+DIVERGING = "RdBu_r"  # of differences: white at zero, red above, blue below
 MAY_LOOK, MAY_NOT = "#21918c", "#e4e4e8"  # the middle of viridis, and a light grey
 _NAMES, _SMALLEST = 10.0, 7.0  # font size of a name, and the smallest that is tried so that all fit
 
@@ -129,10 +130,10 @@ class Sheet:
         return cls(figure, axes, t, s, height, width)
 
     def draw(
-        self, ax: Axes, matrix: Any, *, brightest: float, colours: str | Colormap = COLOURS
+        self, ax: Axes, matrix: Any, *, brightest: float, colours: str | Colormap | None = None
     ) -> AxesImage:
-        """Draw one matrix, with colours from 0 to the brightest value of all."""
-        return ax.imshow(matrix, cmap=colours, vmin=0, vmax=brightest, aspect="auto")
+        """Draw one matrix, with colours from 0 to the brightest value of all; see :func:`draw_matrix`."""
+        return draw_matrix(ax, matrix, (0.0, brightest), colours)
 
     def label_axes(self, ax: Axes, queries: Sequence[str] | None, keys: Sequence[str] | None) -> None:
         """Name or number the rows and the columns of one matrix."""
@@ -154,6 +155,24 @@ class Sheet:
         inch = 1 / self.figure.get_figwidth()
         scale = self.figure.add_axes((right + 0.2 * inch, bottom, 0.18 * inch, top - bottom))
         self.figure.colorbar(image, cax=scale, label=label)
+
+
+Limits = tuple[float, float]  # the ends of a colour scale
+
+
+def limits_of(matrices: Sequence[Any], *, signed: bool = False) -> Limits:
+    """The ends of the colour scale that matrices share: from 0, or, with signs, as far to either side."""
+    least, most = min(float(x.min()) for x in matrices), max(float(x.max()) for x in matrices)
+    if least >= 0 and not signed:
+        return 0.0, most
+    end = max(-least, most) or 1.0
+    return -end, end
+
+
+def draw_matrix(ax: Axes, matrix: Any, limits: Limits, colours: str | Colormap | None = None) -> AxesImage:
+    """Draw one matrix: bright where it is large; on a scale with two sides red above 0 and blue below."""
+    chosen = colours or (DIVERGING if limits[0] < 0 else COLOURS)
+    return ax.imshow(matrix, cmap=chosen, vmin=limits[0], vmax=limits[1], aspect="auto")
 
 
 def name_ticks(

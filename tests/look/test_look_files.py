@@ -1,14 +1,18 @@
 """Sights on disk."""
 
+import base64
 import json
 import sys
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
 import sightline as sl
+from sightline.look.heads import head_table
 from tests.look.look_oracle import MASKS, near, randn
 
 
@@ -175,6 +179,7 @@ def test_places_patterns_and_other_formats(monkeypatch):
     assert everything["kind"] == "TransformerEncoder"
     assert "<td>layers.0.self_attn</td>" in seen._repr_html_()
     assert sight._repr_html_().startswith("<pre>Sight of layers.0.self_attn")
+    assert head_table(seen)._repr_html_().count("<tr>") == len(head_table(seen)) + 1
     monkeypatch.setitem(sys.modules, "pandas", None)
     for each in (seen, sight):
         with pytest.raises(ImportError, match="needs pandas"):
@@ -192,3 +197,20 @@ def test_an_empty_row_is_null_in_json():
 def test_tokens_that_are_none(wrong):
     with pytest.raises(TypeError, match=r"tokens are those of a text.*got ('the cat'|3); "):
         sl.watch(nn.Linear(2, 2), tokens=wrong)
+
+
+def test_a_notebook_shows_a_picture(tmp_path):
+    x = randn(2, 3, 7, 4, dtype=torch.float32)
+    sight = sl.look(x, x, x)
+    png = sight._repr_png_()
+    (tmp_path / "a.png").write_bytes(png)
+    image = Image.open(tmp_path / "a.png")
+    assert image.size == (196, 196)
+    cells = torch.from_numpy(np.array(image)).float().sum(-1)[14::28, 14::28]
+    mean = sight.rows(range(7)).mean((0, 1))
+    assert int(cells.argmax()) == int(mean.argmax())  # bright is more
+    assert base64.b64encode(png).decode() in sight._repr_html_()
+    assert sight.forget()._repr_png_() is None
+    assert "<img" not in sight.forget()._repr_html_()
+    x.zero_()
+    assert sight._repr_png_() is None

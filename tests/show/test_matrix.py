@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+import sightline as sl
 from sightline import show
 from sightline.attention import masks
 
@@ -85,3 +86,48 @@ def test_masks_stand_under_their_names():
 def test_bad_input(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_differences_have_two_sides():
+    change = torch.rand(5, 7, generator=torch.Generator().manual_seed(0)) - 0.3
+    figure = show.weights(change)
+    image = figure.axes[0].images[0]
+    np.testing.assert_array_equal(image.get_array(), change.double().numpy())
+    end = change.abs().max().double().item()
+    assert image.get_clim() == (-end, end)
+    white = image.get_cmap()(image.norm(0.0))[:3]
+    assert min(white) > 0.95  # zero is white, below it is blue, above red
+    below, above = (image.get_cmap()(image.norm(x))[:3] for x in (-end, end))
+    assert below[2] > below[0]
+    assert above[0] > above[2]
+    assert figure.axes[-1].get_ylabel() == "Difference of weights"
+
+
+def test_differences_of_sights():
+    x, y = (torch.randn(1, 3, 5, 4, generator=torch.Generator().manual_seed(i)) for i in range(2))
+    before, after = sl.look(x, x, x), sl.look(y, y, y)
+    change = after - before
+    rows = after.rows(range(5))[0] - before.rows(range(5))[0]
+    figure = show.weights(change, list("abcde"), list("abcde"))
+    for head in range(3):
+        np.testing.assert_allclose(figure.axes[head].images[0].get_array(), rows[head].numpy(), atol=1e-6)
+    one = show.sight_map(change, head=1)
+    np.testing.assert_allclose(one.axes[0].images[0].get_array(), rows[1].numpy(), atol=1e-6)
+    low, high = one.axes[0].images[0].get_clim()
+    assert low == -high < 0
+    panels = show.heads(change)
+    nats = (after.entropy - before.entropy)[0].mean(-1)
+    assert [ax.get_title() for ax in panels.axes[:3]] == [f"head {i} · {n:+.2f}" for i, n in enumerate(nats)]
+    none = show.sight_map(before - before)
+    assert none.axes[0].images[0].get_clim() == (-1.0, 1.0)
+    long = sl.look(*(torch.randn(1, 1, 301, 4) for _ in range(3)))
+    assert show.sight_map(long - long.forget().with_kept(long.kept)).axes[0].images[0].norm.vmin == -1.0
+
+
+@pytest.mark.bad_input
+def test_differences_that_can_not_be():
+    x, y = torch.randn(1, 3, 5, 4), torch.randn(1, 3, 7, 4)
+    with pytest.raises(ValueError, match=r"got \(1, 3, 5, 5\) and \(1, 3, 7, 7\)"):
+        sl.look(x, x, x) - sl.look(y, y, y)
+    with pytest.raises(TypeError):
+        sl.look(x, x, x) - 3
