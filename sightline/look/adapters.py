@@ -27,11 +27,11 @@ from torch import Tensor
 
 from sightline.attention.masks import Band, Mask, causal
 from sightline.look.backward_record import BackwardRecord
-from sightline.look.fused import FUSED, argument_names, fused_call
+from sightline.look.fused import FUSED, fused_call
 from sightline.look.score_inputs import ScoreInputs, ScoreModifier, StoredRows
 from sightline.shapes import Bool, Float
 
-__all__ = ["AttentionCall", "UnreadableError", "adapter_of", "bind"]
+__all__ = ["NAMES", "AttentionCall", "UnreadableError", "adapter_of", "stored_call"]
 
 
 class UnreadableError(Exception):
@@ -72,11 +72,6 @@ class AttentionCall:
 
 
 Adapter = Callable[[dict[str, Any], Any], AttentionCall]
-
-
-def bind(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an operator by name."""
-    return dict(zip(argument_names(func), args, strict=False)) | kwargs
 
 
 @functools.cache
@@ -379,3 +374,4 @@ _BY_NAME: dict[str, Adapter] = {
     "xformers_flash::flash_fwd": _read_flash,
     "xformers_flash3::flash_fwd": _read_flash,
 }
+NAMES = tuple(_BY_NAME)

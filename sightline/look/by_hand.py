@@ -6,12 +6,14 @@ and then multiplied over that dimension. The matrix that is there anyway is what
 """
 
 import collections
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from sightline.look.isolate import isolated
 from sightline.shapes import Bool, Float
 
 _MANY = 512  # tags, before those of freed memory are thrown away
@@ -24,18 +26,20 @@ def _overloads(*names: str) -> frozenset[Any]:
 
 
 PRODUCTS = _overloads("bmm", "mm", "baddbmm", "addmm")
+NESTED = _overloads("matmul")  # of nested tensors it is an operator of its own
 SOFTMAX = _overloads("_softmax", "_safe_softmax", "_masked_softmax")
-# What may happen to scores before the softmax, and to weights before they meet the values.
-_PASSED_ON = _overloads(
+# What may happen to scores before the softmax, and to weights before they meet the values; what torch makes
+# of other operators, such as ``to`` of ``_to_copy``, is enough.
+CHANGES = _overloads(
     "add", "sub", "rsub", "mul", "div", "masked_fill", "where", "cat", "clone", "_to_copy", "copy_", "copy",
     "native_dropout", "tanh", "constant_pad_nd", "gather", "index", "index_select", "clamp", "clamp_min",
     "maximum", "minimum", "_unsafe_view", "slice_scatter", "nan_to_num", "neg", "stack", "tril", "repeat",
-    "to", "dropout", "reshape", "contiguous", "flatten", "type_as",
 )  # fmt: skip
-WATCHED = PRODUCTS | SOFTMAX | _PASSED_ON
-# In inference mode these are not taken apart on their way here.
+# A mode in inference mode meets operators that have not been taken apart: some are, some count as they are.
 COMPOSITE = _overloads("scaled_dot_product_attention", "_scaled_dot_product_attention_math", "softmax",
                        "matmul", "einsum", "linear", "tensordot")  # fmt: skip
+_WHOLE = _overloads("to", "dropout", "reshape", "contiguous", "flatten", "type_as")
+STEPS = PRODUCTS | SOFTMAX | CHANGES | _WHOLE
 
 
 class HandmadeWeights:
@@ -64,29 +68,45 @@ class SoftmaxTracker:
     """Follows scores to their softmax and weights to their product.
 
     Args:
-        parameters: The storages of the model's parameters: a product with one of them makes no scores.
+        is_parameter: Whether a tensor is a parameter of the model, or a view of one: a product with one of
+            them makes no scores.
     """
 
-    def __init__(self, parameters: frozenset[int]) -> None:
-        self._parameters = parameters
+    def __init__(self, is_parameter: Callable[[Tensor], bool]) -> None:
+        self._is_parameter = is_parameter
         self._scores: dict[int, StorageWeakRef] = {}
         self._weights: dict[int, tuple[StorageWeakRef, HandmadeWeights]] = {}
         self._held: collections.deque[HandmadeWeights] = collections.deque()
 
+    @property
+    def is_following(self) -> bool:
+        """Whether there are scores or weights whose way is not known yet."""
+        for storage, (ref, made) in list(self._weights.items()):
+            if not ref.expired() and made.weights is not None:
+                return True
+            del self._weights[storage]
+        for storage, scores in list(self._scores.items()):
+            if not scores.expired():
+                return True
+            del self._scores[storage]
+        return False
+
     def follow(self, func: Any, args: tuple[Any, ...], result: Any) -> HandmadeWeights | None:
         """Note what an operator has made of scores or weights; give those that have met their values."""
-        if func in PRODUCTS or func is torch.ops.aten.matmul.default:
+        if func in PRODUCTS or (func in NESTED and result.is_nested):
             return self._product(args[-2:], result)
         if func in SOFTMAX:
-            if self._is_scores(args[0]) and args[1] in (-1, args[0].dim() - 1):
-                self._soften(args[0], result)
-        elif self._scores or self._weights:
+            is_scores = args[0].is_nested or self._is_scores(args[0])
+            if is_scores and args[1] in (-1, args[0].dim() - 1):
+                with isolated():
+                    self._soften(args[0], result.detach())
+        elif func not in NESTED and (self._scores or self._weights):
             self._pass_on(args, result)
         return None
 
     def _product(self, operands: tuple[Any, ...], result: Tensor) -> HandmadeWeights | None:
         a, b = operands
-        for x, dim in ((a, -1), (b, -2)):
+        for x, dim in ((a, -1), (b, -2)) if self._weights else ():
             made = self._weights_of(x)
             if made is None or made.weights is None:
                 continue
@@ -96,7 +116,7 @@ class SoftmaxTracker:
                 return made
             made.is_in_blocks = True
             return made
-        if _storage(a) not in self._parameters and _storage(b) not in self._parameters:
+        if not self._is_parameter(b) and not self._is_parameter(a):
             self._trim()
             self._scores[_storage(result)] = StorageWeakRef(result.untyped_storage())
         return None

@@ -1,14 +1,16 @@
 """Which module of a model is running, read off Python's own stack: nothing is hooked into the model."""
 
+import contextlib
 import functools
 import inspect
 import sys
+import weakref
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 # How methods and Hugging Face's attention functions call the module that they belong to.
 _FIRST_ARGUMENTS = frozenset({"self", "module"})
@@ -35,16 +37,84 @@ class Owner(NamedTuple):
     site: tuple[object, int] | None = None
 
 
+class Structure:
+    """The names of a model's modules, and which of them look like attention; it holds on to no module."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.kind = type(uncompiled(model)).__name__
+        self.modules = tuple(map(id, _modules(model)))
+        self.names: dict[int, str] = {}
+        self.attentions: dict[str, str] = {}  # and their classes
+        for name, module in model.named_modules():
+            short = ".".join(part for part in name.split(".") if part != "_orig_mod")
+            self.names.setdefault(id(module), short)
+            if looks_like_attention(module):
+                self.attentions.setdefault(self.names[id(module)], type(module).__name__)
+        attentions = tuple(self.attentions)
+        self.inside = frozenset(  # modules that are part of an attention
+            key for key, name in self.names.items() if any(_is_in(name, outer) for outer in attentions)
+        )
+
+
+_STRUCTURES: "weakref.WeakKeyDictionary[nn.Module, Structure]" = weakref.WeakKeyDictionary()
+
+
+def structure_of(model: nn.Module) -> Structure:
+    """The structure of a model, found out once and kept while its modules stay the same."""
+    known = _STRUCTURES.get(model)
+    if known is None or known.modules != tuple(map(id, _modules(model))):
+        known = _STRUCTURES[model] = Structure(model)
+    return known
+
+
+def _modules(model: nn.Module) -> list[nn.Module]:
+    """All modules of a model, those that it holds twice twice; quicker than ``model.modules()``."""
+    found, at = [model], 0
+    while at < len(found):
+        found += [x for x in found[at]._modules.values() if x is not None]
+        at += 1
+    return found
+
+
+class Pointers:
+    """Where the parameters of a model lie in memory."""
+
+    def __init__(self, model: nn.Module, structure: Structure) -> None:
+        self._all: set[int] = set()
+        self._telling: set[int] = set()  # those of attentions that have not been called yet
+        for module in _modules(model):
+            own = [p for p in module._parameters.values() if p is not None]
+            with contextlib.suppress(Exception):  # some have no memory of their own
+                pointers = [p.data_ptr() for p in own]
+                self._all.update(pointers)
+                if id(module) in structure.inside:
+                    self._telling.update(pointers)
+        self._all.discard(0)
+        self._telling.discard(0)
+
+    def is_parameter(self, x: Tensor) -> bool:
+        """Whether a tensor is a parameter, or a view of one."""
+        return x.data_ptr() in self._all or x.untyped_storage().data_ptr() in self._all
+
+    def tells_of_attention(self, args: tuple[Any, ...]) -> bool:
+        """Whether a product shows that an attention runs: one with its parameter, for the first time."""
+        try:
+            pointer = args[-1].data_ptr()
+        except Exception:  # noqa: BLE001 (no memory of its own)
+            return True
+        if pointer in self._telling:
+            self._telling.discard(pointer)
+            return True
+        return pointer not in self._all
+
+
 class Owners:
     """The modules of a model by identity, and the names of those that look like attention."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.model = uncompiled(model)
-        self._names: dict[int, tuple[str, nn.Module]] = {}
-        for name, module in model.named_modules():
-            short = ".".join(part for part in name.split(".") if part != "_orig_mod")
-            self._names.setdefault(id(module), (short, module))
-        self.attentions = {name: m for name, m in self._names.values() if looks_like_attention(m)}
+        structure = structure_of(model)
+        self._names, self.attentions, self.kind = structure.names, structure.attentions, structure.kind
+        self.pointers = Pointers(model, structure)
         self._sites: dict[str, dict[tuple[object, int], int]] = {}
 
     def current(self, depth: int = 2, limit: int | None = None) -> Owner | None:
@@ -60,9 +130,10 @@ class Owners:
             code = frame.f_code
             n += 1
             if code.co_argcount and code.co_varnames[0] in _FIRST_ARGUMENTS:
-                known = self._names.get(id(_local(frame, code.co_varnames[0])))
-                if known is not None:
-                    return Owner(*known, site=(first or (None, 0)) if is_compiled else None)
+                module = _local(frame, code.co_varnames[0])
+                name = self._names.get(id(module))
+                if name is not None and isinstance(module, nn.Module):
+                    return Owner(name, module, site=(first or (None, 0)) if is_compiled else None)
             is_compiled = is_compiled or _is_compiled(code.co_filename)
             if code.co_filename.endswith(_FLEX):  # it compiles itself, inside an eager model
                 is_compiled = False
@@ -97,6 +168,11 @@ class Owners:
 @functools.cache
 def _is_compiled(file: str) -> bool:
     return any(part in file for part in _COMPILED)
+
+
+def _is_in(name: str, outer: str) -> bool:
+    """Whether a module is another one, or in it."""
+    return name == outer or not outer or name.startswith(f"{outer}.")
 
 
 def uncompiled(model: nn.Module) -> nn.Module:

@@ -1,34 +1,23 @@
-"""The mode that hears a model's attention, wherever it is computed, and changes nothing.
-
-It stands below autograd, so that it meets the operators themselves: called from Python or C++, eager or from
-inside compiled code. It is on in one thread only.
-"""
+"""What of the operators that are heard is attention of the model, kernels and softmaxes alike."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from sightline.look.adapters import Adapter, AttentionCall, UnreadableError, adapter_of, stored_call
-from sightline.look.by_hand import COMPOSITE, PRODUCTS, WATCHED, SoftmaxTracker
-from sightline.look.fused import call_with_lse
-from sightline.look.isolate import is_recomputing
+from sightline.look.by_hand import PRODUCTS, SoftmaxTracker
+from sightline.look.owners import Pointers, count_heads
 
-__all__ = ["AttentionRecorder", "Listener"]
+__all__ = ["AttentionRecorder", "CallListener"]
 
-_MATMUL = frozenset({torch.ops.aten.matmul.default})  # of nested tensors it is an operator of its own
 _PLAIN = (Tensor, nn.Parameter, torch.nn.Buffer)
 
 
 @runtime_checkable
-class Listener(Protocol):
+class CallListener(Protocol):
     """Who is told of calls."""
-
-    def is_busy(self) -> bool:
-        """Whether operators that run now are a look's own."""
-        ...
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention was called; ``read`` gives it, or raises."""
@@ -38,56 +27,39 @@ class Listener(Protocol):
         """Weights were cut into blocks before they met their values."""
         ...
 
-    def on_product(self) -> None:
-        """A product of matrices was computed."""
+    def on_run(self, *, tells: bool) -> None:
+        """A product was computed; ``tells``, whether it may show that another attention runs."""
         ...
 
 
-class AttentionRecorder(TorchDispatchMode):
-    """Tells a listener of every attention that runs.
+class AttentionRecorder:
+    """Tells of every attention among the operators that it hears; see ``listen.py``.
 
     Args:
         listener: Who is told.
-        parameters: The storages of the model's parameters.
+        pointers: Where the model's parameters lie.
     """
 
-    supports_higher_order_operators = True
+    def __init__(self, listener: CallListener, pointers: Pointers) -> None:
+        self.is_open = False
+        self._listener, self._pointers = listener, pointers
+        self._tracker = SoftmaxTracker(pointers.is_parameter)
 
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Compiled code stays compiled, and is heard when it runs."""
-        return True
+    @property
+    def is_following(self) -> bool:
+        """Whether scores or weights are on their way."""
+        return self._tracker.is_following
 
-    def __init__(self, listener: Listener, parameters: frozenset[int]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._listener = listener
-        self._tracker = SoftmaxTracker(parameters)
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Run the operator; if it is attention, or part of one, tell."""
-        kwargs = kwargs or {}
-        if func in WATCHED or (func in _MATMUL and _is_nested(args)):
-            result = func(*args, **kwargs)
-            if not self._listener.is_busy() and not is_recomputing():
-                self._follow(func, args, result)
-            return result
-        if func in COMPOSITE and not _is_nested(args):
-            with self:
-                return func.decompose(*args, **kwargs)
+    def on_attention(self, func: Any, arguments: dict[str, Any], result: Any) -> None:
+        """An attention kernel has run."""
         adapter = adapter_of(func)
-        if adapter is None or self._listener.is_busy():
-            return func(*args, **kwargs)
-        arguments, result = call_with_lse(func, args, kwargs)
-        if not is_recomputing():
+        if adapter is not None:
             self._listener.on_call(lambda _module: _read(adapter, arguments, result))
-        return result
 
-    def _follow(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
+    def on_step(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
         """Follow scores and weights that are computed by hand; this must not fail."""
         if func in PRODUCTS:
-            self._listener.on_product()
+            self._listener.on_run(tells=self._pointers.tells_of_attention(args))
         first = result[0] if isinstance(result, tuple) else result
         if type(first) not in _PLAIN or first.device.type == "meta":
             return
@@ -102,16 +74,10 @@ class AttentionRecorder(TorchDispatchMode):
             return
 
         def read(module: nn.Module) -> AttentionCall:
-            from sightline.look.owners import count_heads  # noqa: PLC0415
-
             call = stored_call(self._tracker.done(made), made.lse, count_heads(module))
             return call.with_padding(made.padding)
 
         self._listener.on_call(read)
-
-
-def _is_nested(args: tuple[Any, ...]) -> bool:
-    return any(isinstance(x, Tensor) and x.is_nested for x in args)
 
 
 def _read(adapter: Adapter, arguments: dict[str, Any], result: Any) -> AttentionCall:
