@@ -9,8 +9,8 @@ Kernels of other packages are known by the name of their operator, so the packag
 ``aten::_flash_attention_forward``,                  flash-attn, xformers, ``torch.nn.attention.varlen_attn``:
 ``flash_attn::*``, ``xformers_flash::*``, ...        (B, T, H, D), or packed sequences with their offsets
 ``aten::_efficient_attention_forward``               xformers' ``memory_efficient_attention``
-``aten::_transformer_encoder_layer_fwd``,            torch's whole-layer operators of eval mode: q and k are
-``aten::_native_multi_head_attention``               projected once more
+``aten::_transformer_encoder_layer_fwd``,            torch's whole-layer operators of eval mode: q and k as heard
+``aten::_native_multi_head_attention``               inside, or projected once more
 ==================================================  ==========================================================
 """
 
@@ -294,8 +294,16 @@ def _read_efficient(arguments: dict[str, Any], result: Any) -> AttentionCall:
 # Torch's whole-layer operators
 
 
+# What a listener has heard inside such an operator: its queries and keys, or the kernel that it calls.
+HEADS, KERNEL = "heads inside", "kernel inside"
+LAYERS = frozenset({"aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention"})
+
+
 def _read_layer(arguments: dict[str, Any], result: Any) -> AttentionCall:  # noqa: ARG001
-    """``_transformer_encoder_layer_fwd``: q and k are projected once more."""
+    """``_transformer_encoder_layer_fwd``: a norm may come first."""
+    known = _read_parts(arguments, arguments["src"], child="self_attn")
+    if known is not None:
+        return known
     x, padding = _dense(arguments["src"])
     if arguments["norm_first"]:
         weight, bias = arguments["norm_weight_1"], arguments["norm_bias_1"]
@@ -304,8 +312,30 @@ def _read_layer(arguments: dict[str, Any], result: Any) -> AttentionCall:  # noq
 
 
 def _read_mha(arguments: dict[str, Any], result: Any) -> AttentionCall:  # noqa: ARG001
+    known = _read_parts(arguments, arguments["query"])
+    if known is not None:
+        return known
     x, padding = _dense(arguments["query"])
     return _projected(arguments, x, arguments["num_head"], padding)
+
+
+def _read_parts(arguments: dict[str, Any], x: Tensor, child: str = "") -> AttentionCall | None:
+    """The call, from what was heard inside the operator; None if that is not enough."""
+    if KERNEL in arguments:
+        return replace(_read_sdpa(*arguments[KERNEL]), child=child)
+    if HEADS not in arguments or x.is_nested:
+        return None
+    q, k = arguments[HEADS]  # q has been scaled
+    return _call(q, k, _layer_mask(arguments), 1.0, None, child=child)
+
+
+def _layer_mask(arguments: dict[str, Any]) -> Mask:
+    """Torch's mask of a whole layer, True or not zero where a query may not look."""
+    forbidden = arguments.get("mask")
+    if forbidden is None:
+        return Mask()
+    allowed = ~(forbidden if forbidden.dtype == torch.bool else forbidden != 0)
+    return Mask(allowed=(allowed[:, None, None] if arguments.get("mask_type") == 1 else allowed,))
 
 
 def _projected(
@@ -323,12 +353,7 @@ def _projected(
         .transpose(1, 2)
         for i in range(2)
     )
-    mask = Mask()
-    forbidden = arguments.get("mask")
-    if forbidden is not None:
-        allowed = ~(forbidden if forbidden.dtype == torch.bool else forbidden != 0)
-        allowed = allowed[:, None, None] if arguments.get("mask_type") == 1 else allowed
-        mask = Mask(allowed=(allowed,))
+    mask = _layer_mask(arguments)
     if padding is not None:
         mask = mask & Mask(allowed=(~padding.unsqueeze(2),))
     return _call(q, k, mask, q.size(-1) ** -0.5, None, padding=padding, child=child)

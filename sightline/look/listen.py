@@ -27,9 +27,9 @@ from torch._guards import TracingContext
 from torch.library import Library, fallthrough_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sightline.look.adapters import NAMES, adapter_of
+from sightline.look.adapters import HEADS, KERNEL, LAYERS, NAMES, adapter_of
 from sightline.look.by_hand import CHANGES, COMPOSITE, NESTED, PRODUCTS, SOFTMAX, STEPS
-from sightline.look.fused import FUSED, call_with_lse
+from sightline.look.fused import FUSED, argument_names, call_with_lse
 from sightline.look.isolate import is_recomputing
 
 __all__ = ["Listener", "listeners", "listening", "silence"]
@@ -61,6 +61,8 @@ class Listener(Protocol):
 
 
 _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+# What has been heard inside a whole layer that is one operator; None outside of them.
+_PARTS: ContextVar[dict[str, Any] | None] = ContextVar("parts", default=None)
 
 
 class _Thread(threading.local):
@@ -180,14 +182,44 @@ def _hear_attention(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[st
         return func.redispatch(below, *args, **kwargs)
     with _C._ExcludeDispatchKeyGuard(_BOTH):  # what it is made of is no attention of its own
         arguments, result = call_with_lse(func, args, kwargs, functools.partial(func.redispatch, below))
+    parts = _PARTS.get()
+    if parts is not None:
+        parts[KERNEL] = arguments, result
+        return result
     for listener in there:
         listener.on_attention(func, arguments, result)
     return result
 
 
+def _hear_layer(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A whole layer: the attention in it is heard on the way, and told with what the layer was given."""
+    below, there = keys & _BELOW, listeners()
+    if not there or _PARTS.get() is not None:
+        return func.redispatch(below, *args, **kwargs)
+    parts: dict[str, Any] = {}
+    before = _PARTS.set(parts)
+    try:
+        result = func.redispatch(below, *args, **kwargs)
+    finally:
+        _PARTS.reset(before)
+    arguments = dict(zip(argument_names(func), args, strict=False)) | kwargs | parts
+    for listener in there:
+        listener.on_attention(func, arguments, result)
+    return result
+
+
+def _hear_heads(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The queries and keys of a whole layer's attention."""
+    result = func.redispatch(keys & _BELOW, *args, **kwargs)
+    parts = _PARTS.get()
+    if parts is not None:
+        parts[HEADS] = result[:2]
+    return result
+
+
 def _hear_product(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = func.redispatch(keys & _BELOW, *args, **kwargs)
-    for listener in listeners():
+    for listener in listeners() if _PARTS.get() is None else ():
         listener.on_step(func, args, result)
         if listener.is_following and not _THREAD.follows:
             _register_changes()
@@ -236,7 +268,8 @@ def _register() -> None:
     for func in FUSED:
         _lead(func._schema.name, func._schema.overload_name, _ATTENTION, _hear_attention)  # noqa: SLF001
     for name in NAMES:
-        _lead(name, "", _ATTENTION, _hear_attention)
+        _lead(name, "", _ATTENTION, _hear_layer if name in LAYERS else _hear_attention)
+    _lead("aten::_transform_bias_rescale_qkv", "", _ATTENTION, _hear_heads)
     for func in PRODUCTS | SOFTMAX:
         _lead(func._schema.name, func._schema.overload_name, _ATTENTION, _hear_product)  # noqa: SLF001
 
