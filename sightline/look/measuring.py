@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from sightline.look.adapters import AttentionCall
+from sightline.look.adapters import AttentionCall, UnreadableError
+from sightline.look.isolate import isolated
+from sightline.look.listen import silence
 from sightline.look.padding import padding_of
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
 from sightline.look.sight import KeptInputs, Look, Sight, measure_sight
 from sightline.look.stream import tile_weights
+from sightline.look.waiting import WaitingCalls
 
-__all__ = ["CallMeasurer", "RefusedError", "WatchOptions"]
+__all__ = ["CallMeasurer", "RefusedError", "WatchOptions", "reason_of"]
 
 _FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
 
@@ -47,10 +50,20 @@ class CallMeasurer:
     def __init__(self, seen: Seen, options: WatchOptions) -> None:
         self._seen, self._options = seen, options
         self._counts: dict[str, int] = {}  # calls of each module so far
+        self._waiting = WaitingCalls()
+        seen.settle = self.settle
 
     def measure_call(
-        self, name: str, module: nn.Module, read: Callable[[nn.Module], AttentionCall]
+        self, name: str, module: nn.Module, read: Callable[[nn.Module], AttentionCall], *, now: bool
     ) -> Sight | None:
+        """Measure a call, or put it by.
+
+        Args:
+            name: The module that called.
+            module: The module itself.
+            read: Gives the call.
+            now: Whether its sight is needed at once.
+        """
         call: AttentionCall | None = None
         if hasattr(module, "self_attn"):  # a whole layer may be one operator
             call = read(module)
@@ -62,7 +75,7 @@ class CallMeasurer:
         count = self._counts[name] = self._counts.get(name, -1) + 1
         if count % self._options.every:
             return None
-        if self._seen.nbytes > self._options.limit:
+        if self._is_full():
             self._seen.full = True
             return None
         if _capturing():
@@ -71,15 +84,50 @@ class CallMeasurer:
                 "seen; capture it outside the block, or watch it without the graph"
             )
         call = read(module) if call is None else call
+        if not (now or self._options.keep) and self._waiting.add(name, call):
+            if self._waiting.is_full:
+                self.settle()
+            return None
+        self.settle()
+        sight = self._measure(name, call)
+        self._seen.add(name, sight)
+        return sight
+
+    def settle(self) -> None:
+        """Measure all calls that wait; whatever goes wrong is noted, never raised."""
+        if not len(self._waiting):
+            return
+        found: list[tuple[int, str, Sight]] = []
+        with silence(), isolated():
+            for stream, stacked in self._waiting.take():
+                try:
+                    with torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
+                        sight = self._measure(stacked.names[0], stacked.call, len(stacked.names))
+                        sights = stacked.split(sight)
+                        found += zip(stacked.orders, stacked.names, sights, strict=True)
+                except Exception as error:  # noqa: BLE001 (the model must not feel it)
+                    for name in stacked.names:
+                        self._seen.mark_unseen(name, reason_of(error))
+        for _, name, sight in sorted(found, key=lambda x: x[0]):
+            self._seen.add(name, sight)
+
+    def _is_full(self) -> bool:
+        """Whether as much has been collected as was allowed."""
+        if self._seen.nbytes + self._waiting.nbytes > self._options.limit:
+            self.settle()
+        return self._seen.nbytes > self._options.limit
+
+    def _measure(self, name: str, call: AttentionCall, n_stacked: int = 1) -> Sight:
+        """Measure a call, or several of one shape that have been stacked."""
         given = None if self._options.padding is None else self._options.padding(call.inputs.shape[2])
+        given = given.repeat(n_stacked, 1) if given is not None and n_stacked > 1 else given
         padding, known = padding_of(call.inputs, name, given)
         if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
             call = call.with_padding(padding)
-        measure = self._options.measure.clip(*call.inputs.shape[2:])
         with _preserve_rng_state(call):
             sight = measure_sight(
                 call.inputs.detached() if call.backward is None else call.inputs,
-                measure,
+                self._options.measure.clip(*call.inputs.shape[2:]),
                 lead=call.lead,
                 lse=call.lse,
                 keep=self._options.keep,
@@ -89,10 +137,9 @@ class CallMeasurer:
                 tokens=self._tokens_of(call),
             )
         if call.backward is not None:
-            sight = replace(sight, backward=call.backward)
-        elif self._options.keep and sight.t <= _FEW_QUERIES and call.source != "weights":
-            sight = _keep_rows(sight)
-        self._seen.add(name, sight)
+            return replace(sight, backward=call.backward)
+        if self._options.keep and sight.t <= _FEW_QUERIES and call.source != "weights":
+            return _keep_rows(sight)
         return sight
 
     def _tokens_of(self, call: AttentionCall) -> tuple[tuple[str, ...], ...]:
@@ -100,6 +147,14 @@ class CallMeasurer:
         tokens = self._options.tokens
         longest = max(map(len, tokens), default=0)
         return tokens if longest and longest == call.inputs.shape[3] else ()
+
+
+def reason_of(error: Exception) -> str:
+    """An error as the reason why something was not seen."""
+    if isinstance(error, UnreadableError):
+        return str(error)
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first}"[:200]
 
 
 def _preserve_rng_state(call: AttentionCall) -> contextlib.AbstractContextManager[object]:

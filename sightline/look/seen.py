@@ -3,7 +3,7 @@
 import fnmatch
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,8 @@ class Seen:
         """
         self._kind, self._attentions = kind, dict(attentions)
         self.tokens: tuple[tuple[str, ...], ...] = ()
-        self._sights: dict[str, list[Sight]] = {}
+        self.settle: Callable[[], None] = _nothing  # measures calls that wait
+        self._settled: dict[str, list[Sight]] = {}
         self._orders: dict[str, list[int]] = {}  # the number of each call, over all modules
         self._n_calls = 0
         self._called: set[str] = set()  # attentions that ran, seen or not
@@ -51,6 +52,17 @@ class Seen:
         self.ran = False  # whether the model ran at all
         self.nbytes = 0
         self.full = False  # whether the limit was reached
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or sent: nothing waits in a copy."""
+        self.settle()
+        return self.__dict__ | {"settle": _nothing}
+
+    @property
+    def _sights(self) -> dict[str, list[Sight]]:
+        """All sights, those of calls that have waited until now included."""
+        self.settle()
+        return self._settled
 
     def mark_called(self, name: str) -> None:
         """Note that a module was called."""
@@ -74,7 +86,7 @@ class Seen:
 
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
-        self._sights.setdefault(name, []).append(sight)
+        self._settled.setdefault(name, []).append(sight)
         self._orders.setdefault(name, []).append(self._n_calls)
         self._n_calls += 1
         self.nbytes += sight.nbytes
@@ -239,6 +251,7 @@ class Seen:
 
     def unseen(self) -> dict[str, str]:
         """Modules that attended and could not be read, and why; those that look like attention included."""
+        self.settle()
         dark = {name: reason for name, reason in self._dark.items() if not self._is_covered(name)}
         silent = {
             name: _DARK
@@ -318,6 +331,10 @@ class Seen:
     def _is_around(self, outer: str, name: str) -> bool:
         """Whether a module holds another; the model itself counts where it is an attention."""
         return name.startswith(f"{outer}.") if outer else outer in self._attentions
+
+
+def _nothing() -> None:
+    """Nothing waits."""
 
 
 def _mean(sight: Sight, name: str) -> float:

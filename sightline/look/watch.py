@@ -23,7 +23,7 @@ from sightline.look.groups import is_integer
 from sightline.look.isolate import isolated
 from sightline.look.listen import listeners, listening, silence
 from sightline.look.look import captured_lse
-from sightline.look.measuring import CallMeasurer, RefusedError, WatchOptions
+from sightline.look.measuring import CallMeasurer, RefusedError, WatchOptions, reason_of
 from sightline.look.owners import Owner, Owners
 from sightline.look.recorder import AttentionRecorder
 from sightline.look.seen import Seen
@@ -148,6 +148,7 @@ class Watch:
         assert self._undo is not None  # noqa: S101
         undo, self._undo = self._undo, None
         undo.__exit__(kind, error, trace)
+        self._measurer.settle()
         self._name_compiled()
         if error is not None:
             return
@@ -277,20 +278,13 @@ class Watch:
             self._seen.ran = True
             name = name if owner.site is None else self._owners.name_in_compiled(owner)
             with silence(), context():
-                sight = self._measurer.measure_call(name, owner.module, read)
+                sight = self._measurer.measure_call(name, owner.module, read, now=owner.site is not None)
             if owner.site is not None and sight is not None:
                 self._compiled.append((owner.name, sight))
         except RefusedError:
             raise
         except Exception as error:  # noqa: BLE001 (the model must not feel it)
-            self._seen.mark_unseen(name, _reason(error))
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnreadableError):
-        return str(error)
-    first = next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {first}"[:200]
+            self._seen.mark_unseen(name, reason_of(error))
 
 
 def _given_padding(
