@@ -38,8 +38,7 @@ CHANGES = _overloads(
 # A mode in inference mode meets operators that have not been taken apart: some are, some count as they are.
 COMPOSITE = _overloads("scaled_dot_product_attention", "_scaled_dot_product_attention_math", "softmax",
                        "matmul", "einsum", "linear", "tensordot")  # fmt: skip
-_WHOLE = _overloads("to", "dropout", "reshape", "contiguous", "flatten", "type_as")
-STEPS = PRODUCTS | SOFTMAX | CHANGES | _WHOLE
+WHOLE = _overloads("to", "dropout", "reshape", "contiguous", "flatten", "type_as")
 
 
 class HandmadeWeights:
@@ -91,20 +90,13 @@ class SoftmaxTracker:
             del self._scores[storage]
         return False
 
-    def follow(self, func: Any, args: tuple[Any, ...], result: Any) -> HandmadeWeights | None:
-        """Note what an operator has made of scores or weights; give those that have met their values."""
-        if func in PRODUCTS or (func in NESTED and result.is_nested):
-            return self._product(args[-2:], result)
-        if func in SOFTMAX:
-            is_scores = args[0].is_nested or self._is_scores(args[0])
-            if is_scores and args[1] in (-1, args[0].dim() - 1):
-                with isolated():
-                    self._soften(args[0], result.detach())
-        elif func not in NESTED and (self._scores or self._weights):
-            self._pass_on(args, result)
-        return None
+    @property
+    def has_weights(self) -> bool:
+        """Whether there may be weights that have not met their values."""
+        return bool(self._weights)
 
-    def _product(self, operands: tuple[Any, ...], result: Tensor) -> HandmadeWeights | None:
+    def multiply(self, operands: tuple[Any, ...], result: Tensor) -> HandmadeWeights | None:
+        """Note scores that a product has made; give weights that have met their values in it."""
         a, b = operands
         for x, dim in ((a, -1), (b, -2)) if self._weights else ():
             made = self._weights_of(x)
@@ -130,6 +122,13 @@ class SoftmaxTracker:
             self._held.remove(made)
         return weights if made.columns == (0, made.shape[-1]) else weights[..., slice(*made.columns)]
 
+    def soften(self, args: tuple[Any, ...], weights: Tensor) -> None:
+        """Note the weights that a softmax has made of scores; of nested tensors it is believed."""
+        scores, dim = args[:2]
+        if (scores.is_nested or self._is_scores(scores)) and dim in (-1, scores.dim() - 1):
+            with isolated():
+                self._soften(scores, weights.detach())
+
     def _soften(self, scores: Tensor, weights: Tensor) -> None:
         storage = _storage(weights)
         if weights.is_nested:
@@ -147,9 +146,9 @@ class SoftmaxTracker:
         self._trim()
         self._tag(storage, weights, made)
 
-    def _pass_on(self, args: tuple[Any, ...], result: Any) -> None:
-        out = result[0] if isinstance(result, tuple) else result
-        if not isinstance(out, Tensor):
+    def pass_on(self, args: tuple[Any, ...], out: Tensor) -> None:
+        """Note what is made of scores or weights."""
+        if not self._scores and not self._weights:
             return
         for x in args:
             for part in x if isinstance(x, list | tuple) else (x,):

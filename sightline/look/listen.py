@@ -28,7 +28,7 @@ from torch.library import Library, fallthrough_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sightline.look.adapters import HEADS, KERNEL, LAYERS, NAMES, adapter_of
-from sightline.look.by_hand import CHANGES, COMPOSITE, NESTED, PRODUCTS, SOFTMAX, STEPS
+from sightline.look.by_hand import CHANGES, COMPOSITE, NESTED, PRODUCTS, SOFTMAX, WHOLE
 from sightline.look.fused import FUSED, argument_names, call_with_lse
 from sightline.look.isolate import is_recomputing
 
@@ -42,6 +42,12 @@ _BELOW = _C._dispatch_keyset_full_after(_KEYS[_ATTENTION])
 _CHANGES = _C.DispatchKeySet(_KEYS[_BY_HAND])
 _BOTH = _CHANGES.add(_KEYS[_ATTENTION])
 _FLEX = "flex_attention"
+# How a listener is told of what a mode hears.
+_STEPS = (
+    dict.fromkeys(CHANGES | WHOLE, "on_change")
+    | dict.fromkeys(SOFTMAX, "on_softmax")
+    | dict.fromkeys(PRODUCTS, "on_product")
+)
 
 
 @runtime_checkable
@@ -55,8 +61,16 @@ class Listener(Protocol):
         """An attention kernel has run."""
         ...
 
-    def on_step(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
-        """A product, a softmax, or what is done to their results."""
+    def on_product(self, args: tuple[Any, ...], result: Any) -> bool:
+        """Matrices have been multiplied; whether that may have made scores."""
+        ...
+
+    def on_softmax(self, args: tuple[Any, ...], result: Any) -> None:
+        """A softmax has been taken."""
+        ...
+
+    def on_change(self, args: tuple[Any, ...], result: Any) -> None:
+        """Something was done to what may be scores or weights."""
         ...
 
 
@@ -133,10 +147,11 @@ class _ListenMode(TorchDispatchMode):
         if not there:
             return func(*args, **kwargs)
         nested = any(isinstance(x, Tensor) and x.is_nested for x in args)
-        if func in STEPS or (nested and func in NESTED):
+        told = "on_product" if nested and func in NESTED else _STEPS.get(func)
+        if told is not None:
             result = func(*args, **kwargs)
             for listener in there:
-                listener.on_step(func, args, result)
+                getattr(listener, told)(args, result)
             return result
         if func in COMPOSITE and not nested:
             with self:
@@ -151,14 +166,15 @@ class _ListenMode(TorchDispatchMode):
 
 def listeners() -> tuple[Listener, ...]:
     """Who listens here and now: nobody while torch compiles, transforms, or computes something again."""
-    if is_recomputing() or TracingContext.try_get() is not None:
+    there = _LISTENERS.get()
+    if not there or is_recomputing() or TracingContext.try_get() is not None:
         return ()
     if _C._functorch.peek_interpreter_stack() is not None:  # the operators that it leads to come later
         return ()
-    there = _LISTENERS.get()
-    if all(listener.is_open for listener in there):
-        return there
-    return tuple(listener for listener in there if listener.is_open)  # a block that another context left
+    for listener in there:
+        if not listener.is_open:  # a block that was left in another context
+            return tuple(other for other in there if other.is_open)
+    return there
 
 
 @contextlib.contextmanager
@@ -175,7 +191,7 @@ def silence() -> Iterator[None]:
 # The functions that the keys lead to
 
 
-def _hear_attention(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _hear_attention(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
     below = keys & _BELOW
     there = listeners()
     if not there:
@@ -191,7 +207,7 @@ def _hear_attention(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[st
     return result
 
 
-def _hear_layer(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _hear_layer(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
     """A whole layer: the attention in it is heard on the way, and told with what the layer was given."""
     below, there = keys & _BELOW, listeners()
     if not there or _PARTS.get() is not None:
@@ -208,7 +224,7 @@ def _hear_layer(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return result
 
 
-def _hear_heads(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _hear_heads(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
     """The queries and keys of a whole layer's attention."""
     result = func.redispatch(keys & _BELOW, *args, **kwargs)
     parts = _PARTS.get()
@@ -217,23 +233,45 @@ def _hear_heads(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return result
 
 
-def _hear_product(func: Any, keys: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _hear_product(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
     result = func.redispatch(keys & _BELOW, *args, **kwargs)
     for listener in listeners() if _PARTS.get() is None else ():
-        listener.on_step(func, args, result)
-        if listener.is_following and not _THREAD.follows:
-            _register_changes()
+        if listener.on_product(args, result):
+            _follow(listener)
+    return result
+
+
+def _hear_softmax(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
+    result = func.redispatch(keys & _BELOW, *args, **kwargs)
+    for listener in listeners() if _PARTS.get() is None else ():
+        listener.on_softmax(args, result)
+        _follow(listener)
+    return result
+
+
+def _follow(listener: Listener) -> None:
+    """Turn the second key on, if a listener has something to follow."""
+    if listener.is_following and not _THREAD.follows:
+        _register_changes()
+        _THREAD.include()
+
+
+def _hear_change(func: Any, _keys: Any, *args: Any, **kwargs: Any) -> Any:
+    with _C._ExcludeDispatchKeyGuard(_CHANGES):  # a number is taken for a tensor here, not by redispatch
+        result = func(*args, **kwargs)
+    for listener in listeners():
+        listener.on_change(args, result)
+        if not listener.is_following:
             _THREAD.include()
     return result
 
 
-def _hear_change(func: Any, _keys: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    with _C._ExcludeDispatchKeyGuard(_CHANGES):  # a number is taken for a tensor here, not by redispatch
+def _hear_nested(func: Any, _keys: Any, *args: Any, **kwargs: Any) -> Any:
+    """A product of nested tensors, once there are weights; of others its parts are heard."""
+    with _C._ExcludeDispatchKeyGuard(_CHANGES):
         result = func(*args, **kwargs)
-    for listener in listeners():
-        listener.on_step(func, args, result)
-        if not listener.is_following:
-            _THREAD.include()
+    for listener in listeners() if result.is_nested else ():
+        listener.on_product(args, result)
     return result
 
 
@@ -266,19 +304,23 @@ def _register() -> None:
         for operator in _higher_order_operators().values():
             operator.fallthrough(key)
     for func in FUSED:
-        _lead(func._schema.name, func._schema.overload_name, _ATTENTION, _hear_attention)  # noqa: SLF001
+        _lead(func, _ATTENTION, _hear_attention)
     for name in NAMES:
-        _lead(name, "", _ATTENTION, _hear_layer if name in LAYERS else _hear_attention)
-    _lead("aten::_transform_bias_rescale_qkv", "", _ATTENTION, _hear_heads)
-    for func in PRODUCTS | SOFTMAX:
-        _lead(func._schema.name, func._schema.overload_name, _ATTENTION, _hear_product)  # noqa: SLF001
+        _lead_by_name(name, _ATTENTION, _hear_layer if name in LAYERS else _hear_attention)
+    _lead_by_name("aten::_transform_bias_rescale_qkv", _ATTENTION, _hear_heads)
+    for func in PRODUCTS:
+        _lead(func, _ATTENTION, _hear_product)
+    for func in SOFTMAX:
+        _lead(func, _ATTENTION, _hear_softmax)
 
 
 @functools.cache
 def _register_changes() -> None:
     """Lead the second key to what may be done to scores and weights."""
-    for func in CHANGES | NESTED:
-        _lead(func._schema.name, func._schema.overload_name, _BY_HAND, _hear_change)  # noqa: SLF001
+    for func in CHANGES:
+        _lead(func, _BY_HAND, _hear_change)
+    for func in NESTED:
+        _lead(func, _BY_HAND, _hear_nested)
 
 
 def _register_flex() -> None:
@@ -288,19 +330,26 @@ def _register_flex() -> None:
         flex.py_impl(_KEYS[_ATTENTION])(_hear_flex)
 
 
-def _lead(name: str, overload: str, key: str, hear: Callable[..., Any]) -> None:
-    """Lead a key to a function for one operator, which need not be there yet."""
+def _lead(func: Any, key: str, hear: Callable[..., Any]) -> None:
+    """Lead a key to a function for one operator."""
+    schema = func._schema
+    name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+    _implement(name, functools.partial(hear, func), key)
+
+
+def _lead_by_name(name: str, key: str, hear: Callable[..., Any]) -> None:
+    """The same for an operator that need not be there yet."""
     namespace, operator = name.split("::")
-    found: list[Any] = []
 
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        if not found:
-            packet = getattr(getattr(torch.ops, namespace), operator)
-            found.append(getattr(packet, overload or "default"))
-        return hear(found[0], keys, args, kwargs)
+        return hear(getattr(getattr(torch.ops, namespace), operator).default, keys, *args, **kwargs)
 
-    library = Library(namespace, "IMPL")
-    library.impl(f"{operator}.{overload}" if overload else operator, kernel, key, with_keyset=True)
+    _implement(name, kernel, key)
+
+
+def _implement(name: str, kernel: Callable[..., Any], key: str) -> None:
+    library = Library(name.split("::", maxsplit=1)[0], "IMPL")
+    library.impl(name, kernel, key, with_keyset=True)
     _LIBRARIES.append(library)
 
 

@@ -1,13 +1,12 @@
 """Which module of a model is running, read off Python's own stack: nothing is hooked into the model."""
 
-import contextlib
 import functools
 import inspect
 import sys
 import weakref
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -40,9 +39,9 @@ class Owner(NamedTuple):
 class Structure:
     """The names of a model's modules, and which of them look like attention; it holds on to no module."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, modules: list[nn.Module]) -> None:
         self.kind = type(uncompiled(model)).__name__
-        self.modules = tuple(map(id, _modules(model)))
+        self.modules = tuple(map(id, modules))
         self.names: dict[int, str] = {}
         self.attentions: dict[str, str] = {}  # and their classes
         for name, module in model.named_modules():
@@ -50,71 +49,73 @@ class Structure:
             self.names.setdefault(id(module), short)
             if looks_like_attention(module):
                 self.attentions.setdefault(self.names[id(module)], type(module).__name__)
-        attentions = tuple(self.attentions)
-        self.inside = frozenset(  # modules that are part of an attention
-            key for key, name in self.names.items() if any(_is_in(name, outer) for outer in attentions)
-        )
+        self.around: dict[int, tuple[str, ...]] = {  # the attentions that a module is part of
+            key: tuple(outer for outer in self.attentions if _is_in(name, outer))
+            for key, name in self.names.items()
+        }
 
 
 _STRUCTURES: "weakref.WeakKeyDictionary[nn.Module, Structure]" = weakref.WeakKeyDictionary()
 
 
-def structure_of(model: nn.Module) -> Structure:
+def _structure_of(model: nn.Module, modules: list[nn.Module]) -> Structure:
     """The structure of a model, found out once and kept while its modules stay the same."""
     known = _STRUCTURES.get(model)
-    if known is None or known.modules != tuple(map(id, _modules(model))):
-        known = _STRUCTURES[model] = Structure(model)
+    if known is None or known.modules != tuple(map(id, modules)):
+        known = _STRUCTURES[model] = Structure(model, modules)
     return known
 
 
-def _modules(model: nn.Module) -> list[nn.Module]:
+def _modules_of(model: nn.Module) -> list[nn.Module]:
     """All modules of a model, those that it holds twice twice; quicker than ``model.modules()``."""
     found, at = [model], 0
     while at < len(found):
-        found += [x for x in found[at]._modules.values() if x is not None]
+        inside = found[at]._modules  # noqa: SLF001
+        if inside:
+            found += [x for x in inside.values() if x is not None]
         at += 1
     return found
 
 
 class Pointers:
-    """Where the parameters of a model lie in memory."""
+    """Where the parameters of a model lie in memory, and which attentions they belong to."""
 
-    def __init__(self, model: nn.Module, structure: Structure) -> None:
-        self._all: set[int] = set()
-        self._telling: set[int] = set()  # those of attentions that have not been called yet
-        for module in _modules(model):
-            own = [p for p in module._parameters.values() if p is not None]
-            with contextlib.suppress(Exception):  # some have no memory of their own
-                pointers = [p.data_ptr() for p in own]
-                self._all.update(pointers)
-                if id(module) in structure.inside:
-                    self._telling.update(pointers)
-        self._all.discard(0)
-        self._telling.discard(0)
+    def __init__(self, modules: list[nn.Module], structure: Structure) -> None:
+        self._attentions: dict[int, tuple[str, ...]] = {}
+        for module in modules:
+            own = module._parameters  # noqa: SLF001
+            if own:
+                around = structure.around[id(module)]
+                for parameter in own.values():
+                    if parameter is not None:
+                        self._attentions[_pointer(parameter)] = around
+        self._attentions.pop(0, None)
 
     def is_parameter(self, x: Tensor) -> bool:
         """Whether a tensor is a parameter, or a view of one."""
-        return x.data_ptr() in self._all or x.untyped_storage().data_ptr() in self._all
+        return x.data_ptr() in self._attentions or x.untyped_storage().data_ptr() in self._attentions
 
-    def tells_of_attention(self, args: tuple[Any, ...]) -> bool:
-        """Whether a product shows that an attention runs: one with its parameter, for the first time."""
-        try:
-            pointer = args[-1].data_ptr()
-        except Exception:  # noqa: BLE001 (no memory of its own)
-            return True
-        if pointer in self._telling:
-            self._telling.discard(pointer)
-            return True
-        return pointer not in self._all
+    def attentions_of(self, x: Tensor) -> tuple[str, ...] | None:
+        """The attentions that a parameter belongs to; None for what is no parameter."""
+        return self._attentions.get(_pointer(x))
+
+
+def _pointer(x: Tensor) -> int:
+    """Where a tensor lies; 0 if it has no memory of its own."""
+    try:
+        return x.data_ptr()
+    except Exception:  # noqa: BLE001 (wrappers say so in their own ways)
+        return 0
 
 
 class Owners:
     """The modules of a model by identity, and the names of those that look like attention."""
 
     def __init__(self, model: nn.Module) -> None:
-        structure = structure_of(model)
+        modules = _modules_of(model)
+        structure = _structure_of(model, modules)
         self._names, self.attentions, self.kind = structure.names, structure.attentions, structure.kind
-        self.pointers = Pointers(model, structure)
+        self.pointers = Pointers(modules, structure)
         self._sites: dict[str, dict[tuple[object, int], int]] = {}
 
     def current(self, depth: int = 2, limit: int | None = None) -> Owner | None:

@@ -1,5 +1,6 @@
 """What of the operators that are heard is attention of the model, kernels and softmaxes alike."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.look.adapters import Adapter, AttentionCall, UnreadableError, adapter_of, stored_call
-from sightline.look.by_hand import PRODUCTS, SoftmaxTracker
+from sightline.look.by_hand import SoftmaxTracker
 from sightline.look.owners import Pointers, count_heads
 
 __all__ = ["AttentionRecorder", "CallListener"]
@@ -27,8 +28,8 @@ class CallListener(Protocol):
         """Weights were cut into blocks before they met their values."""
         ...
 
-    def on_run(self, *, tells: bool) -> None:
-        """A product was computed; ``tells``, whether it may show that another attention runs."""
+    def on_run(self, attentions: tuple[str, ...] | None) -> None:
+        """A product was computed, with a parameter of these attentions; None where with no parameter."""
         ...
 
 
@@ -56,15 +57,19 @@ class AttentionRecorder:
         if adapter is not None:
             self._listener.on_call(lambda _module: _read(adapter, arguments, result))
 
-    def on_step(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
-        """Follow scores and weights that are computed by hand; this must not fail."""
-        if func in PRODUCTS:
-            self._listener.on_run(tells=self._pointers.tells_of_attention(args))
-        first = result[0] if isinstance(result, tuple) else result
-        if type(first) not in _PLAIN or first.device.type == "meta":
-            return
+    def on_product(self, args: tuple[Any, ...], result: Any) -> bool:
+        """Matrices have been multiplied; whether that may have made scores."""
+        attentions = self._pointers.attentions_of(args[-1])
+        self._listener.on_run(attentions)
+        if attentions is not None and not self._tracker.has_weights:  # a linear layer
+            return False
+        if _is_plain(result):
+            self._multiply(args, result)
+        return True
+
+    def _multiply(self, args: tuple[Any, ...], result: Tensor) -> None:
         try:
-            made = self._tracker.follow(func, args, result)
+            made = self._tracker.multiply(args[-2:], result)
         except Exception:  # noqa: BLE001 (what is not understood is no attention)
             return
         if made is None:
@@ -78,6 +83,23 @@ class AttentionRecorder:
             return call.with_padding(made.padding)
 
         self._listener.on_call(read)
+
+    def on_softmax(self, args: tuple[Any, ...], result: Any) -> None:
+        """A softmax has been taken."""
+        if _is_plain(result):
+            with contextlib.suppress(Exception):
+                self._tracker.soften(args, result)
+
+    def on_change(self, args: tuple[Any, ...], result: Any) -> None:
+        """Something was made of what may be scores or weights."""
+        first = result[0] if isinstance(result, tuple) else result
+        if _is_plain(first):
+            with contextlib.suppress(Exception):
+                self._tracker.pass_on(args, first)
+
+
+def _is_plain(x: Any) -> bool:
+    return type(x) in _PLAIN and x.device.type != "meta"
 
 
 def _read(adapter: Adapter, arguments: dict[str, Any], result: Any) -> AttentionCall:

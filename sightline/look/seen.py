@@ -3,7 +3,7 @@
 import fnmatch
 import html
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -251,12 +251,14 @@ class Seen:
 
     def unseen(self) -> dict[str, str]:
         """Modules that attended and could not be read, and why; those that look like attention included."""
-        self.settle()
-        dark = {name: reason for name, reason in self._dark.items() if not self._is_covered(name)}
+        known = {*self._sights, *self._skipped, *self._failures}
+        dark = {name: reason for name, reason in self._dark.items() if not self._is_covered(name, known)}
+        known.update(dark)
+        seen_inside = {outer for name in known for outer in _parents(name)}
         silent = {
             name: _DARK
             for name in self._attentions
-            if name in self._called and not self._is_covered(name, dark)
+            if name in self._called and name not in seen_inside and not self._is_covered(name, known)
         }
         return self._failures | dark | silent
 
@@ -320,17 +322,18 @@ class Seen:
             parts.append(f"{', '.join(names[:3])}{more} ({reason})")
         return "; ".join(parts)
 
-    def _is_covered(self, name: str, dark: Iterable[str] = ()) -> bool:
-        """Whether the module, one inside it or one around it was seen, or has a reason why it was not."""
-        inside, around = f"{name}.", name
-        return any(
-            seen == name or seen.startswith(inside) or self._is_around(seen, around)
-            for seen in (*self._sights, *self._skipped, *self._failures, *dark)
-        )
+    def _is_covered(self, name: str, known: set[str]) -> bool:
+        """Whether the module, one inside it or one around it is among those that are known."""
+        around = [outer for outer in _parents(name) if outer or outer in self._attentions]
+        if name in known or not known.isdisjoint(around):
+            return True
+        return any(name in _parents(other) for other in known)
 
-    def _is_around(self, outer: str, name: str) -> bool:
-        """Whether a module holds another; the model itself counts where it is an attention."""
-        return name.startswith(f"{outer}.") if outer else outer in self._attentions
+
+def _parents(name: str) -> list[str]:
+    """The names of the modules around a module; the model itself is the last."""
+    parts = name.split(".")
+    return [".".join(parts[:n]) for n in range(len(parts) - 1, -1, -1)] if name else []
 
 
 def _nothing() -> None:

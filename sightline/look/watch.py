@@ -176,10 +176,10 @@ class Watch:
 
     # What the recorder tells
 
-    def on_run(self, *, tells: bool) -> None:
+    def on_run(self, attentions: tuple[str, ...] | None) -> None:
         """Note which attentions run, until all have."""
         self._seen.ran = True
-        if not tells or not self._silent:
+        if not self._silent or (attentions is not None and self._silent.isdisjoint(attentions)):
             return
         owner = self._owners.current(limit=_FRAMES)
         if owner is None:

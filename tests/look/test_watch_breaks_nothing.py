@@ -51,7 +51,7 @@ PLACES = {
     "reading flex": (adapters, "_read_flex"),
     "reading our own": (watch, "read_attention_call"),
     "stored weights": (recorder, "stored_call"),
-    "following scores": (by_hand.SoftmaxTracker, "follow"),
+    "following scores": (by_hand.SoftmaxTracker, "multiply"),
     "the softmax": (by_hand.SoftmaxTracker, "_soften"),
     "measuring": (sight, "measure"),
     "the fused call": (adapters, "fused_call"),
