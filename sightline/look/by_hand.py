@@ -25,7 +25,8 @@ def _overloads(*names: str) -> frozenset[Any]:
     return frozenset(getattr(packet, overload) for packet in packets for overload in packet.overloads())
 
 
-PRODUCTS = _overloads("bmm", "mm", "baddbmm", "addmm")
+PRODUCTS = _overloads("bmm", "baddbmm")
+MATRICES = _overloads("mm", "addmm")  # scores of one head without a batch, but linear layers too
 NESTED = _overloads("matmul")  # of nested tensors it is an operator of its own
 SOFTMAX = _overloads("_softmax", "_safe_softmax", "_masked_softmax")
 # What may happen to scores before the softmax, and to weights before they meet the values; what torch makes
@@ -52,6 +53,7 @@ class HandmadeWeights:
         self.shape = tuple(weights.shape)
         self.columns: tuple[int, int] = (0, self.shape[-1])
         self.is_in_blocks = False  # whether they met their values in another shape
+        self.is_of_scores = True  # whether it is known that scores were softened
 
     def narrow(self, x: Tensor, storage: int) -> None:
         """Note which columns go on, where a view of some of them is passed on: a sink is left behind."""
@@ -122,14 +124,23 @@ class SoftmaxTracker:
             self._held.remove(made)
         return weights if made.columns == (0, made.shape[-1]) else weights[..., slice(*made.columns)]
 
-    def soften(self, args: tuple[Any, ...], weights: Tensor) -> None:
-        """Note the weights that a softmax has made of scores; of nested tensors it is believed."""
-        scores, dim = args[:2]
-        if (scores.is_nested or self._is_scores(scores)) and dim in (-1, scores.dim() - 1):
-            with isolated():
-                self._soften(scores, weights.detach())
+    def soften(self, args: tuple[Any, ...], weights: Tensor, *, all_heard: bool = True) -> None:
+        """Note the weights that a softmax has made of scores; of nested tensors it is believed.
 
-    def _soften(self, scores: Tensor, weights: Tensor) -> None:
+        Args:
+            args: What the softmax was given.
+            weights: What it gave.
+            all_heard: Whether every product was heard; else what was softened may be scores unknown to us.
+        """
+        scores, dim = args[:2]
+        if dim not in (-1, scores.dim() - 1):
+            return
+        known = scores.is_nested or self._is_scores(scores)
+        if known or not all_heard:
+            with isolated():
+                self._soften(scores, weights.detach(), known=known)
+
+    def _soften(self, scores: Tensor, weights: Tensor, *, known: bool = True) -> None:
         storage = _storage(weights)
         if weights.is_nested:
             dense = torch.nested.to_padded_tensor(scores, -torch.inf)
@@ -140,6 +151,7 @@ class SoftmaxTracker:
             stored = weights.dtype in (torch.float32, torch.float64)
             full = weights if stored else exact.softmax(-1)  # half precision has too few digits
             made = HandmadeWeights(full, exact.logsumexp(-1), padding_of_scores(scores), storage)
+        made.is_of_scores = known
         self._held.append(made)
         while len(self._held) > _HELD:
             self._held.popleft().weights = None

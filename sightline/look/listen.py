@@ -3,7 +3,9 @@
 Torch's dispatcher has keys that nobody uses. One of them, on in this thread while a block is open, leads to
 functions of ours for the few operators that matter; every other operator falls through it and pays nothing.
 It lies above autograd, so q and k come as the model made them. A second key follows scores that a model
-computes by hand, and is on only between a product and the softmax or values that it meets.
+computes by hand, and is on only between a product and the softmax or values that it meets. A third one hears
+products of two matrices: nearly all of them are linear layers, so it stays off for a model that is known to
+attend by kernels alone.
 
 Compiled code checks which keys are on before it runs, and would be compiled again. Where torch.compile is in
 use a mode listens instead, which compiled code does not mind: every operator pays for it, but compiled code
@@ -28,7 +30,7 @@ from torch.library import Library, fallthrough_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sightline.look.adapters import HEADS, KERNEL, LAYERS, NAMES, adapter_of
-from sightline.look.by_hand import CHANGES, COMPOSITE, NESTED, PRODUCTS, SOFTMAX, WHOLE
+from sightline.look.by_hand import CHANGES, COMPOSITE, MATRICES, NESTED, PRODUCTS, SOFTMAX, WHOLE
 from sightline.look.fused import FUSED, argument_names, call_with_lse
 from sightline.look.isolate import is_recomputing
 
@@ -37,16 +39,17 @@ __all__ = ["Listener", "listeners", "listening", "silence"]
 _C: Any = torch._C  # noqa: SLF001
 _ATTENTION = "TESTING_ONLY_GenericMode"  # hears attention; the highest key that nobody uses
 _BY_HAND = "TESTING_ONLY_GenericWrapper"  # hears what becomes of scores
-_KEYS = {name: _C._parse_dispatch_key(name) for name in (_ATTENTION, _BY_HAND)}
-_BELOW = _C._dispatch_keyset_full_after(_KEYS[_ATTENTION])
+_MATRICES = "DeferredInit"  # hears products of two matrices, which most often are linear layers
+_KEYS = {name: _C._parse_dispatch_key(name) for name in (_ATTENTION, _BY_HAND, _MATRICES)}
+_BELOW = {name: _C._dispatch_keyset_full_after(key) for name, key in _KEYS.items()}
 _CHANGES = _C.DispatchKeySet(_KEYS[_BY_HAND])
-_BOTH = _CHANGES.add(_KEYS[_ATTENTION])
+_ALL = _CHANGES.add(_KEYS[_ATTENTION]).add(_KEYS[_MATRICES])
 _FLEX = "flex_attention"
 # How a listener is told of what a mode hears.
 _STEPS = (
     dict.fromkeys(CHANGES | WHOLE, "on_change")
     | dict.fromkeys(SOFTMAX, "on_softmax")
-    | dict.fromkeys(PRODUCTS, "on_product")
+    | dict.fromkeys(PRODUCTS | MATRICES, "on_product")
 )
 
 
@@ -56,6 +59,7 @@ class Listener(Protocol):
 
     is_open: bool
     is_following: bool  # whether scores or weights are on their way
+    hears_matrices: bool  # whether to tell it of products of two matrices
 
     def on_attention(self, func: Any, arguments: dict[str, Any], result: Any) -> None:
         """An attention kernel has run."""
@@ -92,6 +96,8 @@ class _Thread(threading.local):
         _C._dispatch_tls_set_dispatch_key_included(_KEYS[_ATTENTION], bool(self.open))
         self.follows = any(listener.is_following for listener in self.open)
         _C._dispatch_tls_set_dispatch_key_included(_KEYS[_BY_HAND], self.follows)
+        matrices = any(listener.hears_matrices for listener in self.open)
+        _C._dispatch_tls_set_dispatch_key_included(_KEYS[_MATRICES], matrices)
 
 
 _THREAD = _Thread()
@@ -182,7 +188,7 @@ def silence() -> Iterator[None]:
     """Hear nothing: a look's own operators are no part of the model."""
     before = _LISTENERS.set(())
     try:
-        with _C._ExcludeDispatchKeyGuard(_BOTH):
+        with _C._ExcludeDispatchKeyGuard(_ALL):
             yield
     finally:
         _LISTENERS.reset(before)
@@ -192,11 +198,10 @@ def silence() -> Iterator[None]:
 
 
 def _hear_attention(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
-    below = keys & _BELOW
-    there = listeners()
+    below, there = keys & _BELOW[_ATTENTION], listeners()
     if not there:
         return func.redispatch(below, *args, **kwargs)
-    with _C._ExcludeDispatchKeyGuard(_BOTH):  # what it is made of is no attention of its own
+    with _C._ExcludeDispatchKeyGuard(_ALL):  # what it is made of is no attention of its own
         arguments, result = call_with_lse(func, args, kwargs, functools.partial(func.redispatch, below))
     parts = _PARTS.get()
     if parts is not None:
@@ -209,7 +214,7 @@ def _hear_attention(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _hear_layer(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
     """A whole layer: the attention in it is heard on the way, and told with what the layer was given."""
-    below, there = keys & _BELOW, listeners()
+    below, there = keys & _BELOW[_ATTENTION], listeners()
     if not there or _PARTS.get() is not None:
         return func.redispatch(below, *args, **kwargs)
     parts: dict[str, Any] = {}
@@ -226,7 +231,7 @@ def _hear_layer(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _hear_heads(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
     """The queries and keys of a whole layer's attention."""
-    result = func.redispatch(keys & _BELOW, *args, **kwargs)
+    result = func.redispatch(keys & _BELOW[_ATTENTION], *args, **kwargs)
     parts = _PARTS.get()
     if parts is not None:
         parts[HEADS] = result[:2]
@@ -234,7 +239,7 @@ def _hear_heads(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _hear_product(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
-    result = func.redispatch(keys & _BELOW, *args, **kwargs)
+    result = func.redispatch(keys & _BELOW[_MATRICES if func in MATRICES else _ATTENTION], *args, **kwargs)
     for listener in listeners() if _PARTS.get() is None else ():
         if listener.on_product(args, result):
             _follow(listener)
@@ -242,7 +247,7 @@ def _hear_product(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _hear_softmax(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
-    result = func.redispatch(keys & _BELOW, *args, **kwargs)
+    result = func.redispatch(keys & _BELOW[_ATTENTION], *args, **kwargs)
     for listener in listeners() if _PARTS.get() is None else ():
         listener.on_softmax(args, result)
         _follow(listener)
@@ -278,7 +283,7 @@ def _hear_nested(func: Any, _keys: Any, *args: Any, **kwargs: Any) -> Any:
 def _hear_flex(*args: Any, **kwargs: Any) -> Any:
     func = _higher_order_operators()[_FLEX]
     there = listeners()
-    with _C._ExcludeDispatchKeyGuard(_BOTH):
+    with _C._ExcludeDispatchKeyGuard(_ALL):
         if not there:
             return func(*args, **kwargs)
         arguments, result = call_with_lse(func, args, kwargs, func)
@@ -310,6 +315,8 @@ def _register() -> None:
     _lead_by_name("aten::_transform_bias_rescale_qkv", _ATTENTION, _hear_heads)
     for func in PRODUCTS:
         _lead(func, _ATTENTION, _hear_product)
+    for func in MATRICES:
+        _lead(func, _MATRICES, _hear_product)
     for func in SOFTMAX:
         _lead(func, _ATTENTION, _hear_softmax)
 

@@ -42,6 +42,7 @@ class Structure:
     def __init__(self, model: nn.Module, modules: list[nn.Module]) -> None:
         self.kind = type(uncompiled(model)).__name__
         self.modules = tuple(map(id, modules))
+        self.by_kernels = False  # whether a block has shown that it attends by kernels alone
         self.names: dict[int, str] = {}
         self.attentions: dict[str, str] = {}  # and their classes
         for name, module in model.named_modules():
@@ -113,7 +114,7 @@ class Owners:
 
     def __init__(self, model: nn.Module) -> None:
         modules = _modules_of(model)
-        structure = _structure_of(model, modules)
+        structure = self.structure = _structure_of(model, modules)
         self._names, self.attentions, self.kind = structure.names, structure.attentions, structure.kind
         self.pointers = Pointers(modules, structure)
         self._sites: dict[str, dict[tuple[object, int], int]] = {}

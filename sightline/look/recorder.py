@@ -13,6 +13,14 @@ from sightline.look.owners import Pointers, count_heads
 
 __all__ = ["AttentionRecorder", "CallListener"]
 
+_IN_BLOCKS = (
+    "its weights were cut into blocks before they met their values, as in banded attention; no column of "
+    "them stands for one key"
+)
+_NOT_EXPECTED = (
+    "it computed weights by hand, while the model had attended by kernels alone when it was watched before; "
+    "watch it again"
+)
 _PLAIN = (Tensor, nn.Parameter, torch.nn.Buffer)
 
 
@@ -24,8 +32,8 @@ class CallListener(Protocol):
         """An attention was called; ``read`` gives it, or raises."""
         ...
 
-    def on_blocks(self) -> None:
-        """Weights were cut into blocks before they met their values."""
+    def on_dark(self, reason: str) -> None:
+        """Something attended, and can't be measured."""
         ...
 
     def on_run(self, attentions: tuple[str, ...] | None) -> None:
@@ -39,10 +47,14 @@ class AttentionRecorder:
     Args:
         listener: Who is told.
         pointers: Where the model's parameters lie.
+        by_kernels: Whether the model is known to attend by kernels alone: then nothing has to be heard of
+            products of matrices, until a softmax tells that it was a mistake.
     """
 
-    def __init__(self, listener: CallListener, pointers: Pointers) -> None:
+    def __init__(self, listener: CallListener, pointers: Pointers, *, by_kernels: bool) -> None:
         self.is_open = False
+        self.by_kernels = by_kernels
+        self.n_kernels, self.n_softmaxes = 0, 0  # heard so far
         self._listener, self._pointers = listener, pointers
         self._tracker = SoftmaxTracker(pointers.is_parameter)
 
@@ -51,9 +63,15 @@ class AttentionRecorder:
         """Whether scores or weights are on their way."""
         return self._tracker.is_following
 
+    @property
+    def hears_matrices(self) -> bool:
+        """Whether products of two matrices may be scores, or meet weights."""
+        return not self.by_kernels or self.n_softmaxes > 0 or self._tracker.is_following
+
     def on_attention(self, func: Any, arguments: dict[str, Any], result: Any) -> None:
         """An attention kernel has run."""
         adapter = adapter_of(func)
+        self.n_kernels += 1
         if adapter is not None:
             self._listener.on_call(lambda _module: _read(adapter, arguments, result))
 
@@ -74,8 +92,8 @@ class AttentionRecorder:
             return
         if made is None:
             return
-        if made.is_in_blocks:
-            self._listener.on_blocks()
+        if made.is_in_blocks or not made.is_of_scores:
+            self._listener.on_dark(_IN_BLOCKS if made.is_in_blocks else _NOT_EXPECTED)
             return
 
         def read(module: nn.Module) -> AttentionCall:
@@ -86,9 +104,11 @@ class AttentionRecorder:
 
     def on_softmax(self, args: tuple[Any, ...], result: Any) -> None:
         """A softmax has been taken."""
+        all_heard = not self.by_kernels or self.n_softmaxes > 0
+        self.n_softmaxes += 1
         if _is_plain(result):
             with contextlib.suppress(Exception):
-                self._tracker.soften(args, result)
+                self._tracker.soften(args, result, all_heard=all_heard)
 
     def on_change(self, args: tuple[Any, ...], result: Any) -> None:
         """Something was made of what may be scores or weights."""

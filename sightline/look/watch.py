@@ -36,10 +36,6 @@ __all__ = ["watch"]
 
 _EVERYTHING = Look()
 _FRAMES = 40  # from a product in an attention to the attention itself, compiled code between
-_IN_BLOCKS = (
-    "its weights were cut into blocks before they met their values, as in banded attention; no column of "
-    "them stands for one key"
-)
 _IN_COMPILED = (
     "it ran in compiled code, where a look meets the kernels alone, not every attention; watch the model "
     "uncompiled"
@@ -129,7 +125,8 @@ class Watch:
         self._seen = Seen(self._owners.kind, self._owners.attentions)
         self._seen.tokens = self._options.tokens
         self._measurer = CallMeasurer(self._seen, self._options)
-        self._recorder = AttentionRecorder(self, self._owners.pointers)
+        structure = self._owners.structure
+        self._recorder = AttentionRecorder(self, self._owners.pointers, by_kernels=structure.by_kernels)
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
@@ -150,6 +147,8 @@ class Watch:
         undo.__exit__(kind, error, trace)
         self._measurer.settle()
         self._name_compiled()
+        if self._recorder.n_softmaxes:
+            self._owners.structure.by_kernels = False
         if error is not None:
             return
         if self._seen.full:
@@ -161,6 +160,8 @@ class Watch:
         unseen = self._seen.unseen_warning()
         if unseen is not None:
             warnings.warn(unseen, stacklevel=2)
+        elif not self._silent and self._recorder.n_kernels and not self._recorder.n_softmaxes:
+            self._owners.structure.by_kernels = True
 
     def _name_compiled(self) -> None:
         """Take back names that compiled code can't be sure of, and note what it has hidden."""
@@ -192,11 +193,11 @@ class Watch:
             self._silent.discard(attention)
             self._seen.mark_called(attention)
 
-    def on_blocks(self) -> None:
-        """Weights were cut into blocks before they met their values."""
+    def on_dark(self, reason: str) -> None:
+        """Something attended, and can't be measured."""
         owner = self._owners.current()
         if owner is not None:
-            self._seen.mark_dark(owner.name, _IN_BLOCKS)
+            self._seen.mark_dark(owner.name, reason)
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention ran."""
