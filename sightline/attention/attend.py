@@ -22,8 +22,8 @@ With autograd on, a block is recomputed in the backward pass rather than kept.
 """
 
 import math
-import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from numbers import Real
 from typing import Any
 
@@ -51,29 +51,41 @@ _CAUSAL = (Band(None, 0, "end"),)
 _CAUSAL_FROM_START = (Band(None, 0, "start"),)
 
 
-class _Observers(threading.local):
-    """Who wants to know of calls in this thread, the last to come first: ``sl.watch`` does."""
-
-    stack: tuple[Callable[..., Any], ...] = ()
-
-    def call(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Let the last observer make a call of attention; those before it see the call that it makes."""
-        if function is attention and has_torch_function_unary(None):  # one of torch's modes comes first
-            return handle_torch_function(function, (), *args, **options)
-        stack = self.stack
-        self.stack = stack[:-1]
-        try:
-            return stack[-1](function, args, options)
-        finally:
-            self.stack = stack
+Observer = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+# Who wants to know of calls in this thread or task, the last to come first: ``sl.watch`` does.
+_OBSERVERS: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
 
 
-observers = _Observers()
+def observe(observer: Observer) -> Callable[[], None]:
+    """Let an observer make the calls of attention in this context; what is returned takes it off again."""
+    _OBSERVERS.set((*_OBSERVERS.get(), observer))
+
+    def stop() -> None:
+        _OBSERVERS.set(tuple(other for other in _OBSERVERS.get() if other is not observer))
+
+    return stop
+
+
+def call_observed(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Let the last observer make a call of attention; those before it see the call that it makes."""
+    if function is attention and has_torch_function_unary(None):  # one of torch's modes comes first
+        return handle_torch_function(function, (), *args, **options)
+    *rest, last = _OBSERVERS.get()
+    before = _OBSERVERS.set(tuple(rest))
+    try:
+        return last(function, args, options)
+    finally:
+        _OBSERVERS.reset(before)
+
+
+def is_watched() -> bool:
+    """Whether an observer wants to know of calls; compiled code is on its own."""
+    return not torch.compiler.is_compiling() and bool(_OBSERVERS.get())
 
 
 def _is_observed() -> bool:
-    """Whether anybody wants to know of calls; compiled code is on its own."""
-    return not torch.compiler.is_compiling() and bool(has_torch_function_unary(None) or observers.stack)
+    """Whether anybody wants to know of calls, a mode of torch's included."""
+    return not torch.compiler.is_compiling() and bool(has_torch_function_unary(None) or _OBSERVERS.get())
 
 
 def attention(
@@ -123,7 +135,7 @@ def attention(
             return F.scaled_dot_product_attention(q, k, v, added, dropout_p)
     if _is_observed():
         options = {"score": score, "scale": scale, "dropout_p": dropout_p}
-        return observers.call(attention, (q, k, v, mask), options)
+        return call_observed(attention, (q, k, v, mask), options)
     check_qkv(q, k, v)
     _check_scale(scale)
     _check_dropout(dropout_p)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 from torch.utils.checkpoint import checkpoint
 
-from sightline.attention.attend import attention, observers
+from sightline.attention.attend import attention, call_observed, is_watched
 from sightline.attention.masks import Mask
 from sightline.attention.softmax import masked_softmax
 from sightline.shapes import Float
@@ -34,8 +34,8 @@ def attention_with_weights(
     dropout_p: float = 0.0,
 ) -> tuple[Float[Tensor, "B H T Dv"], Float[Tensor, "B H T S"]]:
     """The equation, for a caller who wants the weights of every head."""
-    if observers.stack and not torch.compiler.is_compiling():
-        call = observers.call(attention_with_weights, (q, k, v, mask), {"dropout_p": dropout_p})
+    if is_watched():
+        call = call_observed(attention_with_weights, (q, k, v, mask), {"dropout_p": dropout_p})
         return call[0], call[1]
     weights = _weights(q, k, mask.fitted((q.size(0), q.size(1)), q.size(2), k.size(2)))
     weights = F.dropout(weights.flatten(0, 1), dropout_p).view_as(weights)
@@ -63,8 +63,8 @@ def attention_with_average(
     Returns:
         ``(output, average)``; gradients flow through both, and into a bias in the mask.
     """
-    if observers.stack and not torch.compiler.is_compiling():
-        call = observers.call(attention_with_average, (q, k, v, mask), {"dropout_p": dropout_p})
+    if is_watched():
+        call = call_observed(attention_with_average, (q, k, v, mask), {"dropout_p": dropout_p})
         return call[0], call[1]
     n_batch, n_heads, t = q.shape[:3]
     fitted = mask.fitted((n_batch, n_heads), t, k.size(2))

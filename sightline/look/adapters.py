@@ -9,8 +9,8 @@ Kernels of other packages are known by the name of their operator, so the packag
 ``aten::_flash_attention_forward``,                  flash-attn, xformers, ``torch.nn.attention.varlen_attn``:
 ``flash_attn::*``, ``xformers_flash::*``, ...        (B, T, H, D), or packed sequences with their offsets
 ``aten::_efficient_attention_forward``               xformers' ``memory_efficient_attention``
-``aten::_transformer_encoder_layer_fwd``,            torch's whole-layer operators of eval mode: q and k are
-``aten::_native_multi_head_attention``               projected once more
+``aten::_transformer_encoder_layer_fwd``,            torch's whole-layer operators of eval mode: q and k as
+``aten::_native_multi_head_attention``               heard inside, or projected once more
 ==================================================  ==========================================================
 """
 
@@ -28,11 +28,19 @@ from torch import Tensor
 
 from sightline.attention.masks import Band, Mask, causal
 from sightline.look.backward_record import BackwardRecord
-from sightline.look.fused import FUSED, argument_names, fused_call
+from sightline.look.fused import FUSED, fused_call
 from sightline.look.score_inputs import ScoreInputs, ScoreModifier, StoredRows
 from sightline.shapes import Bool, Float
 
-__all__ = ["AttentionCall", "UnreadableError", "adapter_of", "bind", "read_compiled_flex"]
+__all__ = [
+    "NAMES",
+    "AttentionCall",
+    "UnreadableError",
+    "adapter_of",
+    "hub_kernels",
+    "read_compiled_flex",
+    "stored_call",
+]
 
 
 class UnreadableError(Exception):
@@ -82,11 +90,6 @@ class AttentionCall:
 Adapter = Callable[[dict[str, Any], Any], AttentionCall]
 
 
-def bind(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an operator by name."""
-    return dict(zip(argument_names(func), args, strict=False)) | kwargs
-
-
 @functools.cache
 def adapter_of(func: Any) -> Adapter | None:
     """The adapter for an operator; None if it is no attention."""
@@ -95,7 +98,7 @@ def adapter_of(func: Any) -> Adapter | None:
     name = _operator_name(func)
     if name == "flex_attention":
         return _read_flex
-    if _HUB_KERNEL.fullmatch(name):
+    if _is_hub_kernel(name):
         return _read_flash
     return _BY_NAME.get(name)
 
@@ -226,7 +229,21 @@ _ALIASES = {
 
 
 # Kernels from a hub have a name of their own build: _vllm_flash_attn3_6f4e9c::fwd
-_HUB_KERNEL = re.compile(r"_?(vllm_)?flash_attn\w*::(varlen_)?fwd")
+_HUB_NAMESPACE = re.compile(r"_?(vllm_)?flash_attn\w*")
+_HUB_KERNELS = ("fwd", "varlen_fwd")
+
+
+def hub_kernels() -> list[str]:
+    """The names of the kernels from a hub that have been loaded so far."""
+    namespaces = {name: getattr(torch.ops, name) for name in torch.ops if _HUB_NAMESPACE.fullmatch(name)}
+    return [
+        f"{name}::{kernel}" for name, x in namespaces.items() for kernel in _HUB_KERNELS if hasattr(x, kernel)
+    ]
+
+
+def _is_hub_kernel(name: str) -> bool:
+    namespace, _, kernel = name.partition("::")
+    return kernel in _HUB_KERNELS and _HUB_NAMESPACE.fullmatch(namespace) is not None
 
 
 def _read_flash(arguments: dict[str, Any], result: Any) -> AttentionCall:
@@ -356,8 +373,16 @@ def _read_efficient(arguments: dict[str, Any], result: Any) -> AttentionCall:
 # Torch's whole-layer operators
 
 
+# What a listener has heard inside such an operator: its queries and keys, or the kernel that it calls.
+HEADS, KERNEL = "heads inside", "kernel inside"
+LAYERS = frozenset({"aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention"})
+
+
 def _read_layer(arguments: dict[str, Any], result: Any) -> AttentionCall:  # noqa: ARG001
-    """``_transformer_encoder_layer_fwd``: q and k are projected once more."""
+    """``_transformer_encoder_layer_fwd``: a norm may come first."""
+    known = _read_parts(arguments, arguments["src"], child="self_attn")
+    if known is not None:
+        return known
     x, padding = _dense(arguments["src"])
     if arguments["norm_first"]:
         weight, bias = arguments["norm_weight_1"], arguments["norm_bias_1"]
@@ -366,8 +391,30 @@ def _read_layer(arguments: dict[str, Any], result: Any) -> AttentionCall:  # noq
 
 
 def _read_mha(arguments: dict[str, Any], result: Any) -> AttentionCall:  # noqa: ARG001
+    known = _read_parts(arguments, arguments["query"])
+    if known is not None:
+        return known
     x, padding = _dense(arguments["query"])
     return _projected(arguments, x, arguments["num_head"], padding)
+
+
+def _read_parts(arguments: dict[str, Any], x: Tensor, child: str = "") -> AttentionCall | None:
+    """The call, from what was heard inside the operator; None if that is not enough."""
+    if KERNEL in arguments:
+        return replace(_read_sdpa(*arguments[KERNEL]), child=child)
+    if HEADS not in arguments or x.is_nested:
+        return None
+    q, k = arguments[HEADS]  # q has been scaled
+    return _call(q, k, _layer_mask(arguments), 1.0, None, child=child)
+
+
+def _layer_mask(arguments: dict[str, Any]) -> Mask:
+    """Torch's mask of a whole layer, True or not zero where a query may not look."""
+    forbidden = arguments.get("mask")
+    if forbidden is None:
+        return Mask()
+    allowed = ~(forbidden if forbidden.dtype == torch.bool else forbidden != 0)
+    return Mask(allowed=(allowed[:, None, None] if arguments.get("mask_type") == 1 else allowed,))
 
 
 def _projected(
@@ -385,12 +432,7 @@ def _projected(
         .transpose(1, 2)
         for i in range(2)
     )
-    mask = Mask()
-    forbidden = arguments.get("mask")
-    if forbidden is not None:
-        allowed = ~(forbidden if forbidden.dtype == torch.bool else forbidden != 0)
-        allowed = allowed[:, None, None] if arguments.get("mask_type") == 1 else allowed
-        mask = Mask(allowed=(allowed,))
+    mask = _layer_mask(arguments)
     if padding is not None:
         mask = mask & Mask(allowed=(~padding.unsqueeze(2),))
     return _call(q, k, mask, q.size(-1) ** -0.5, None, padding=padding, child=child)
@@ -436,3 +478,4 @@ _BY_NAME: dict[str, Adapter] = {
     "xformers_flash::flash_fwd": _read_flash,
     "xformers_flash3::flash_fwd": _read_flash,
 }
+NAMES = tuple(_BY_NAME)

@@ -6,12 +6,14 @@ and then multiplied over that dimension. The matrix that is there anyway is what
 """
 
 import collections
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from sightline.look.isolate import isolated
 from sightline.shapes import Bool, Float
 
 _MANY = 512  # tags, before those of freed memory are thrown away
@@ -23,19 +25,21 @@ def _overloads(*names: str) -> frozenset[Any]:
     return frozenset(getattr(packet, overload) for packet in packets for overload in packet.overloads())
 
 
-PRODUCTS = _overloads("bmm", "mm", "baddbmm", "addmm")
+PRODUCTS = _overloads("bmm", "baddbmm")
+MATRICES = _overloads("mm", "addmm")  # scores of one head without a batch, but linear layers too
+NESTED = _overloads("matmul")  # of nested tensors it is an operator of its own
 SOFTMAX = _overloads("_softmax", "_safe_softmax", "_masked_softmax")
-# What may happen to scores before the softmax, and to weights before they meet the values.
-_PASSED_ON = _overloads(
+# What may happen to scores before the softmax, and to weights before they meet the values; what torch makes
+# of other operators, such as ``to`` of ``_to_copy``, is enough.
+CHANGES = _overloads(
     "add", "sub", "rsub", "mul", "div", "masked_fill", "where", "cat", "clone", "_to_copy", "copy_", "copy",
     "native_dropout", "tanh", "constant_pad_nd", "gather", "index", "index_select", "clamp", "clamp_min",
     "maximum", "minimum", "_unsafe_view", "slice_scatter", "nan_to_num", "neg", "stack", "tril", "repeat",
-    "to", "dropout", "reshape", "contiguous", "flatten", "type_as",
 )  # fmt: skip
-WATCHED = PRODUCTS | SOFTMAX | _PASSED_ON
-# In inference mode these are not taken apart on their way here.
+# A mode in inference mode meets operators that have not been taken apart: some are, some count as they are.
 COMPOSITE = _overloads("scaled_dot_product_attention", "_scaled_dot_product_attention_math", "softmax",
                        "matmul", "einsum", "linear", "tensordot")  # fmt: skip
+WHOLE = _overloads("to", "dropout", "reshape", "contiguous", "flatten", "type_as")
 
 
 class HandmadeWeights:
@@ -58,6 +62,7 @@ class HandmadeWeights:
         self.shape = tuple(weights.shape)
         self.columns: tuple[int, int] = (0, self.shape[-1])
         self.is_in_blocks = False  # whether they met their values in another shape
+        self.is_of_scores = True  # whether it is known that scores were softened
 
     @property
     def padding(self) -> Bool[Tensor, "B T"] | None:
@@ -81,29 +86,38 @@ class SoftmaxTracker:
     """Follows scores to their softmax and weights to their product.
 
     Args:
-        parameters: The storages of the model's parameters: a product with one of them makes no scores.
+        is_parameter: Whether a tensor is a parameter of the model, or a view of one: a product with one of
+            them makes no scores.
     """
 
-    def __init__(self, parameters: frozenset[int]) -> None:
-        self._parameters = parameters
+    def __init__(self, is_parameter: Callable[[Tensor], bool]) -> None:
+        self._is_parameter = is_parameter
         self._scores: dict[int, StorageWeakRef] = {}
         self._weights: dict[int, tuple[StorageWeakRef, HandmadeWeights]] = {}
         self._held: collections.deque[HandmadeWeights] = collections.deque()
 
-    def follow(self, func: Any, args: tuple[Any, ...], result: Any) -> HandmadeWeights | None:
-        """Note what an operator has made of scores or weights; give those that have met their values."""
-        if func in PRODUCTS or func is torch.ops.aten.matmul.default:
-            return self._product(args[-2:], result)
-        if func in SOFTMAX:
-            if self._is_scores(args[0]) and args[1] in (-1, args[0].dim() - 1):
-                self._soften(args[0], result)
-        elif self._scores or self._weights:
-            self._pass_on(args, result)
-        return None
+    @property
+    def is_following(self) -> bool:
+        """Whether there are scores or weights whose way is not known yet."""
+        for storage, (ref, made) in list(self._weights.items()):
+            if not ref.expired() and made.weights is not None:
+                return True
+            del self._weights[storage]
+        for storage, scores in list(self._scores.items()):
+            if not scores.expired():
+                return True
+            del self._scores[storage]
+        return False
 
-    def _product(self, operands: tuple[Any, ...], result: Tensor) -> HandmadeWeights | None:
+    @property
+    def has_weights(self) -> bool:
+        """Whether there may be weights that have not met their values."""
+        return bool(self._weights)
+
+    def multiply(self, operands: tuple[Any, ...], result: Tensor) -> HandmadeWeights | None:
+        """Note scores that a product has made; give weights that have met their values in it."""
         a, b = operands
-        for x, dim in ((a, -1), (b, -2)):
+        for x, dim in ((a, -1), (b, -2)) if self._weights else ():
             made = self._weights_of(x)
             if made is None or made.weights is None:
                 continue
@@ -113,7 +127,7 @@ class SoftmaxTracker:
                 return made
             made.is_in_blocks = True
             return made
-        if _storage(a) not in self._parameters and _storage(b) not in self._parameters:
+        if not self._is_parameter(b) and not self._is_parameter(a):
             self._trim()
             self._scores[_storage(result)] = StorageWeakRef(result.untyped_storage())
         return None
@@ -127,7 +141,23 @@ class SoftmaxTracker:
             self._held.remove(made)
         return weights if made.columns == (0, made.shape[-1]) else weights[..., slice(*made.columns)]
 
-    def _soften(self, scores: Tensor, weights: Tensor) -> None:
+    def soften(self, args: tuple[Any, ...], weights: Tensor, *, all_heard: bool = True) -> None:
+        """Note the weights that a softmax has made of scores; of nested tensors it is believed.
+
+        Args:
+            args: What the softmax was given.
+            weights: What it gave.
+            all_heard: Whether every product was heard; else what was softened may be scores unknown to us.
+        """
+        scores, dim = args[:2]
+        if dim not in (-1, scores.dim() - 1):
+            return
+        known = scores.is_nested or self._is_scores(scores)
+        if known or not all_heard:
+            with isolated():
+                self._soften(scores, weights.detach(), known=known)
+
+    def _soften(self, scores: Tensor, weights: Tensor, *, known: bool = True) -> None:
         storage = _storage(weights)
         if weights.is_nested:
             dense = torch.nested.to_padded_tensor(scores, -torch.inf)
@@ -138,15 +168,16 @@ class SoftmaxTracker:
             stored = weights.dtype in (torch.float32, torch.float64)
             full = weights if stored else exact.softmax(-1)  # half precision has too few digits
             made = HandmadeWeights(full, exact.logsumexp(-1), scores, storage)
+        made.is_of_scores = known
         self._held.append(made)
         while len(self._held) > _HELD:
             self._held.popleft().weights = None
         self._trim()
         self._tag(storage, weights, made)
 
-    def _pass_on(self, args: tuple[Any, ...], result: Any) -> None:
-        out = result[0] if isinstance(result, tuple) else result
-        if not isinstance(out, Tensor):
+    def pass_on(self, args: tuple[Any, ...], out: Tensor) -> None:
+        """Note what is made of scores or weights."""
+        if not self._scores and not self._weights:
             return
         for x in args:
             for part in x if isinstance(x, list | tuple) else (x,):

@@ -9,9 +9,12 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from torch import Tensor
+
+from sightline.look.listen import silence
 
 __all__ = ["FlexListener", "hear_compiled_flex"]
 
@@ -27,28 +30,21 @@ class FlexListener(Protocol):
         ...
 
 
-class _Listeners(threading.local):
-    """Those of this thread, innermost last."""
-
-    stack: tuple[FlexListener, ...] = ()
-
-
-_LISTENERS = _Listeners()
+_LISTENERS: ContextVar[tuple[FlexListener, ...]] = ContextVar("flex_listeners", default=())
 _LOCK = threading.Lock()
 _USERS: list[Any] = []  # the original method, once per listener in any thread
 
 
 @contextlib.contextmanager
 def hear_compiled_flex(listener: FlexListener) -> Iterator[None]:
-    """Tell of calls in this thread, inside the block."""
-    before = _LISTENERS.stack
+    """Tell of calls in this thread and context, inside the block."""
     wrapped = getattr(sys.modules.get(_MODULE), _CLASS, None)
-    _LISTENERS.stack = (*before, listener)
+    _LISTENERS.set((*_LISTENERS.get(), listener))
     _install(wrapped)
     try:
         yield
     finally:
-        _LISTENERS.stack = before
+        _LISTENERS.set(tuple(other for other in _LISTENERS.get() if other is not listener))
         _uninstall(wrapped)
 
 
@@ -72,7 +68,16 @@ def _uninstall(wrapped: Any) -> None:
 
 
 def _heard(function: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
+    there = _LISTENERS.get()
     call: Callable[[], Any] = functools.partial(function, query, key, value, **options)
-    for listener in _LISTENERS.stack:
+    if there:
+        call = functools.partial(_call_in_silence, call)
+    for listener in there:
         call = functools.partial(listener.call_flex, call, query, key, options)
     return call()
+
+
+def _call_in_silence(call: Callable[[], Any]) -> Any:
+    """Compile and run as if nobody listened: compiled code checks who does."""
+    with silence():
+        return call()

@@ -67,18 +67,26 @@ class FusedCallRecorder(TorchDispatchMode):
         """Run the operator; if it is one of ours, tell."""
         if func not in FUSED:
             return func(*args, **kwargs) if kwargs else func(*args)
-        arguments, result = call_with_lse(func, args, kwargs or {})
+        arguments, result = call_with_lse(func, args, kwargs or {}, func)
         self._on_call(fused_call(arguments, result))
         return result
 
 
-def call_with_lse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Call an operator, asking for its log-sum-exp where it may be left out; arguments and result."""
+def call_with_lse(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
+) -> tuple[dict[str, Any], Any]:
+    """Call an operator, asking for its log-sum-exp where it may be left out; arguments and result.
+
+    Args:
+        func: The operator.
+        args, kwargs: Its arguments.
+        call: What calls it.
+    """
     arguments = dict(zip(argument_names(func), args, strict=False)) | kwargs
     if "compute_log_sumexp" not in arguments:
-        return arguments, func(*args, **kwargs)
+        return arguments, call(*args, **kwargs)
     arguments["compute_log_sumexp"] = True  # this changes no bit of the output
-    return arguments, func(**arguments)
+    return arguments, call(**arguments)
 
 
 @functools.cache

@@ -5,7 +5,9 @@ gradient in the backward pass. What ``nn.MultiheadAttention`` hides is computed 
 """
 
 import contextlib
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -23,7 +25,7 @@ from sightline.look.edit_read import read_attention_call, read_sdpa_call
 from sightline.look.look import make_score_inputs
 from sightline.shapes import leading
 
-__all__ = ["GradientListener", "keep_plainly"]
+__all__ = ["keep_plainly", "keeping_graph"]
 
 Read = Callable[[nn.Module, Any], AttentionCall]
 _MHA = ("query", "key", "value", "embed_dim", "num_heads")
@@ -40,23 +42,55 @@ class GraphWatch(Protocol):
         ...
 
 
-class GradientListener(TorchFunctionMode):
-    """Hand the calls of attention to a watch, where gradients are on."""
+_WATCHES: ContextVar[tuple[GraphWatch, ...]] = ContextVar("graph_watches", default=())
 
-    def __init__(self, watch: GraphWatch) -> None:
-        super().__init__()
-        self._watch = watch
+
+class GradientListener(TorchFunctionMode):
+    """Hand the calls of attention to the watches of this context, where gradients are on.
+
+    All of these modes are alike, so blocks may end in any order.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func not in _READERS or not torch.is_grad_enabled():
+        watches = _WATCHES.get()
+        if func not in _READERS or not watches or not torch.is_grad_enabled():
             return func(*args, **kwargs)
-        reader = _READERS[func]
-        return self._watch.call_with_graph(
-            func, args, kwargs, lambda module, output: reader(module, args, kwargs, output)
-        )
+        before = _WATCHES.set(())
+        try:
+            return _call_with_graph(watches, func, args, kwargs)
+        finally:
+            _WATCHES.reset(before)
+
+
+def _call_with_graph(
+    watches: tuple[GraphWatch, ...], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Make a call for the last watch, which hears what the others have made of it."""
+    if not watches:
+        return func(*args, **kwargs)
+    *others, watch = watches
+    call = functools.partial(_call_with_graph, tuple(others), func)
+    reader = _READERS[func]
+    return watch.call_with_graph(
+        lambda *args, **kwargs: call(args, kwargs),
+        args,
+        kwargs,
+        lambda module, output: reader(module, args, kwargs, output),
+    )
+
+
+@contextlib.contextmanager
+def keeping_graph(watch: GraphWatch) -> Iterator[None]:
+    """Let a watch hear calls above autograd until the block ends."""
+    _WATCHES.set((*_WATCHES.get(), watch))
+    try:
+        with GradientListener():
+            yield
+    finally:
+        _WATCHES.set(tuple(other for other in _WATCHES.get() if other is not watch))
 
 
 def keep_plainly() -> contextlib.AbstractContextManager[None]:

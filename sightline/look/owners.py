@@ -3,12 +3,13 @@
 import functools
 import inspect
 import sys
+import weakref
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 # How methods and Hugging Face's attention functions call the module that they belong to.
 _FIRST_ARGUMENTS = frozenset({"self", "module"})
@@ -39,17 +40,88 @@ class Owner(NamedTuple):
     site: tuple[object, int] | None = None
 
 
+class Structure:
+    """The names of a model's modules, and which of them look like attention; it holds on to no module."""
+
+    def __init__(self, model: nn.Module, modules: list[nn.Module]) -> None:
+        self.kind = type(uncompiled(model)).__name__
+        self.modules = tuple(map(id, modules))
+        self.by_kernels = False  # whether a block has shown that it attends by kernels alone
+        self.names: dict[int, str] = {}
+        self.attentions: dict[str, str] = {}  # and their classes
+        named = dict(model.named_modules())
+        parallel = {name for name, module in named.items() if isinstance(module, _PARALLEL)}
+        for name, module in named.items():
+            self.names.setdefault(id(module), _short_name(name, parallel))
+            if looks_like_attention(module):
+                self.attentions.setdefault(self.names[id(module)], type(module).__name__)
+        self.around: dict[int, tuple[str, ...]] = {  # the attentions that a module is part of
+            key: tuple(outer for outer in self.attentions if _is_in(name, outer))
+            for key, name in self.names.items()
+        }
+
+
+_STRUCTURES: "weakref.WeakKeyDictionary[nn.Module, Structure]" = weakref.WeakKeyDictionary()
+
+
+def _structure_of(model: nn.Module, modules: list[nn.Module]) -> Structure:
+    """The structure of a model, found out once and kept while its modules stay the same."""
+    known = _STRUCTURES.get(model)
+    if known is None or known.modules != tuple(map(id, modules)):
+        known = _STRUCTURES[model] = Structure(model, modules)
+    return known
+
+
+def _modules_of(model: nn.Module) -> list[nn.Module]:
+    """All modules of a model, those that it holds twice twice; quicker than ``model.modules()``."""
+    found, at = [model], 0
+    while at < len(found):
+        inside = found[at]._modules  # noqa: SLF001
+        if inside:
+            found += [x for x in inside.values() if x is not None]
+        at += 1
+    return found
+
+
+class Pointers:
+    """Where the parameters of a model lie in memory, and which attentions they belong to."""
+
+    def __init__(self, modules: list[nn.Module], structure: Structure) -> None:
+        self._attentions: dict[int, tuple[str, ...]] = {}
+        for module in modules:
+            own = module._parameters  # noqa: SLF001
+            if own:
+                around = structure.around[id(module)]
+                for parameter in own.values():
+                    if parameter is not None:
+                        self._attentions[_pointer(parameter)] = around
+        self._attentions.pop(0, None)
+
+    def is_parameter(self, x: Tensor) -> bool:
+        """Whether a tensor is a parameter, or a view of one."""
+        return x.data_ptr() in self._attentions or x.untyped_storage().data_ptr() in self._attentions
+
+    def attentions_of(self, x: Tensor) -> tuple[str, ...] | None:
+        """The attentions that a parameter belongs to; None for what is no parameter."""
+        return self._attentions.get(_pointer(x))
+
+
+def _pointer(x: Tensor) -> int:
+    """Where a tensor lies; 0 if it has no memory of its own."""
+    try:
+        return x.data_ptr()
+    except Exception:  # noqa: BLE001 (wrappers say so in their own ways)
+        return 0
+
+
 class Owners:
     """The modules of a model by identity, and the names of those that look like attention."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.model = uncompiled(model)
-        self._names: dict[int, tuple[str, nn.Module]] = {}
-        modules = dict(model.named_modules())
-        parallel = {name for name, module in modules.items() if isinstance(module, _PARALLEL)}
-        for name, module in modules.items():
-            self._names.setdefault(id(module), (_short_name(name, parallel), module))
-        self.attentions = {name: m for name, m in self._names.values() if looks_like_attention(m)}
+        modules = _modules_of(model)
+        structure = self.structure = _structure_of(model, modules)
+        self._names, self.attentions, self.kind = structure.names, structure.attentions, structure.kind
+        self.pointers = Pointers(modules, structure)
         self._sites: dict[str, dict[tuple[object, int], int]] = {}
 
     def current(self, depth: int = 2, limit: int | None = None) -> Owner | None:
@@ -67,11 +139,12 @@ class Owners:
             n += 1
             if code.co_argcount and code.co_varnames[0] in _FIRST_ARGUMENTS:
                 running = local_variable(frame, code.co_varnames[0])
-                known = self._names.get(id(running))
-                if known is None and isinstance(running, nn.Module):
-                    stranger = running
-                if known is not None and (stranger is None or _belongs(stranger, known[1], code.co_name)):
-                    return Owner(*known, site=(first or (None, 0)) if is_compiled else None)
+                name = self._names.get(id(running))
+                if isinstance(running, nn.Module):
+                    if name is None:
+                        stranger = running
+                    elif stranger is None or _belongs(stranger, running, code.co_name):
+                        return Owner(name, running, site=(first or (None, 0)) if is_compiled else None)
             is_compiled = is_compiled or _is_compiled(code.co_filename)
             if code.co_filename.endswith(_FLEX):  # it compiles itself, inside an eager model
                 is_compiled = False
@@ -127,6 +200,11 @@ def _short_name(name: str, parallel: set[str]) -> str:
 @functools.cache
 def _is_compiled(file: str) -> bool:
     return any(part in file for part in _COMPILED)
+
+
+def _is_in(name: str, outer: str) -> bool:
+    """Whether a module is another one, or in it."""
+    return name == outer or not outer or name.startswith(f"{outer}.")
 
 
 def uncompiled(model: nn.Module) -> nn.Module:

@@ -1,46 +1,43 @@
-"""The mode that hears a model's attention, wherever it is computed, and changes nothing.
+"""What of the operators that are heard is attention of the model, kernels and softmaxes alike."""
 
-It stands below autograd, so that it meets the operators themselves: called from Python or C++, eager or from
-inside compiled code. It is on in one thread only.
-"""
-
+import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from sightline.look.adapters import Adapter, AttentionCall, UnreadableError, adapter_of, stored_call
-from sightline.look.by_hand import COMPOSITE, PRODUCTS, WATCHED, SoftmaxTracker
-from sightline.look.fused import call_with_lse
-from sightline.look.isolate import is_recomputing
-from sightline.look.reorders import SELECTIONS
+from sightline.look.by_hand import SoftmaxTracker
+from sightline.look.owners import Pointers, count_heads
 
-__all__ = ["AttentionRecorder", "Listener"]
+__all__ = ["AttentionRecorder", "CallListener"]
 
-_MATMUL = frozenset({torch.ops.aten.matmul.default})  # of nested tensors it is an operator of its own
+_IN_BLOCKS = (
+    "its weights were cut into blocks before they met their values, as in banded attention; no column of "
+    "them stands for one key"
+)
+_NOT_EXPECTED = (
+    "it computed weights by hand, while the model had attended by kernels alone when it was watched before; "
+    "watch it again"
+)
 _PLAIN = (Tensor, nn.Parameter, torch.nn.Buffer)
 
 
 @runtime_checkable
-class Listener(Protocol):
+class CallListener(Protocol):
     """Who is told of calls."""
-
-    def is_busy(self) -> bool:
-        """Whether operators that run now are a look's own."""
-        ...
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention was called; ``read`` gives it, or raises."""
         ...
 
-    def on_blocks(self) -> None:
-        """Weights were cut into blocks before they met their values."""
+    def on_dark(self, reason: str) -> None:
+        """Something attended, and can't be measured."""
         ...
 
-    def on_product(self) -> None:
-        """A product of matrices was computed."""
+    def on_run(self, attentions: tuple[str, ...] | None) -> None:
+        """A product was computed, with a parameter of these attentions; None where with no parameter."""
         ...
 
     def on_select(self, func: Any, args: tuple[Any, ...]) -> None:
@@ -48,77 +45,89 @@ class Listener(Protocol):
         ...
 
 
-class AttentionRecorder(TorchDispatchMode):
-    """Tells a listener of every attention that runs.
+class AttentionRecorder:
+    """Tells of every attention among the operators that it hears; see ``listen.py``.
 
     Args:
         listener: Who is told.
-        parameters: The storages of the model's parameters.
+        pointers: Where the model's parameters lie.
+        by_kernels: Whether the model is known to attend by kernels alone: then nothing has to be heard of
+            products of matrices, until a softmax tells that it was a mistake.
     """
 
-    supports_higher_order_operators = True
+    def __init__(self, listener: CallListener, pointers: Pointers, *, by_kernels: bool) -> None:
+        self.is_open = False
+        self.by_kernels = by_kernels
+        self.n_kernels, self.n_softmaxes = 0, 0  # heard so far
+        self._listener, self._pointers = listener, pointers
+        self._tracker = SoftmaxTracker(pointers.is_parameter)
 
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Compiled code stays compiled, and is heard when it runs."""
+    @property
+    def is_following(self) -> bool:
+        """Whether scores or weights are on their way."""
+        return self._tracker.is_following
+
+    @property
+    def hears_matrices(self) -> bool:
+        """Whether products of two matrices may be scores, or meet weights."""
+        return not self.by_kernels or self.n_softmaxes > 0 or self._tracker.is_following
+
+    def on_attention(self, func: Any, arguments: dict[str, Any], result: Any) -> None:
+        """An attention kernel has run."""
+        adapter = adapter_of(func)
+        self.n_kernels += 1
+        if adapter is not None:
+            self._listener.on_call(lambda _module: _read(adapter, arguments, result))
+
+    def on_product(self, args: tuple[Any, ...], result: Any) -> bool:
+        """Matrices have been multiplied; whether that may have made scores."""
+        attentions = self._pointers.attentions_of(args[-1])
+        self._listener.on_run(attentions)
+        if attentions is not None and not self._tracker.has_weights:  # a linear layer
+            return False
+        if _is_plain(result):
+            self._multiply(args, result)
         return True
 
-    def __init__(self, listener: Listener, parameters: frozenset[int]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._listener = listener
-        self._tracker = SoftmaxTracker(parameters)
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Run the operator; if it is attention, or part of one, tell."""
-        kwargs = kwargs or {}
-        if func in WATCHED or (func in _MATMUL and _is_nested(args)):
-            result = func(*args, **kwargs)
-            if not self._listener.is_busy() and not is_recomputing():
-                self._follow(func, args, result)
-            return result
-        if func in COMPOSITE and not _is_nested(args):
-            with self:
-                return func.decompose(*args, **kwargs)
-        adapter = adapter_of(func)
-        if adapter is None or self._listener.is_busy():
-            return func(*args, **kwargs)
-        arguments, result = call_with_lse(func, args, kwargs)
-        if not is_recomputing():
-            self._listener.on_call(lambda _module: _read(adapter, arguments, result))
-        return result
-
-    def _follow(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
-        """Follow scores and weights that are computed by hand; this must not fail."""
-        if func in PRODUCTS:
-            self._listener.on_product()
-        elif func in SELECTIONS:
-            self._listener.on_select(func, args)
-        first = result[0] if isinstance(result, tuple) else result
-        if type(first) not in _PLAIN or first.device.type == "meta":
-            return
+    def _multiply(self, args: tuple[Any, ...], result: Tensor) -> None:
         try:
-            made = self._tracker.follow(func, args, result)
+            made = self._tracker.multiply(args[-2:], result)
         except Exception:  # noqa: BLE001 (what is not understood is no attention)
             return
         if made is None:
             return
-        if made.is_in_blocks:
-            self._listener.on_blocks()
+        if made.is_in_blocks or not made.is_of_scores:
+            self._listener.on_dark(_IN_BLOCKS if made.is_in_blocks else _NOT_EXPECTED)
             return
 
         def read(module: nn.Module) -> AttentionCall:
-            from sightline.look.owners import count_heads  # noqa: PLC0415
-
             call = stored_call(self._tracker.done(made), made.lse, count_heads(module))
             return call.with_padding(made.padding)
 
         self._listener.on_call(read)
 
+    def on_softmax(self, args: tuple[Any, ...], result: Any) -> None:
+        """A softmax has been taken."""
+        all_heard = not self.by_kernels or self.n_softmaxes > 0
+        self.n_softmaxes += 1
+        if _is_plain(result):
+            with contextlib.suppress(Exception):
+                self._tracker.soften(args, result, all_heard=all_heard)
 
-def _is_nested(args: tuple[Any, ...]) -> bool:
-    return any(isinstance(x, Tensor) and x.is_nested for x in args)
+    def on_change(self, args: tuple[Any, ...], result: Any) -> None:
+        """Something was made of what may be scores or weights."""
+        first = result[0] if isinstance(result, tuple) else result
+        if _is_plain(first):
+            with contextlib.suppress(Exception):
+                self._tracker.pass_on(args, first)
+
+    def on_select(self, func: Any, args: tuple[Any, ...]) -> None:
+        """Items of a tensor have been selected, maybe those of a cache."""
+        self._listener.on_select(func, args)
+
+
+def _is_plain(x: Any) -> bool:
+    return type(x) in _PLAIN and x.device.type != "meta"
 
 
 def _read(adapter: Adapter, arguments: dict[str, Any], result: Any) -> AttentionCall:

@@ -3,7 +3,7 @@
 import fnmatch
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,8 @@ class Seen:
         """
         self._kind, self._attentions = kind, dict(attentions)
         self.tokens: tuple[tuple[str, ...], ...] = ()
-        self._sights: dict[str, list[Sight]] = {}
+        self.settle: Callable[[], None] = _nothing  # measures calls that wait
+        self._settled: dict[str, list[Sight]] = {}
         self._called: set[str] = set()  # attentions that ran, seen or not
         self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
         self._failures: dict[str, str] = {}
@@ -52,6 +53,17 @@ class Seen:
         self.ran = False  # whether the model ran at all
         self.nbytes = 0
         self.full = False  # whether the limit was reached
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or sent: nothing waits in a copy."""
+        self.settle()
+        return self.__dict__ | {"settle": _nothing}
+
+    @property
+    def _sights(self) -> dict[str, list[Sight]]:
+        """All sights, those of calls that have waited until now included."""
+        self.settle()
+        return self._settled
 
     def mark_called(self, name: str) -> None:
         """Note that a module was called."""
@@ -75,12 +87,12 @@ class Seen:
 
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
-        self._sights.setdefault(name, []).append(sight)
+        self._settled.setdefault(name, []).append(sight)
         self.nbytes += sight.nbytes
 
     def note_skipped(self, name: str, shape: CallShape) -> None:
         """Note a call that was not measured, which may tell what became of the one before."""
-        calls = self._sights.get(name)
+        calls = self._settled.get(name)
         if calls and calls[-1].after is None:
             calls[-1] = replace(calls[-1], after=shape)
 
@@ -252,11 +264,14 @@ class Seen:
 
     def unseen(self) -> dict[str, str]:
         """Modules that attended and could not be read, and why; those that look like attention included."""
-        dark = {name: reason for name, reason in self._dark.items() if not self._is_covered(name)}
+        known = {*self._sights, *self._skipped, *self._failures}
+        dark = {name: reason for name, reason in self._dark.items() if not self._is_covered(name, known)}
+        known.update(dark)
+        seen_inside = {outer for name in known for outer in _parents(name)}
         silent = {
             name: _DARK
             for name in self._attentions
-            if name in self._called and not self._is_covered(name, dark)
+            if name in self._called and name not in seen_inside and not self._is_covered(name, known)
         }
         return self._failures | dark | silent
 
@@ -320,17 +335,22 @@ class Seen:
             parts.append(f"{', '.join(names[:3])}{more} ({reason})")
         return "; ".join(parts)
 
-    def _is_covered(self, name: str, dark: Iterable[str] = ()) -> bool:
-        """Whether the module, one inside it or one around it was seen, or has a reason why it was not."""
-        inside, around = f"{name}.", name
-        return any(
-            seen == name or seen.startswith(inside) or self._is_around(seen, around)
-            for seen in (*self._sights, *self._skipped, *self._failures, *dark)
-        )
+    def _is_covered(self, name: str, known: set[str]) -> bool:
+        """Whether the module, one inside it or one around it is among those that are known."""
+        around = [outer for outer in _parents(name) if outer or outer in self._attentions]
+        if name in known or not known.isdisjoint(around):
+            return True
+        return any(name in _parents(other) for other in known)
 
-    def _is_around(self, outer: str, name: str) -> bool:
-        """Whether a module holds another; the model itself counts where it is an attention."""
-        return name.startswith(f"{outer}.") if outer else outer in self._attentions
+
+def _parents(name: str) -> list[str]:
+    """The names of the modules around a module; the model itself is the last."""
+    parts = name.split(".")
+    return [".".join(parts[:n]) for n in range(len(parts) - 1, -1, -1)] if name else []
+
+
+def _nothing() -> None:
+    """Nothing waits."""
 
 
 def _mean(sight: Sight, name: str) -> float:

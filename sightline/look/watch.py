@@ -1,40 +1,36 @@
 """``watch``: what any model attends to, while it runs on its own kernels and computes its own output.
 
-One mode below autograd hears every attention kernel and every softmax over scores (``recorder.py``); Python's
-stack says which module runs (``owners.py``). Nothing is hooked into the model and no setting of torch's is
-changed, so there is nothing to undo, and what can't be read is noted instead of raised.
+The operators that attention is made of are heard where they are called (``listen.py``); Python's stack says
+which module runs (``owners.py``). Nothing is hooked into the model and no setting of torch's is changed, so
+there is nothing to undo, and what can't be read is noted instead of raised.
 """
 
 import contextlib
 import fnmatch
 import functools
-import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sightline.attention.attend import observers
+from sightline.attention.attend import observe
 from sightline.look.adapters import AttentionCall, UnreadableError, read_compiled_flex
+from sightline.look.call_notes import NoteTaker
 from sightline.look.compiled_flex import hear_compiled_flex
 from sightline.look.fused import FusedCall
-from sightline.look.gradients import GradientListener, keep_plainly
+from sightline.look.gradients import keep_plainly, keeping_graph
 from sightline.look.groups import is_integer
-from sightline.look.isolate import is_recomputing, isolated
+from sightline.look.isolate import isolated
+from sightline.look.listen import listeners, listening, silence
 from sightline.look.look import captured_lse
-from sightline.look.media_tokens import media_ids, named_input_ids
-from sightline.look.owners import Owner, Owners
-from sightline.look.padding import padding_of
+from sightline.look.measuring import CallMeasurer, RefusedError, WatchOptions, reason_of
+from sightline.look.owners import Owner, Owners, uncompiled
 from sightline.look.recorder import AttentionRecorder
-from sightline.look.reorders import Reorders
-from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
-from sightline.look.sight import CallShape, KeptInputs, Look, Sight, check_measure, measure_sight
-from sightline.look.stream import tile_weights
+from sightline.look.sight import Look, Sight, check_measure
 from sightline.look.tokens import clean_batch
 from sightline.look.torch_calls import read_attention_call
 from sightline.shapes import Int, Shaped
@@ -42,29 +38,11 @@ from sightline.shapes import Int, Shaped
 __all__ = ["watch"]
 
 _EVERYTHING = Look()
-_FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
 _FRAMES = 40  # from a product in an attention to the attention itself, compiled code between
-_IN_BLOCKS = (
-    "its weights were cut into blocks before they met their values, as in banded attention; no column of "
-    "them stands for one key"
-)
 _IN_COMPILED = (
     "it ran in compiled code, where a look meets the kernels alone, not every attention; watch the model "
     "uncompiled"
 )
-
-
-class _Busy(threading.local):
-    """Whether a look is being taken in this thread."""
-
-    is_on = False
-
-
-_BUSY = _Busy()
-
-
-class _RefusedError(RuntimeError):
-    """What must not be watched at all."""
 
 
 def watch(
@@ -121,30 +99,24 @@ def watch(
         raise ValueError(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
-    padding = _given_padding(attention_mask, lengths)
-    texts = clean_batch(tokens)
-    return Watch(model, _name_filter(layers), every, measure, keep or grad, limit, padding, texts, grad)
+    options = WatchOptions(
+        is_selected=_name_filter(layers),
+        every=every,
+        measure=measure,
+        keep=keep or grad,
+        limit=limit,
+        padding=_given_padding(attention_mask, lengths),
+        tokens=clean_batch(tokens),
+        grad=grad,
+    )
+    return Watch(model, options)
 
 
 class Watch:
     """The block inside which a model is watched; entering it gives the :class:`Seen`."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        is_selected: Callable[[str], bool],
-        every: int,
-        measure: Look,
-        keep: bool,
-        limit: int,
-        padding: Callable[[int], Tensor] | None = None,
-        tokens: tuple[tuple[str, ...], ...] = (),
-        grad: bool = False,
-    ) -> None:
-        self._grad = grad
-        self._padding, self._tokens = padding, tokens
-        self._model, self._is_selected = model, is_selected
-        self._every, self._measure, self._keep, self._limit = every, measure, keep, limit
+    def __init__(self, model: nn.Module, options: WatchOptions) -> None:
+        self._model, self._options = model, options
         self._undo: contextlib.ExitStack | None = None
         self._fused_calls: list[FusedCall] | None = None  # those that a call of sl.attention is made of
 
@@ -153,26 +125,21 @@ class Watch:
         if self._undo is not None:
             raise RuntimeError("this watch is entered already; make another one with sl.watch(model)")
         self._owners = Owners(self._model)
-        kinds = {name: type(module).__name__ for name, module in self._owners.attentions.items()}
-        self._seen = Seen(type(self._owners.model).__name__, kinds)
-        self._seen.tokens = self._tokens
-        self._counts: dict[str, int] = {}  # calls of each module so far
-        self._reorders = Reorders()
-        self._media = {} if self._tokens else media_ids(self._owners.model)
-        self._named_ids: Tensor | None = None
-        self._skipped: dict[str, list[CallShape]] = {}  # since the last sight of each module
+        self._seen = Seen(self._owners.kind, self._owners.attentions)
+        self._seen.tokens = self._options.tokens
+        self._notes = NoteTaker(uncompiled(self._model), self._seen, self._options.tokens)
+        self._measurer = CallMeasurer(self._seen, self._options, self._notes)
+        structure = self._owners.structure
+        self._recorder = AttentionRecorder(self, self._owners.pointers, by_kernels=structure.by_kernels)
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
-        parameters = frozenset(_storages(self._model))
         with contextlib.ExitStack() as undo:
-            before = observers.stack
-            observers.stack = (*before, self._call_attention)
-            undo.callback(setattr, observers, "stack", before)
+            undo.callback(observe(self._call_attention))
             undo.enter_context(hear_compiled_flex(self))
-            undo.enter_context(AttentionRecorder(self, parameters))
-            if self._grad:
-                undo.enter_context(GradientListener(self))
+            undo.enter_context(listening(self._recorder))
+            if self._options.grad:
+                undo.enter_context(keeping_graph(self))
             self._undo = undo.pop_all()
         return self._seen
 
@@ -183,6 +150,26 @@ class Watch:
         assert self._undo is not None  # noqa: S101
         undo, self._undo = self._undo, None
         undo.__exit__(kind, error, trace)
+        self._measurer.settle()
+        self._name_compiled()
+        if self._recorder.n_softmaxes:
+            self._owners.structure.by_kernels = False
+        if error is not None:
+            return
+        if self._seen.full:
+            warnings.warn(
+                f"sights of more than {self._options.limit} bytes were collected, later calls are not "
+                "measured; raise limit=, or ask for less with every=, layers= or measure=",
+                stacklevel=2,
+            )
+        unseen = self._seen.unseen_warning()
+        if unseen is not None:
+            warnings.warn(unseen, stacklevel=2)
+        elif not self._silent and self._recorder.n_kernels and not self._recorder.n_softmaxes:
+            self._owners.structure.by_kernels = True
+
+    def _name_compiled(self) -> None:
+        """Take back names that compiled code can't be sure of, and note what it has hidden."""
         misnamed = self._owners.misnamed()
         for owner, sight in self._compiled:
             if owner in misnamed:
@@ -192,30 +179,15 @@ class Watch:
         for name in sorted(self._in_compiled):
             if not self._seen.was_called(name):
                 self._seen.mark_unseen(name, _IN_COMPILED)
-        if error is not None:
-            return
-        if self._seen.full:
-            warnings.warn(
-                f"sights of more than {self._limit} bytes were collected, later calls are not measured; "
-                "raise limit=, or ask for less with every=, layers= or measure=",
-                stacklevel=2,
-            )
-        unseen = self._seen.unseen_warning()
-        if unseen is not None:
-            warnings.warn(unseen, stacklevel=2)
 
     # What the recorder tells
 
-    def is_busy(self) -> bool:
-        """Whether operators that run now are a look's own."""
-        return _BUSY.is_on
-
-    def on_product(self) -> None:
+    def on_run(self, attentions: tuple[str, ...] | None) -> None:
         """Note which attentions run, until all have."""
         self._seen.ran = True
-        if not self._silent:
+        if not self._silent or (attentions is not None and self._silent.isdisjoint(attentions)):
             return
-        owner = self._owners.current(3, _FRAMES)
+        owner = self._owners.current(limit=_FRAMES)
         if owner is None:
             return
         name = owner.name
@@ -228,21 +200,20 @@ class Watch:
 
     def on_select(self, func: Any, args: tuple[Any, ...]) -> None:
         """Items were selected, maybe those of a cache."""
-        with contextlib.suppress(Exception):  # what is not understood is no cache
-            self._reorders.note(func, args)
+        self._notes.on_select(func, args)
 
-    def on_blocks(self) -> None:
-        """Weights were cut into blocks before they met their values."""
-        owner = self._owners.current(3)
+    def on_dark(self, reason: str) -> None:
+        """Something attended, and can't be measured."""
+        owner = self._owners.current()
         if owner is not None:
-            self._seen.mark_dark(owner.name, _IN_BLOCKS)
+            self._seen.mark_dark(owner.name, reason)
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention ran."""
         if self._fused_calls is not None:
             self._keep_lse(read)
             return
-        owner = self._owners.current(3)
+        owner = self._owners.current()
         if owner is not None:
             self._record(owner, read, isolated)
 
@@ -250,7 +221,8 @@ class Watch:
         """A kernel inside ``sl.attention``: its log-sum-exp is all that is needed of it."""
         assert self._fused_calls is not None  # noqa: S101
         try:
-            call = read(self._model)
+            with isolated():
+                call = read(self._model)
             q, k = call.inputs.q, call.inputs.k
             lse = call.lse if call.source == "kernel" else None
             self._fused_calls.append(FusedCall(q, k, k, call.inputs.mask, call.inputs.scale, q, lse))
@@ -261,26 +233,18 @@ class Watch:
         self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         """Make a call of ``sl.attention``, which may be computed by several kernels or none."""
-        if _BUSY.is_on:
+        if self._recorder not in listeners():
             return function(*args, **options)
-        outer = self._fused_calls
-        inner: list[FusedCall] = []
-        self._fused_calls = inner
-        try:
-            output = function(*args, **options)
-        finally:
-            inner, self._fused_calls = self._fused_calls or [], outer
-        if outer is not None or is_recomputing():  # a score that attends is part of what it scores for
-            return output
-        owner = self._owners.current(3)
-        if owner is None:
+        output, inner = self._call_apart(function, args, options)
+        owner = None if self._fused_calls is not None else self._owners.current()
+        if owner is None:  # or a score that attends, which is part of what it scores for
             return output
 
         def read(_module: nn.Module) -> AttentionCall:
             first: Tensor = output[0] if isinstance(output, tuple) else output
             if first.device.type == "meta" or type(first).__name__ == "FakeTensor":
                 raise UnreadableError("it ran on meta or fake tensors, which hold no numbers")
-            inputs, lead = read_attention_call(args, options, kept=self._keep)
+            inputs, lead = read_attention_call(args, options, kept=self._options.keep)
             return AttentionCall(inputs=inputs, lead=lead, lse=captured_lse(inner, inputs))
 
         self._record(owner, read, torch.no_grad)
@@ -294,57 +258,33 @@ class Watch:
         read: Callable[[nn.Module, Any], AttentionCall],
     ) -> Any:
         """Make a call above autograd, and measure it so that the sight keeps the graph."""
-        outer = self._fused_calls
-        self._fused_calls = []
-        try:
-            output = function(*args, **kwargs)
-        finally:
-            self._fused_calls = outer
-        if outer is None and not is_recomputing():
-            owner = self._owners.current(3)
+        output, _ = self._call_apart(function, args, kwargs)
+        if self._fused_calls is None and self._recorder in listeners():
+            owner = self._owners.current()
             if owner is not None:
                 self._record(owner, lambda module: read(module, output), keep_plainly)
         return output
 
     def call_flex(self, call: Callable[[], Any], q: Tensor, k: Tensor, options: dict[str, Any]) -> Any:
         """Make a call of FlexAttention that was compiled on its own."""
-        outer = self._fused_calls
-        self._fused_calls = []
-        try:
-            output = call()
-        finally:
-            self._fused_calls = outer
-        if outer is None and not is_recomputing() and not _BUSY.is_on:
-            owner = self._owners.current(3)
+        output = call()
+        if self._fused_calls is None and self._recorder in listeners():
+            owner = self._owners.current()
             if owner is not None:
                 read = functools.partial(read_compiled_flex, q, k, options, output)
                 self._record(owner._replace(site=None), lambda _module: read(), isolated)
         return output
 
-    # What is made of it
-
-    def _parents(self, name: str, call: AttentionCall) -> Tensor | None:
-        """Where the items of a call were in the call before, if a beam search has moved them."""
-        b, _, t, s = call.inputs.shape
-        return self._reorders.parents(name, b, t, s)
-
-    def _tokens_of(self, call: AttentionCall) -> tuple[tuple[str, ...], ...]:
-        """The tokens that a call looks at, where they are as many as its keys."""
-        if self._media:
-            self._name_input_ids()
-        tokens = self._tokens
-        longest, s = max(map(len, tokens), default=0), call.inputs.shape[3]
-        has_grown = call.inputs.shape[2] < s  # a step after those that have names
-        return tokens if longest and (longest == s or (longest < s and has_grown)) else ()
-
-    def _name_input_ids(self) -> None:
-        """Take the names of images from the model's own input, where nobody has told tokens."""
-        found = named_input_ids(self._media, 4, lambda ids: self._named_ids is ids)
-        if found is None:
-            return
-        self._named_ids, names = found
-        if len(names) and len(names[0]) > 1:  # of a single step they are the names of before
-            self._tokens = self._seen.tokens = names
+    def _call_apart(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[FusedCall]]:
+        """Make a call whose kernels are parts of it: what it gives, and the kernels."""
+        outer, self._fused_calls = self._fused_calls, []
+        try:
+            output = function(*args, **kwargs)
+        finally:
+            inner, self._fused_calls = self._fused_calls or [], outer
+        return output, inner
 
     def _record(
         self,
@@ -354,118 +294,17 @@ class Watch:
     ) -> None:
         """Measure a call, if it is one that was asked for; whatever goes wrong is noted, never raised."""
         name = owner.name
-        _BUSY.is_on = True
         try:
             self._seen.ran = True
             name = name if owner.site is None else self._owners.name_in_compiled(owner)
-            with context():
-                sight = self._measure_call(name, owner.module, read)
+            with silence(), context():
+                sight = self._measurer.measure_call(name, owner.module, read, now=owner.site is not None)
             if owner.site is not None and sight is not None:
                 self._compiled.append((owner.name, sight))
-        except _RefusedError:
+        except RefusedError:
             raise
         except Exception as error:  # noqa: BLE001 (the model must not feel it)
-            self._seen.mark_unseen(name, _reason(error))
-        finally:
-            _BUSY.is_on = False
-
-    def _measure_call(
-        self, name: str, module: nn.Module, read: Callable[[nn.Module], AttentionCall]
-    ) -> Sight | None:
-        call: AttentionCall | None = None
-        if hasattr(module, "self_attn"):  # a whole layer may be one operator
-            call = read(module)
-            name = f"{name}.{call.child}".lstrip(".") if call.child else name
-        self._seen.mark_called(name)
-        if not self._is_selected(name):
-            self._seen.mark_skipped(name)
-            return None
-        count = self._counts[name] = self._counts.get(name, -1) + 1
-        if count % self._every:
-            call = read(module) if call is None else call
-            shape = CallShape(call.lead, *call.inputs.shape[2:], self._parents(name, call))
-            self._skipped.setdefault(name, []).append(shape)
-            self._seen.note_skipped(name, shape)
-            return None
-        if self._seen.nbytes > self._limit:
-            self._seen.full = True
-            return None
-        if _capturing():
-            raise _RefusedError(
-                "a watched model can't be captured into a CUDA graph, whose replays write over what was "
-                "seen; capture it outside the block, or watch it without the graph"
-            )
-        call = (read(module) if call is None else call).with_sink(_sinks(module))
-        given = None if self._padding is None else self._padding(call.inputs.shape[2])
-        padding, known = padding_of(call.inputs, name, given)
-        if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
-            call = call.with_padding(padding)
-        measure = self._measure.clip(*call.inputs.shape[2:])
-        with _preserve_rng_state(call):
-            sight = measure_sight(
-                call.inputs.detached() if call.backward is None else call.inputs,
-                measure,
-                lead=call.lead,
-                lse=call.lse,
-                keep=self._keep,
-                name=name,
-                source=call.source,
-                padding=known,
-                tokens=self._tokens_of(call),
-            )
-        if call.backward is not None:
-            sight = replace(sight, backward=call.backward)
-        elif self._keep and sight.t <= _FEW_QUERIES and call.source != "weights":
-            sight = _keep_rows(sight)
-        skipped = self._skipped.pop(name, None)
-        parents = self._parents(name, call)
-        if skipped is not None or parents is not None:
-            sight = replace(sight, skipped=tuple(skipped or ()), parents=parents)
-        self._seen.add(name, sight)
-        return sight
-
-
-def _sinks(module: nn.Module) -> Tensor | None:
-    """The scores of a module's attention sinks, one per head."""
-    sinks = getattr(module, "sinks", None)
-    return sinks if isinstance(sinks, Tensor) and sinks.is_floating_point() else None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnreadableError):
-        return str(error)
-    first = next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {first}"[:200]
-
-
-def _preserve_rng_state(call: AttentionCall) -> contextlib.AbstractContextManager[object]:
-    """Leave the random numbers as they are where a score draws some: it is asked twice, the model once."""
-    if call.inputs.score is None:
-        return contextlib.nullcontext()
-    device = call.inputs.q.device
-    return torch.random.fork_rng([device] if device.type != "cpu" else [], device_type=_accelerator(device))
-
-
-def _accelerator(device: torch.device) -> str:
-    return "cuda" if device.type == "cpu" else device.type
-
-
-def _keep_rows(sight: Sight) -> Sight:
-    """Keep the weights themselves instead of q and k."""
-    ((inputs, lse, *_),) = sight.kept
-    b, h, t, s = inputs.shape
-    tile = Tile(slice(0, b), slice(0, h), (0, t), (0, s))
-    rows = StoredRows.of(tile_weights(inputs, tile, lse))
-    return sight.with_kept((KeptInputs(rows, torch.zeros_like(lse)),))
-
-
-def _storages(model: nn.Module) -> list[int]:
-    """The memory of a model's parameters."""
-    found = []
-    for parameter in model.parameters():
-        with contextlib.suppress(Exception):  # some have no memory of their own
-            found.append(parameter.untyped_storage()._cdata)  # noqa: SLF001
-    return found
+            self._seen.mark_unseen(name, reason_of(error))
 
 
 def _given_padding(
@@ -488,11 +327,6 @@ def _given_padding(
     if counts.dim() != 1 or counts.is_floating_point():
         raise ValueError(f"lengths must be whole numbers, one for each item, got {lengths!r}")
     return lambda t: torch.arange(t, device=counts.device) >= counts[:, None]
-
-
-def _capturing() -> bool:
-    """Whether a CUDA graph is being captured; a torch without CUDA can't be asked."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def _name_filter(layers: str | Callable[[str], bool] | None) -> Callable[[str], bool]:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import flex_attention
 
 import sightline as sl
-from sightline.look import adapters, by_hand, fused, isolate, owners, recorder, sight, watch
+from sightline.look import adapters, by_hand, fused, isolate, measuring, owners, recorder, sight, watch
 from tests.look.look_oracle import matrix, near, randn
 from tests.look.watch_oracle import B, E, H, Sdpa, T, run, same, transformers
 
@@ -51,14 +51,14 @@ PLACES = {
     "reading flex": (adapters, "_read_flex"),
     "reading our own": (watch, "read_attention_call"),
     "stored weights": (recorder, "stored_call"),
-    "following scores": (by_hand.SoftmaxTracker, "follow"),
+    "following scores": (by_hand.SoftmaxTracker, "multiply"),
     "the softmax": (by_hand.SoftmaxTracker, "_soften"),
     "measuring": (sight, "measure"),
     "the fused call": (adapters, "fused_call"),
-    "padding": (watch, "padding_of"),
+    "padding": (measuring, "padding_of"),
     "isolation": (watch, "isolated"),
     "names": (owners.Owners, "name_in_compiled"),
-    "keeping rows": (watch, "_keep_rows"),
+    "keeping rows": (measuring, "_keep_rows"),
     "local parts": (recorder, "_local"),
     "an lse": (watch, "captured_lse"),
 }
@@ -326,4 +326,4 @@ def test_two_thousand_blocks_leave_nothing():
     assert len(gc.get_objects()) - before < 200
     assert torch._C._len_torch_dispatch_stack() == 0
     assert sl.attention is not None
-    assert not fused.FUSED & by_hand.WATCHED
+    assert not fused.FUSED & (by_hand.PRODUCTS | by_hand.SOFTMAX | by_hand.CHANGES)

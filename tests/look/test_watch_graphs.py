@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import sightline as sl
-from sightline.look import watch
+from sightline.look import measuring
 
 E, H, B, T = 16, 2, 3, 7
 SENTENCE = "can't be captured into a CUDA graph.*; capture it outside the block"
@@ -17,7 +17,7 @@ def test_capturing_is_refused(monkeypatch, need_weights):
     model, x = nn.MultiheadAttention(E, H, batch_first=True), torch.randn(B, T, E)
     with sl.watch(model) as seen:
         with monkeypatch.context() as capturing:
-            capturing.setattr(watch, "_capturing", lambda: True)
+            capturing.setattr(measuring, "_capturing", lambda: True)
             with pytest.raises(RuntimeError, match=SENTENCE):
                 model(x, x, x, need_weights=need_weights)
         model(x, x, x, need_weights=need_weights)
@@ -26,7 +26,7 @@ def test_capturing_is_refused(monkeypatch, need_weights):
 
 def test_what_is_not_measured_may_be_captured(monkeypatch):
     model, x = nn.MultiheadAttention(E, H, batch_first=True), torch.randn(B, T, E)
-    monkeypatch.setattr(watch, "_capturing", lambda: True)
+    monkeypatch.setattr(measuring, "_capturing", lambda: True)
     with sl.watch(model, layers="other") as seen:
         model(x, x, x)
     assert len(seen) == 0

@@ -1,0 +1,118 @@
+"""What is known of a call beside its numbers: its tokens, where its items came from, the calls around it.
+
+It is noted while the model runs, since a call may be measured later (``waiting.py``).
+"""
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from sightline.look.adapters import AttentionCall
+from sightline.look.listen import hear_selections
+from sightline.look.media_tokens import media_ids, named_input_ids
+from sightline.look.reorders import Reorders
+from sightline.look.seen import Seen
+from sightline.look.sight import CallShape, Sight
+from sightline.shapes import Int
+
+__all__ = ["CallNote", "NoteTaker"]
+
+_Tokens = tuple[tuple[str, ...], ...]
+
+
+@dataclass(eq=False, kw_only=True)
+class CallNote:
+    """The note of one call; the attributes are those of its :class:`Sight`.
+
+    Attributes:
+        waits: Whether it has no sight yet.
+    """
+
+    tokens: _Tokens = ()
+    skipped: tuple[CallShape, ...] = ()
+    parents: Int[Tensor, " B"] | None = None
+    after: CallShape | None = None
+    waits: bool = False
+
+    def onto(self, sight: Sight) -> Sight:
+        """The sight of the call with what was noted."""
+        self.waits = False
+        if not self.tokens and not self.skipped and self.parents is None and self.after is None:
+            return sight
+        return replace(
+            sight, tokens=self.tokens, skipped=self.skipped, parents=self.parents, after=self.after
+        )
+
+
+class NoteTaker:
+    """Takes the notes of a watched model's calls.
+
+    Args:
+        model: The model, without wrappers.
+        seen: Where its sights are collected.
+        tokens: What the user said its tokens are, if anything.
+    """
+
+    def __init__(self, model: nn.Module, seen: Seen, tokens: _Tokens) -> None:
+        self._seen, self._tokens = seen, tokens
+        self._media = {} if tokens else media_ids(model)
+        self._named_ids: Tensor | None = None
+        self._reorders = Reorders()
+        self._skipped: dict[str, list[CallShape]] = {}  # since the last sight of each module
+        self._last: dict[str, CallNote] = {}  # of the last call of each module that was measured
+        self._follows = hasattr(model, "generate")  # whether there may be a cache
+        if self._follows:
+            hear_selections()
+
+    def on_select(self, func: Any, args: tuple[Any, ...]) -> None:
+        """Items were selected, maybe those of a cache."""
+        with contextlib.suppress(Exception):  # what is not understood is no cache
+            self._reorders.note(func, args)
+
+    def take(self, name: str, call: AttentionCall) -> CallNote:
+        """The note of a call that is measured."""
+        note = self._last[name] = CallNote(
+            tokens=self._tokens_of(call),
+            skipped=tuple(self._skipped.pop(name, ())),
+            parents=self._parents(name, call),
+        )
+        return note
+
+    def skip(self, name: str, call: AttentionCall) -> None:
+        """Note a call that is not measured, which may tell what became of the one before."""
+        shape = CallShape(call.lead, *call.inputs.shape[2:], self._parents(name, call))
+        self._skipped.setdefault(name, []).append(shape)
+        last = self._last.get(name)
+        if last is None or last.after is not None:
+            return
+        last.after = shape
+        if not last.waits:
+            self._seen.note_skipped(name, shape)
+
+    def _parents(self, name: str, call: AttentionCall) -> Int[Tensor, " B"] | None:
+        """Where the items of a call were in the call before, if a beam search has moved them."""
+        b, _, t, s = call.inputs.shape
+        if not self._follows and (t < s or call.inputs.mask.bands):  # it may be a decoder
+            self._follows = True
+            hear_selections()
+        return self._reorders.parents(name, b, t, s)
+
+    def _tokens_of(self, call: AttentionCall) -> _Tokens:
+        """The tokens that a call looks at, where they are as many as its keys."""
+        if self._media:
+            self._name_input_ids()
+        t, s = call.inputs.shape[2:]
+        longest = max(map(len, self._tokens), default=0)
+        has_grown = t < s  # a step after those that have names
+        return self._tokens if longest and (longest == s or (longest < s and has_grown)) else ()
+
+    def _name_input_ids(self) -> None:
+        """Take the names of images from the model's own input, where nobody has told tokens."""
+        found = named_input_ids(self._media, is_known=lambda ids: self._named_ids is ids)
+        if found is None:
+            return
+        self._named_ids, names = found
+        if len(names) and len(names[0]) > 1:  # of a single step they are the names of before
+            self._tokens = self._seen.tokens = names

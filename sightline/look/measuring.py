@@ -1,0 +1,195 @@
+"""One call of a watched model, measured: whether it was asked for, what is padding, what is kept."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from sightline.look.adapters import AttentionCall, UnreadableError
+from sightline.look.call_notes import CallNote, NoteTaker
+from sightline.look.isolate import isolated
+from sightline.look.listen import silence
+from sightline.look.padding import padding_of
+from sightline.look.score_inputs import StoredRows, Tile
+from sightline.look.seen import Seen
+from sightline.look.sight import KeptInputs, Look, Sight, measure_sight
+from sightline.look.stream import tile_weights
+from sightline.look.waiting import WaitingCalls
+
+__all__ = ["CallMeasurer", "RefusedError", "WatchOptions", "reason_of"]
+
+_FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
+
+
+class RefusedError(RuntimeError):
+    """What must not be watched at all."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WatchOptions:
+    """What was asked of a watch; see :func:`sightline.watch`.
+
+    Attributes:
+        padding: What the user said is padding, as a function of the length T.
+    """
+
+    is_selected: Callable[[str], bool]
+    every: int
+    measure: Look
+    keep: bool
+    limit: int
+    padding: Callable[[int], Tensor] | None
+    tokens: tuple[tuple[str, ...], ...]
+    grad: bool
+
+
+class CallMeasurer:
+    """Measures the calls that were asked for, and collects their sights.
+
+    Args:
+        seen: Where they are collected.
+        options: What was asked for.
+        notes: Takes note of what is no number.
+    """
+
+    def __init__(self, seen: Seen, options: WatchOptions, notes: NoteTaker) -> None:
+        self._seen, self._options, self._notes = seen, options, notes
+        self._put_by: list[CallNote] = []  # the notes of all calls that were put by, by their number
+        self._counts: dict[str, int] = {}  # calls of each module so far
+        self._waiting = WaitingCalls()
+        seen.settle = self.settle
+
+    def measure_call(
+        self, name: str, module: nn.Module, read: Callable[[nn.Module], AttentionCall], *, now: bool
+    ) -> Sight | None:
+        """Measure a call, or put it by.
+
+        Args:
+            name: The module that called.
+            module: The module itself.
+            read: Gives the call.
+            now: Whether its sight is needed at once.
+        """
+        call: AttentionCall | None = None
+        if hasattr(module, "self_attn"):  # a whole layer may be one operator
+            call = read(module)
+            name = f"{name}.{call.child}".lstrip(".") if call.child else name
+        self._seen.mark_called(name)
+        if not self._options.is_selected(name):
+            self._seen.mark_skipped(name)
+            return None
+        count = self._counts[name] = self._counts.get(name, -1) + 1
+        if count % self._options.every:
+            self._notes.skip(name, read(module) if call is None else call)
+            return None
+        if self._is_full():
+            self._seen.full = True
+            return None
+        if _capturing():
+            raise RefusedError(
+                "a watched model can't be captured into a CUDA graph, whose replays write over what was "
+                "seen; capture it outside the block, or watch it without the graph"
+            )
+        call = (read(module) if call is None else call).with_sink(_sinks(module))
+        note = self._notes.take(name, call)
+        at_once = now or self._options.keep or call.inputs.sink is not None
+        if not at_once and self._waiting.add(name, call):
+            note.waits = True
+            self._put_by.append(note)
+            if self._waiting.is_full:
+                self.settle()
+            return None
+        self.settle()
+        sight = note.onto(self._measure(name, call))
+        self._seen.add(name, sight)
+        return sight
+
+    def settle(self) -> None:
+        """Measure all calls that wait; whatever goes wrong is noted, never raised."""
+        if not len(self._waiting):
+            return
+        found: list[tuple[int, str, Sight]] = []
+        with silence(), isolated():
+            for stream, stacked in self._waiting.take():
+                try:
+                    with torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
+                        sight = self._measure(stacked.names[0], stacked.call, len(stacked.names))
+                        sights = stacked.split(sight)
+                        found += zip(stacked.orders, stacked.names, sights, strict=True)
+                except Exception as error:  # noqa: BLE001 (the model must not feel it)
+                    for name in stacked.names:
+                        self._seen.mark_unseen(name, reason_of(error))
+        for order, name, sight in sorted(found, key=lambda x: x[0]):
+            self._seen.add(name, self._put_by[order].onto(sight))
+
+    def _is_full(self) -> bool:
+        """Whether as much has been collected as was allowed."""
+        if self._seen.nbytes + self._waiting.nbytes > self._options.limit:
+            self.settle()
+        return self._seen.nbytes > self._options.limit
+
+    def _measure(self, name: str, call: AttentionCall, n_stacked: int = 1) -> Sight:
+        """Measure a call, or several of one shape that have been stacked."""
+        given = None if self._options.padding is None else self._options.padding(call.inputs.shape[2])
+        given = given.repeat(n_stacked, 1) if given is not None and n_stacked > 1 else given
+        padding, known = padding_of(call.inputs, name, given)
+        if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
+            call = call.with_padding(padding)
+        with _preserve_rng_state(call):
+            sight = measure_sight(
+                call.inputs.detached() if call.backward is None else call.inputs,
+                self._options.measure.clip(*call.inputs.shape[2:]),
+                lead=call.lead,
+                lse=call.lse,
+                keep=self._options.keep,
+                name=name,
+                source=call.source,
+                padding=known,
+            )
+        if call.backward is not None:
+            return replace(sight, backward=call.backward)
+        if self._options.keep and sight.t <= _FEW_QUERIES and call.source != "weights":
+            return _keep_rows(sight)
+        return sight
+
+
+def _sinks(module: nn.Module) -> Tensor | None:
+    """The scores of a module's attention sinks, one per head."""
+    sinks = getattr(module, "sinks", None)
+    return sinks if isinstance(sinks, Tensor) and sinks.is_floating_point() else None
+
+
+def reason_of(error: Exception) -> str:
+    """An error as the reason why something was not seen."""
+    if isinstance(error, UnreadableError):
+        return str(error)
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first}"[:200]
+
+
+def _preserve_rng_state(call: AttentionCall) -> contextlib.AbstractContextManager[object]:
+    """Leave the random numbers as they are where a score draws some: it is asked twice, the model once."""
+    if call.inputs.score is None:
+        return contextlib.nullcontext()
+    device = call.inputs.q.device
+    return torch.random.fork_rng([device] if device.type != "cpu" else [], device_type=_accelerator(device))
+
+
+def _accelerator(device: torch.device) -> str:
+    return "cuda" if device.type == "cpu" else device.type
+
+
+def _keep_rows(sight: Sight) -> Sight:
+    """Keep the weights themselves instead of q and k."""
+    ((inputs, lse, *_),) = sight.kept
+    b, h, t, s = inputs.shape
+    tile = Tile(slice(0, b), slice(0, h), (0, t), (0, s))
+    rows = StoredRows.of(tile_weights(inputs, tile, lse))
+    return sight.with_kept((KeptInputs(rows, torch.zeros_like(lse)),))
+
+
+def _capturing() -> bool:
+    """Whether a CUDA graph is being captured; a torch without CUDA can't be asked."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
