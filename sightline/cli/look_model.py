@@ -96,7 +96,7 @@ def _print(watched: WatchedModel, table: list[Head]) -> None:
     marked = sharpest(table, _MARKED)
     printed = Table(title=None, box=None, pad_edge=False)
     printed.add_column("layer", no_wrap=True)
-    for column in ("head", "entropy", "distance", "first", "peak"):
+    for column in ("head", "entropy", "evenness", "distance", "first", "peak"):
         printed.add_column(column, justify="right", no_wrap=True)
     printed.add_column("")
     for head in table:
@@ -107,5 +107,7 @@ def _print(watched: WatchedModel, table: list[Head]) -> None:
     console.print(printed)
     console.print(Text(HEADS_LEGEND), soft_wrap=True)
     console.print(
-        Text(f"* sharp: the {len(marked)} heads of the lowest entropy, looking at the fewest tokens.")
+        Text(
+            f"* sharp: the {len(marked)} heads of the lowest evenness, looking at few of the tokens they may."
+        )
     )

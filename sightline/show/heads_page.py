@@ -16,9 +16,10 @@ __all__ = ["HEADS_LEGEND", "Figures", "head_cells", "heads_page", "listed"]
 
 Figures = Mapping[str, tuple[Figure, str]]  # heading: figure and caption
 HEADS_LEGEND = (
-    "entropy: of a query's weights, in nats; distance: how many tokens away it looks; first: the share of "
-    "all weight on the first token, the attention sink; peak: a query's largest weight. "
-    "All are means over the queries."
+    "entropy: of a query's weights, in nats; evenness: the entropy as a share of what it would be if the "
+    "query looked at all it may alike, causality and padding counted; distance: how many tokens away it "
+    "looks; first: the share of all weight on the first token, the attention sink; peak: a query's largest "
+    "weight. All are means over the queries."
 )
 _ENTROPY = (
     "The entropy of each head's weights, in nats, averaged over its queries. Dark heads look at few tokens, "
@@ -82,9 +83,11 @@ def heads_page(
 
 
 def head_cells(head: Head) -> list[str]:
-    """The numbers of a head as a table prints them: head, entropy, distance, first, peak."""
+    """The numbers of a head as a table prints them: head, entropy, evenness, distance, first, peak."""
     distance = "-" if head.distance is None else f"{head.distance:.2f}"
-    return [str(head.head), f"{head.entropy:.3f}", distance, f"{head.first:.1%}", f"{head.peak:.3f}"]
+    evenness = "-" if head.evenness is None else f"{head.evenness:.1%}"
+    cells = [str(head.head), f"{head.entropy:.3f}", evenness, distance]
+    return [*cells, f"{head.first:.1%}", f"{head.peak:.3f}"]
 
 
 def listed(figures: Figures | None) -> list[tuple[str, Figure, str]]:

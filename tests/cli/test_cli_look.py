@@ -58,12 +58,12 @@ def test_the_table_has_every_head(folder):
     assert (code, err) == (0, "")
     first, header, *rows = out.splitlines()
     assert first == f"BertModel in {folder}: 8 tokens"
-    assert header.split() == ["layer", "head", "entropy", "distance", "first", "peak"]
+    assert header.split() == ["layer", "head", "entropy", "evenness", "distance", "first", "peak"]
     assert [row.split()[:2] for row in rows[:6]] == [
         [f"encoder.layer.{i}.attention.self", str(h)] for i in range(2) for h in range(3)
     ]
     assert [row.endswith("* sharp") for row in rows[:6]].count(True) == 3
-    assert out.splitlines()[-1].startswith("* sharp: the 3 heads of the lowest entropy")
+    assert out.splitlines()[-1].startswith("* sharp: the 3 heads of the lowest evenness")
 
 
 def test_json_holds_the_same_numbers(folder):
