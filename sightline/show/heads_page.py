@@ -45,6 +45,7 @@ def heads_page(
     marked: Sequence[Head],
     is_part: bool = False,
     about: str = "",
+    figures: Figures | None = None,
 ) -> str:
     """The page of a watched model: entropies, what tokens received, heads in figures, a table of all heads.
 
@@ -58,23 +59,24 @@ def heads_page(
         is_part: Whether only some layers were chosen: then the heads of all of them are drawn, up to eight;
             else those of the layer with the sharpest head.
         about: A line about the model, at the end.
+        figures: More figures, before the others.
     """
     layers = by_layer(seen)
     sharp = marked[0].layer
     chosen = list(layers) if is_part and len(layers) <= _MOST_GRIDS else [sharp]
-    figures = {"How sharp each head is": (entropy(seen), _ENTROPY)}
+    drawn = dict(figures or {}) | {"How sharp each head is": (entropy(seen), _ENTROPY)}
     keys = layer_tokens(tokens, sharp, layers[sharp])[1]
-    figures["What the tokens received"] = (
+    drawn["What the tokens received"] = (
         received(layers[sharp], keys),
         _RECEIVED.format(layer=sharp or _MODEL),
     )
     for name in chosen:
-        figures[f"The heads of {name or _MODEL}"] = (layer_heads(name, layers[name], tokens), _HEADS)
+        drawn[f"The heads of {name or _MODEL}"] = (layer_heads(name, layers[name], tokens), _HEADS)
     return render(
         "heads.html",
         title=title,
         text=text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…",
-        figures=listed(figures),
+        figures=listed(drawn),
         legend=HEADS_LEGEND,
         marked=len(marked),
         rows=[(head in marked, [head.layer or _MODEL, *head_cells(head)]) for head in heads],
