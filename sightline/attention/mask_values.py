@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 __all__ = ["refuse_ones", "warn_of_hidden_rows", "warn_of_ones"]
 
@@ -106,7 +106,7 @@ _ONES_AS_IN_TORCH = _Rule(
     _range,
     _is_of_ones_and_zeros,
     "{name} {shape} holds only ones and zeros, and as in torch a float mask is added to the scores, which "
-    "hides nothing; {name} == 0 hides the zeros",
+    "hides nothing; {name} == 0 hides the zeros, {name} == 1 the ones",
     refused=False,
 )
 _NO_HIDDEN_ROWS = _Rule(
@@ -144,7 +144,7 @@ def _test(rule: _Rule, mask: Tensor, name: str) -> None:
 
 
 def _has_values(mask: Tensor) -> bool:
-    if type(mask) is not Tensor or mask.is_meta or mask.numel() == 0:
+    if type(mask) not in (Tensor, nn.Parameter) or mask.is_meta or mask.numel() == 0:
         return False
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:  # noqa: SLF001
         return False

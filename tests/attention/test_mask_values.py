@@ -47,6 +47,26 @@ def test_the_sentence_names_both_ways_out():
 
 
 @pytest.mark.bad_input
+def test_a_frozen_parameter_is_read_as_any_tensor():
+    mask = torch.nn.Parameter(torch.tril(torch.ones(T, T)), requires_grad=False)
+    q = torch.randn(T, 3)
+    with pytest.raises(ValueError, match="only ones and zeros"):
+        sl.attention(q, q, q, mask)
+    with pytest.raises(ValueError, match="only ones and zeros"):
+        sl.attention(*[q[None, None]] * 3, torch.nn.Parameter(mask[None, None], requires_grad=False))
+    with pytest.warns(UserWarning, match="attn_mask .*holds only ones and zeros"):
+        warn_of_ones(mask, "attn_mask")
+
+
+def test_the_warning_names_both_ways_to_hide():
+    marks = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    with pytest.warns(
+        UserWarning, match="key_padding_mask == 0 hides the zeros, key_padding_mask == 1 the ones"
+    ):
+        warn_of_ones(marks, "key_padding_mask")
+
+
+@pytest.mark.bad_input
 def test_values_are_read_again_after_a_change_in_place():
     mask = torch.zeros(T, S)
     refuse_ones(mask)
