@@ -110,8 +110,15 @@ def scaled_dot_product_attention(
     V: Float[Tensor, "*B S d_v"],  # noqa: N803
     mask: Shaped[Tensor, "..."] | Mask | None = None,
 ) -> tuple[Float[Tensor, "*B T d_v"], Float[Tensor, "*B T S"]]:
-    """The same under its other name."""
-    return reference.scaled_dot_product_attention(Q, K, V, mask)
+    """The same under its other name, with a mask of the batch size and block size, too.
+
+    A mask ``(B, S)`` says for every item which keys are real, as ``(B, 1, S)`` does; ``(T, S)`` is the same
+    for all items.
+
+    Raises:
+        ValueError: If B = T, and a mask of two dimensions could be either.
+    """
+    return reference.scaled_dot_product_attention(Q, K, V, _of_items(mask, Q))
 
 
 class SelfAttention(multihead.SelfAttention):
@@ -128,6 +135,22 @@ class MultiHeadSelfAttention(multihead.MultiHeadSelfAttention):
     def forward(self, X: Float[Tensor, "... T d_in"], mask: Any = None) -> Float[Tensor, "... T d_v"]:  # noqa: N803
         """Attend with every head and join the results."""
         return super().forward(X, _read(mask))
+
+
+def _of_items(mask: Any, q: Tensor) -> Any:
+    """(B, S) -> (B, 1, S), where that can be told from (T, S)."""
+    if not (isinstance(mask, Tensor) and isinstance(q, Tensor) and mask.dim() == 2 and q.dim() == 3):
+        return mask
+    b, t = q.shape[:2]
+    if mask.size(0) != b or b == 1:
+        return mask
+    if b == t:
+        raise ValueError(
+            "a mask of two dimensions is (batch size, keys) or (queries, keys), which must differ in size, "
+            f"got {tuple(mask.shape)} for batch size {b} and block size {t}; write mask[:, None] for the "
+            "first and mask[None] for the second"
+        )
+    return mask[:, None]
 
 
 def _read(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask | None:
