@@ -126,6 +126,12 @@ class CaptionerConfig:
         self._check_rotary()
 
     def _check_rotary(self) -> None:
+        if self.positions == "rotary" and self.decoder == "recurrent" and not self.n_encoder_layers:
+            raise ValueError(
+                "rotary positions turn the queries and keys of a Transformer's layers; a recurrent decoder "
+                "has none but those of its encoder, got n_encoder_layers=0; choose sinusoidal or learned "
+                "positions for its patches, or add layers"
+            )
         d_head = self.d_model // self.n_heads
         multiple = 4 if self.n_encoder_layers else 2
         if self.positions == "rotary" and d_head % multiple:

@@ -273,6 +273,10 @@ def test_the_grid_is_that_of_the_patches():
         ({"local_keys": True, "encoder": "efficientnet_lite0"}, "local_keys.*'patches', got 'efficientnet"),
         ({"patch": 7}, "patch=7 for image_size=30"),
         ({"positions": "rotery"}, "unknown positions 'rotery'.*did you mean 'rotary'"),
+        (
+            {"decoder": "recurrent", "positions": "rotary", "n_encoder_layers": 0},
+            "rotary positions .* a recurrent decoder .* n_encoder_layers=0; choose sinusoidal or learned",
+        ),
         ({"positions": "rotary", "n_heads": 6}, "multiple of 4, .* got 2 for d_model=12 and n_heads=6"),
         ({"positions": "rotary", "n_heads": 4, "n_encoder_layers": 0}, "multiple of 2, got 3"),
         ({"stem": 2}, "stem=2 for patch=10"),
