@@ -27,7 +27,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sightline.attention.mask_values import refuse_ones
+from sightline.attention.mask_values import refuse_marks, refuse_ones
 from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
 
 __all__ = ["Band", "Mask", "as_mask", "bias", "causal", "dense", "from_ones", "padding", "window"]
@@ -224,6 +224,10 @@ def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
     Args:
         lengths: One integer for each item, ``(B,)``; further dimensions line up with those of q that
             follow the batch (``(B, H)`` gives each head its own).
+
+    Raises:
+        TypeError: If they are no integers.
+        ValueError: If they are marks of the real keys, ones and zeros of two dimensions or more.
     """
     lengths = torch.as_tensor(lengths)
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
@@ -231,6 +235,7 @@ def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
             f"lengths must be integers, one for each item of the batch, got {lengths.dtype}; "
             "a tensor that marks the real keys goes to sl.masks.from_ones(marks[:, None, :])"
         )
+    refuse_marks(lengths)
     return Mask(lengths=(lengths,))
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from sightline.attention.attend import attention
 from sightline.attention.averaged import attention_with_average, attention_with_weights
-from sightline.attention.from_torch import Scriptable, fits, heads, mask_from_torch
-from sightline.attention.mask_values import warn_of_hidden_rows, warn_of_ones
+from sightline.attention.from_torch import Scriptable, check_torch_mask, fits, heads, mask_from_torch
+from sightline.attention.mask_values import warn_of_hidden_rows, warn_of_ones, warn_of_padding
 from sightline.attention.masks import Mask, causal
 from sightline.shapes import Float, Shaped, autocasting, is_tensor
 
@@ -160,12 +160,17 @@ class MultiheadAttention(Scriptable, nn.MultiheadAttention):
         """Attend from ``query`` to ``key`` and ``value``; see :class:`torch.nn.MultiheadAttention`.
 
         Mind torch's polarity here: in a boolean ``attn_mask`` or ``key_padding_mask`` True means *may not*.
-        A mask that hides all keys of a row, or a float one of ones and zeros, is warned of.
+        A mask that hides all keys of a row, padding at the beginning of every row, or a float mask of ones
+        and zeros, is warned of.
         """
-        for name, given in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
-            if given is not None:
-                warn_of_hidden_rows(given, name)
-                warn_of_ones(given, name)
+        if attn_mask is not None:
+            check_torch_mask(attn_mask, "attn_mask")
+            warn_of_hidden_rows(attn_mask, "attn_mask")
+            warn_of_ones(attn_mask, "attn_mask")
+        if key_padding_mask is not None:
+            check_torch_mask(key_padding_mask, "key_padding_mask")
+            warn_of_padding(key_padding_mask, "key_padding_mask")
+            warn_of_ones(key_padding_mask, "key_padding_mask")
         if (
             self._has_inference_kernel(query, key, value, key_padding_mask, attn_mask, need_weights)
             or not fits(self, query, key, value, key_padding_mask, attn_mask)  # torch says what is wrong
