@@ -15,7 +15,8 @@ from torch import Tensor
 from sightline.attention import multihead, reference
 from sightline.attention.masks import Mask, from_ones
 from sightline.positions import sinusoidal
-from sightline.shapes import Bool, Float, Shaped
+from sightline.positions.checks import checked_count
+from sightline.shapes import Bool, Float, Shaped, shown
 
 __all__ = [
     "MultiHeadSelfAttention",
@@ -55,7 +56,19 @@ class PositionalEncoding:
 def add_positional_encoding(
     word_embeddings: Float[Tensor, "B T E"], positional_encodings: Float[Tensor, "T E"]
 ) -> Float[Tensor, "B T E"]:
-    """Add a position to every embedding; the table is shared by the batch."""
+    """Add a position to every embedding; the table, ``(T, E)`` or ``(1, T, E)``, is shared by the batch.
+
+    Raises:
+        ValueError: If the table has another length or width.
+    """
+    table = torch.as_tensor(positional_encodings)
+    if word_embeddings.shape[-2:] != table.shape[-2:]:
+        raise ValueError(
+            "word_embeddings (B, T, E) and positional_encodings (T, E) must have the same length and width, "
+            f"got {shown(word_embeddings=word_embeddings, positional_encodings=table)}; "
+            "PositionalEncoding(d_model=E, max_len=T) makes a table that fits, positional_encodings[:T] a "
+            "shorter one"
+        )
     return word_embeddings + positional_encodings
 
 
@@ -88,6 +101,7 @@ def create_mask(seq_len: int) -> Bool[Tensor, "seq_len seq_len"]:
                 [1, 1, 0],
                 [1, 1, 1]], dtype=torch.int32)
     """
+    seq_len = checked_count("seq_len", seq_len, least=0)
     return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()
 
 
@@ -137,7 +151,7 @@ class MultiHeadSelfAttention(multihead.MultiHeadSelfAttention):
         return super().forward(X, _read(mask))
 
 
-def _of_items(mask: Any, q: Tensor) -> Any:
+def _of_items(mask: Any, q: Any) -> Any:
     """(B, S) -> (B, 1, S), where that can be told from (T, S)."""
     if not (isinstance(mask, Tensor) and isinstance(q, Tensor) and mask.dim() == 2 and q.dim() == 3):
         return mask

@@ -70,7 +70,7 @@ def check_torch_mask(mask: object, name: str) -> None:
         return
     name = call_site(mask, name).name
     if isinstance(mask, Mask):
-        raise TypeError(f"{name} must be a torch.Tensor, got a Mask; ~mask.dense(T, S) makes one, as in torch")
+        raise TypeError(f"{name} must be a torch.Tensor, got a Mask; ~mask.dense(T, S) makes one")
     is_tensor(mask, name)
     raise TypeError(
         f"{name} must be boolean (as in torch, True = may not look) or float (added to the scores), got "

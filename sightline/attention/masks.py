@@ -286,11 +286,7 @@ def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
         return Mask()
     if isinstance(mask, Mask):
         return mask
-    if not isinstance(mask, Tensor):
-        raise TypeError(
-            f"a mask must be a tensor or one of sl.masks, such as sl.masks.causal(), got {mask!r}; "
-            "a function of sl.masks must be called"
-        )
+    _check_kind(mask)
     if mask.dtype == torch.bool:
         return Mask(allowed=(mask,))
     if mask.is_floating_point():
@@ -302,6 +298,17 @@ def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
     )
 
 
+def on_device(mask: Mask, q: Tensor) -> Mask:
+    """Refuse a mask on another device than q."""
+    for x in mask.tensors:
+        if x.device != q.device:
+            raise ValueError(
+                f"the mask must be on the device of q, got {x.device} and {q.device}; "
+                "build it from a tensor moved with .to(q.device)"
+            )
+    return mask
+
+
 def _check_reach(name: str, reach: object) -> None:
     if reach is not None and (isinstance(reach, bool) or not isinstance(reach, Integral) or int(reach) < 0):
         raise ValueError(
@@ -309,9 +316,28 @@ def _check_reach(name: str, reach: object) -> None:
         )
 
 
+def _check_kind(mask: object) -> None:
+    if isinstance(mask, Tensor):
+        return
+    _check_called(mask)
+    shown, remedy = type(mask).__name__, "torch.as_tensor(mask) makes a tensor of it"
+    if isinstance(mask, str):
+        shown, remedy = repr(mask), "sl.masks.causal() is one"
+    raise TypeError(f"a mask must be a tensor or one of sl.masks, got {shown}; {remedy}")
+
+
+def _check_called(mask: object) -> None:
+    if callable(mask):
+        name = getattr(mask, "__name__", type(mask).__name__)
+        raise TypeError(
+            f"a mask must be a tensor or one of sl.masks, got the function {name}; call it, {name}()"
+        )
+
+
 def _check_ones_and_zeros(mask: Any) -> None:
     if isinstance(mask, Mask):
         raise TypeError("a mask of ones and zeros is a tensor, got a Mask; mask.dense(T, S) makes it one")
+    _check_called(mask)
     is_tensor(mask, "mask")
     if mask.dtype == torch.bool or mask.is_meta or torch.compiler.is_compiling():  # no values to read
         return

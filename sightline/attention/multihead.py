@@ -5,6 +5,8 @@ MultiHead(X) = Concat(head_1, ..., head_h) Wᴼ        head_i = Attention(X Wq_i
 
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -114,16 +116,23 @@ class MultiHeadSelfAttention(nn.Module):
         return self.Wo(context.transpose(-3, -2).flatten(-2))
 
 
-def _num_heads(num_heads: int | None, n_heads: int | None) -> int:
+def _num_heads(num_heads: Any, n_heads: Any) -> int:
     """The number of heads, by its name or by its former one."""
     if n_heads is not None and num_heads is None:
         warnings.warn("n_heads is num_heads now, as in torch", DeprecationWarning, stacklevel=3)
-        return n_heads
-    if num_heads is None or n_heads is not None:
+        return int(n_heads)
+    if n_heads is not None:
         raise TypeError(
-            f"MultiHeadSelfAttention takes num_heads, got num_heads={num_heads}, n_heads={n_heads}"
+            f"num_heads and n_heads, its former name, are the same thing, got num_heads={num_heads} and "
+            f"n_heads={n_heads}; give num_heads alone"
         )
-    return num_heads
+    if num_heads is None:
+        raise TypeError(
+            "MultiHeadSelfAttention needs num_heads, a divisor of d_k and d_v, got none; num_heads=8 is usual"
+        )
+    if not isinstance(num_heads, Integral):
+        raise TypeError(f"num_heads must be a whole number, got {num_heads!r}")
+    return int(num_heads)
 
 
 class MultiheadAttention(Scriptable, nn.MultiheadAttention):

@@ -138,7 +138,7 @@ class CaptionerConfig:
             raise ValueError(
                 f"rotary positions turn pairs of channels, so a head's width must be a multiple of {multiple}"
                 f"{', of 4 where patches stand in rows and columns' if multiple == 4 else ''}, got {d_head} "
-                f"for d_model={self.d_model} and n_heads={self.n_heads}"
+                f"for d_model={self.d_model} and n_heads={self.n_heads}; change one of them"
             )
 
 

@@ -86,7 +86,8 @@ class TranslatorConfig:
         if self.positions == "rotary" and self.d_model // self.n_heads % 2:
             raise ValueError(
                 "rotary positions turn pairs of channels, so a head's width must be even, got "
-                f"{self.d_model // self.n_heads}"
+                f"{self.d_model // self.n_heads} for d_model={self.d_model} and n_heads={self.n_heads}; "
+                "change one of them"
             )
 
 

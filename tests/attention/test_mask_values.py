@@ -114,7 +114,7 @@ def test_a_row_that_is_hidden_is_warned_of_and_others_are_not():
 
 def test_padding_at_the_beginning_of_every_row_is_warned_of():
     real = torch.arange(S) < torch.tensor([[3], [5], [1]])  # padded to a longer S, and of the wrong polarity
-    with pytest.warns(UserWarning, match=r"hides the first key of every row and shows the last.*~key_padding"):
+    with pytest.warns(UserWarning, match=r"hides the first key of every row and shows the last.*~key_"):
         warn_of_padding(real, "key_padding_mask")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -127,7 +127,9 @@ def test_padding_at_the_beginning_of_every_row_is_warned_of():
 @pytest.mark.bad_input
 def test_marks_are_no_lengths():
     for marks in (torch.ones(2, S).long(), (torch.arange(S) < 3).expand(2, S).int()):
-        with pytest.raises(ValueError, match=r"got torch.int(64|32) \(2, 7\) of ones and zeros; .*from_ones\(marks"):
+        with pytest.raises(
+            ValueError, match=r"got torch.int.. \(2, 7\) of ones and zeros; .*from_ones\(marks"
+        ):
             sl.masks.padding(marks)
     refuse_marks(torch.tensor([1, 1, 0]))
     refuse_marks(torch.tensor([[1, 2], [0, 1]]))
@@ -139,7 +141,7 @@ def test_marks_are_no_lengths():
     ("call", "name"),
     [
         (lambda x, m: sl.nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x, attn_mask=m), "attn_mask"),
-        (lambda x, m: sl.nn.TransformerEncoderLayer(8, 2, 9, batch_first=True)(x, m), "src_mask"),
+        (lambda x, m: sl.nn.TransformerEncoderLayer(8, 2, 9, batch_first=True)(x, src_mask=m), "src_mask"),
         (lambda x, m: encoder()(x, mask=m), "mask"),
         (lambda x, m: sl.nn.TransformerDecoderLayer(8, 2, 9, batch_first=True)(x, x, m), "tgt_mask"),
         (lambda x, m: transformer()(x, x, src_mask=m), "src_mask"),
@@ -148,11 +150,10 @@ def test_marks_are_no_lengths():
 )
 def test_a_warning_points_at_the_callers_line_and_names_the_callers_argument(call, name):
     x, mask = torch.randn(2, T, 8), torch.tril(torch.ones(T, T))
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match=f"^{name} holds only ones and zeros") as caught:
         call(x, mask)
     assert [one.filename for one in caught] == [__file__]
     assert caught[0].lineno == call.__code__.co_firstlineno
-    assert str(caught[0].message).startswith(f"{name} holds only ones and zeros")
 
 
 def encoder():
