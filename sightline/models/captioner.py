@@ -82,7 +82,6 @@ class CaptionerConfig:
         "sinusoidal",
         f"Where a word or a patch stands: {', '.join(POSITIONS)}.",
         choices=POSITIONS,
-        advanced=True,
     )
     embedding_scale: float = setting(
         1.0,

@@ -45,7 +45,7 @@ class TranslatorConfig:
     n_layers: int = setting(3, "Layers of the encoder and of the decoder.", at_least=1)
     d_ff: int = setting(1024, "Width of the feed-forward layers.", at_least=1)
     positions: str = setting(
-        "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS, advanced=True
+        "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS
     )
     norm: str = setting(
         "pre",

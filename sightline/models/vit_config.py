@@ -50,7 +50,6 @@ class VisionTransformerConfig:
         "learned",
         "Where a token stands: 'learned', 'sinusoidal' or 'rotary'.",
         choices=("learned", "sinusoidal", "rotary"),
-        advanced=True,
     )
     pool: str = setting(
         "token",
