@@ -2,7 +2,8 @@
 
 A :class:`Mask` says which of the S keys each of the T queries may look at. It remembers *why*: that it
 is causal, a window, padding, or a tensor the caller drew. So the fast paths can be taken without ever
-building a T x S tensor, and ``a & b`` stays exact. ``True`` means *may look*, everywhere.
+building a T x S tensor, and ``a & b`` stays exact. ``True`` means *may look*, but for the masks that torch's
+modules and their drop-ins in ``sl.nn`` take: there, as in torch, it means *may not*.
 
 The positions of queries and keys are lined up at the end: with T != S the queries are the last T of the
 S positions, which is what decoding with a cache needs (T = 1 sees everything). With ``align="start"``

@@ -176,3 +176,20 @@ def test_what_the_exercises_are_given_wrong_is_a_sentence():
         create_mask(-1)
     with pytest.raises(TypeError, match=r"seq_len must be an integer, got 2\.5"):
         create_mask(2.5)
+
+
+def test_the_shapes_of_the_docstrings_work_as_those_of_the_code():
+    Q, K, V = torch.rand(3, 2, 5, 7), torch.rand(3, 2, 5, 7), torch.rand(3, 2, 5, 11)
+    real = torch.arange(5) < torch.tensor([[5], [3], [1]])
+    output, weights = attention_score(Q, K, V, mask=real[:, None, None])  # (batch size, 1, 1, seq_len)
+    assert output.shape == (3, 2, 5, 11)
+    assert (weights[1, :, :, 3:] == 0).all()
+    agreed = F.scaled_dot_product_attention(Q, K, V, attn_mask=real[:, None, None])
+    torch.testing.assert_close(output, agreed)
+
+
+def test_exercise_3_the_weights_that_the_docstring_speaks_of():
+    X, layer = torch.rand(3, 5, 4), SelfAttention(4, 7, 11)
+    output, weights = attention_score(*layer.project(X))
+    torch.testing.assert_close(layer(X), output)
+    assert weights.shape == (3, 5, 5)
