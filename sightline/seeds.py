@@ -75,12 +75,19 @@ def add_positional_encoding(
 def visualize_positional_encoding(PE: Any) -> Any:  # noqa: N803
     """Draw a table of positions, a tensor or an array, as a heatmap; returns the figure.
 
+    Where a window can be opened the heatmap is in it, and a program waits until it is closed, as with the
+    document's ``plt.show()``; a notebook shows the figure that is returned.
+
     Raises:
         ImportError: If matplotlib is not installed; the sentence names the extra.
     """
     from sightline import show  # noqa: PLC0415 - matplotlib, which the exercises need here alone
+    from sightline.show.display import DisplayFigure, is_notebook  # noqa: PLC0415
 
-    return show.positions(PE)
+    figure = show.positions(PE)
+    if isinstance(figure, DisplayFigure) and not is_notebook():
+        figure.show(warn=False, wait=True)
+    return figure
 
 
 def att_score(
