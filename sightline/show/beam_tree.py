@@ -24,6 +24,8 @@ __all__ = ["beam_tree"]
 _WON, _LOST, _INK = "#21918c", "#c4c4cc", "#33333b"
 _COLUMN, _ROW = 1.25, 0.55  # inches of a step and of a row
 _NAME, _THUMBNAIL = 0.17, 0.62  # inches that a row grows by for what a word looked at: its name, or an image
+_END = 0.14  # and for the score of what ended
+_LINE = 10.8  # points of a line in a box
 
 
 _Names = Callable[[int, int], str]
@@ -69,10 +71,11 @@ def beam_tree(
     looked = _looked(trace, path, keys)
     steps, rows = len(trace.steps), max(len(step.tokens) for step in trace.steps)
     with style():
-        heights = [rows * _ROW]
+        tall = _ROW + (_END if ends else 0)
+        heights = [rows * tall]
         if looked is not None and keys is not None:
             grown, below = (_THUMBNAIL, _COLUMN) if isinstance(keys, GridKeys) else (_NAME, 0.22 * len(keys))
-            heights = [rows * (_ROW + grown), below]
+            heights = [rows * (tall + grown), below]
         figure = FallbackFontFigure(
             figsize=(1.6 + _COLUMN * steps, sum(heights) + 1.2), dpi=150, layout="constrained"
         )
@@ -85,7 +88,10 @@ def beam_tree(
             else:
                 names = partial(_most_looked_at, trace, keys)
                 _draw_weights(panels[1], looked, keys)
-        _draw_tree(panels[0], trace, words, names, ends, winner, path)
+        _draw_tree(panels[0], trace, words, names, path)
+        lines = 2 if names is None else 3
+        thumbnails = looked is not None and isinstance(keys, GridKeys)
+        _draw_ends(panels[0], ends, winner, lines * _LINE / 2 + (72 * _THUMBNAIL if thumbnails else 0))
         panels[0].set_title(title)
         panels[0].set_xlim(-1.2, steps - 0.2)
     return figure
@@ -135,8 +141,6 @@ def _draw_tree(
     trace: BeamTrace,
     words: Callable[[int], str],
     names: _Names | None,
-    ends: list[_End],
-    winner: _End | None,
     path: list[int],
 ) -> None:
     box: dict[str, Any] = {"boxstyle": "round,pad=0.25", "linewidth": 1}
@@ -155,17 +159,21 @@ def _draw_tree(
                 t, row, text, ha="center", va="center", fontsize=9, color=_INK, zorder=3,
                 bbox=box | {"facecolor": "#e3f3f1" if won else "white", "edgecolor": colour},
             )  # fmt: skip
-    for end in ends:
-        x, y = end.step - 1 + 0.36, end.row if end.step else 0
-        colour = _WON if end == winner else "#77777f"
-        axes.text(
-            x, y + 0.4, f"end {end.score:.2f}", ha="center", va="center", fontsize=8, color=colour,
-            weight="bold" if end == winner else "normal", zorder=4,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
-        )  # fmt: skip
     axes.set_ylim(max(len(step.tokens) for step in trace.steps) - 0.4, -0.6)
     axes.set_yticks([])
     axes.tick_params(labelbottom=False)
+
+
+def _draw_ends(axes: Axes, ends: list[_End], winner: _End | None, below: float) -> None:
+    """The final score so many points below the word that ended; the empty text may end, too."""
+    for end in ends:
+        row, down = (end.row, below) if end.step else (0, _LINE / 2)
+        axes.annotate(
+            f"end {end.score:.2f}", (end.step - 1, row), (0, -down - 9), textcoords="offset points",
+            ha="center", va="center", fontsize=7.5, color=_WON if end == winner else "#77777f",
+            weight="bold" if end == winner else "normal", zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
+        )  # fmt: skip
 
 
 def _draw_thumbnails(axes: Axes, trace: BeamTrace, keys: GridKeys) -> None:
@@ -199,6 +207,7 @@ def _seen(image: Any, weights: Float[Tensor, " S"], keys: GridKeys, brightest: f
 def _draw_weights(axes: Axes, looked: Tensor, keys: Sequence[str]) -> None:
     axes.imshow(looked.numpy(), cmap=COLOURS, aspect="auto", vmin=0)
     axes.set_yticks(range(len(keys)), list(keys))
+    axes.spines["left"].set_position(("data", -0.5))  # names stand beside the rows, not below the start
     axes.tick_params(labelbottom=False)
     axes.set_xlabel("where the winner looked before each word, and before its end")
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from sightline.decode.beam import beam
 from sightline.decode.trace import BeamTrace
@@ -107,3 +108,23 @@ def test_sentences_for_what_is_wrong():
         beam_tree(BeamTrace(), WORDS.__getitem__)
     with pytest.raises(ValueError, match="a name for each of the 2 keys, got 3 names"):
         beam_tree(searched()[0], WORDS.__getitem__, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("keys", [None, ["left", "right"]])
+def test_ends_lie_on_no_box_and_names_of_keys_beside_their_rows(keys):
+    trace, _ = searched()
+    figure = beam_tree(trace, WORDS.__getitem__, keys)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # which lays it out
+    tree, renderer = figure.axes[0], canvas.get_renderer()
+    ends = [text for text in tree.texts if text.get_text().startswith("end")]
+    boxes = [text.get_bbox_patch().get_window_extent(renderer) for text in tree.texts if text not in ends]
+    assert ends
+    for text in ends:
+        extent = text.get_window_extent(renderer)
+        assert not any(extent.overlaps(box) for box in boxes), text.get_text()
+    if keys:
+        below = figure.axes[1]
+        left = below.transData.transform((-0.5, 0))[0]
+        for label in below.get_yticklabels():
+            assert 0 < left - label.get_window_extent(renderer).x1 < 20 * figure.dpi / 72
