@@ -127,7 +127,7 @@ class BiasedAttention(_PlacedAttention):
         self.relative = RelativeBias2d(n_heads, grid)
 
     def _placed(self, q: Tensor, k: Tensor, mask: Any) -> tuple[Tensor, Tensor, Mask]:
-        added = bias(self.relative().to(q.dtype))
+        added = bias(self.relative().to(q.dtype)[None])  # of the heads, not of the batch
         return q, k, added if mask is None else as_mask(mask) & added
 
 

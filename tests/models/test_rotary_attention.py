@@ -51,6 +51,8 @@ def test_biases_are_added_to_the_scores_of_torchs_own_attention():
         hides = None if hidden is None else hidden.float().masked_fill(hidden, -torch.inf)
         expected, _ = theirs(x, x, x, attn_mask=bias.repeat(7, 1, 1), key_padding_mask=hides)
         torch.testing.assert_close(found, expected)
+    few, _ = attend(x[:2], x[:2], x[:2], need_weights=False)  # as many as heads
+    torch.testing.assert_close(few, attend(x, x, x, need_weights=False)[0][:2])
 
 
 def test_a_stack_with_biases_has_a_table_for_each_layer():
