@@ -48,10 +48,11 @@ def root_of_d() -> Figure:
         "peak": "largest weight of a query, mean",
         "gradient": "gradient of the weights, by their own scores",
     }
+    labels = {"spread": "", "peak": "", "gradient": "sum of w (1 - w) over a query's keys"}
     for axes, (kind, title) in zip(figure.subplots(1, 3), panels.items(), strict=True):
         for (name, rows), colour in zip(found.items(), (GREEN, RED), strict=True):
             plain(axes).plot(WIDTHS, rows[kind], "o-", color=colour, markersize=4, label=name)
-        axes.set(xscale="log", xlabel="width d of queries and keys", title=title)
+        axes.set(xscale="log", xlabel="width d of queries and keys", ylabel=labels[kind], title=title)
         axes.set_xticks([4, 32, 256, 2048], ["4", "32", "256", "2,048"])
         axes.minorticks_off()
         axes.title.set_fontsize(10)
@@ -80,9 +81,10 @@ def index_as_position() -> Figure:
     left, middle, right = figure.subplots(1, 3)
     for name, (x, colour) in added.items():
         plain(left).plot(torch.cosine_similarity(x, words), color=colour, label=name, linewidth=1.2)
-    left.set(xlabel="position", ylabel="cosine with the word alone", ylim=(-0.3, 1.02))
+    left.set(xlabel="position", ylabel="cosine with the word alone", ylim=(-0.3, 1.42))
+    left.set_yticks([-0.2, 0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
     left.set_title("the index drowns the word", fontsize=10)
-    left.legend(frameon=False, fontsize=9, loc="center right")
+    left.legend(frameon=False, fontsize=9, loc="upper right")
     steps = {length: torch.arange(length) / length for length in (10, 40)}
     for length, colour in ((10, BLUE), (40, GREY)):
         plain(middle).plot(steps[length], "o-", color=colour, markersize=3, label=f"a sentence of {length}")
@@ -234,10 +236,14 @@ def shift() -> Figure:
     first.imshow(table.T, aspect="auto", cmap="viridis", vmin=-1, vmax=1)
     first.set(title="PE", xlabel="position", ylabel="dimension")
     second.imshow(sl.positions.shift_matrix(offset, 16), cmap="RdBu", vmin=-1, vmax=1)
-    second.set(title=f"M: rotations, for an offset of {offset}")
+    second.set(
+        title=f"M: rotations, for an offset of {offset}", xlabel="dimension of PE", ylabel="dimension of M PE"
+    )
     third.imshow(moved.T, aspect="auto", cmap="viridis", vmin=-1, vmax=1)
     apart = (moved[:-offset] - table[offset:]).abs().max().item()
-    third.set(title=f"M PE = PE, {offset} further on (apart by {apart:.0e})", xlabel="position")
+    third.set(
+        title=f"M PE = PE, {offset} further on (apart by {apart:.0e})", xlabel="position", ylabel="dimension"
+    )
     for axes in (first, second, third):
         axes.title.set_fontsize(10)
     return figure

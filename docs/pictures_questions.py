@@ -243,9 +243,11 @@ def cache_picture(model: nn.Module) -> Figure:
     figure = sheet(7.2, 2.8, "What the last eight queries looked at, and the twelve keys worth keeping")
     ax = figure.subplots()
     ax.bar(range(t), received, color=colours, width=0.85)
-    for word, colour in (("forgotten", GREY), ("kept", MAY_LOOK), ("the window itself", WARM)):
+    for word, colour in (("forgotten", GREY), ("kept", MAY_LOOK)):
         ax.bar([0], [0], color=colour, label=word)
-    ax.legend(fontsize=9, loc="upper right")
+    # hardly looked at itself, so its bars alone would not show where it is
+    ax.axvspan(t - 8.5, t - 0.5, color=WARM, alpha=0.15, linewidth=0, label="the last eight")
+    ax.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.68, 1.0))
     tidy(ax, xlabel="key", ylabel="mean weight received")
     return figure
 

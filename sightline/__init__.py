@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sightline import models, show, tasks, train
+    from sightline import models, seeds, show, tasks, train
     from sightline.public import (
         Look,
         Mask,
@@ -54,6 +54,7 @@ __all__ = [
     "positions",
     "reference",
     "scores",
+    "seeds",
     "show",
     "tasks",
     "train",
@@ -78,6 +79,10 @@ def _load(name: str) -> Any:
         import sightline.models  # noqa: PLC0415
 
         return sightline.models
+    if name == "seeds":
+        import sightline.seeds  # noqa: PLC0415
+
+        return sightline.seeds
     if name == "show":
         import sightline.show  # noqa: PLC0415
 

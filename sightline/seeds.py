@@ -15,7 +15,8 @@ from torch import Tensor
 from sightline.attention import multihead, reference
 from sightline.attention.masks import Mask, from_ones
 from sightline.positions import sinusoidal
-from sightline.shapes import Bool, Float, Shaped
+from sightline.positions.checks import checked_count
+from sightline.shapes import Bool, Float, Shaped, shown
 
 __all__ = [
     "MultiHeadSelfAttention",
@@ -55,19 +56,38 @@ class PositionalEncoding:
 def add_positional_encoding(
     word_embeddings: Float[Tensor, "B T E"], positional_encodings: Float[Tensor, "T E"]
 ) -> Float[Tensor, "B T E"]:
-    """Add a position to every embedding; the table is shared by the batch."""
+    """Add a position to every embedding; the table, ``(T, E)`` or ``(1, T, E)``, is shared by the batch.
+
+    Raises:
+        ValueError: If the table has another length or width.
+    """
+    table = torch.as_tensor(positional_encodings)
+    if word_embeddings.shape[-2:] != table.shape[-2:]:
+        raise ValueError(
+            "word_embeddings (B, T, E) and positional_encodings (T, E) must have the same length and width, "
+            f"got {shown(word_embeddings=word_embeddings, positional_encodings=table)}; "
+            "PositionalEncoding(d_model=E, max_len=T) makes a table that fits, positional_encodings[:T] a "
+            "shorter one"
+        )
     return word_embeddings + positional_encodings
 
 
 def visualize_positional_encoding(PE: Any) -> Any:  # noqa: N803
     """Draw a table of positions, a tensor or an array, as a heatmap; returns the figure.
 
+    Where a window can be opened the heatmap is in it, and a program waits until it is closed, as with the
+    document's ``plt.show()``; a notebook shows the figure that is returned.
+
     Raises:
         ImportError: If matplotlib is not installed; the sentence names the extra.
     """
     from sightline import show  # noqa: PLC0415 - matplotlib, which the exercises need here alone
+    from sightline.show.display import DisplayFigure, is_notebook  # noqa: PLC0415
 
-    return show.positions(PE)
+    figure = show.positions(PE)
+    if isinstance(figure, DisplayFigure) and not is_notebook():
+        figure.show(warn=False, wait=True)
+    return figure
 
 
 def att_score(
@@ -88,6 +108,7 @@ def create_mask(seq_len: int) -> Bool[Tensor, "seq_len seq_len"]:
                 [1, 1, 0],
                 [1, 1, 1]], dtype=torch.int32)
     """
+    seq_len = checked_count("seq_len", seq_len, least=0)
     return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()
 
 
@@ -110,8 +131,15 @@ def scaled_dot_product_attention(
     V: Float[Tensor, "*B S d_v"],  # noqa: N803
     mask: Shaped[Tensor, "..."] | Mask | None = None,
 ) -> tuple[Float[Tensor, "*B T d_v"], Float[Tensor, "*B T S"]]:
-    """The same under its other name."""
-    return reference.scaled_dot_product_attention(Q, K, V, mask)
+    """The same under its other name, with a mask of the batch size and block size, too.
+
+    A mask ``(B, S)`` says for every item which keys are real, as ``(B, 1, S)`` does; ``(T, S)`` is the same
+    for all items.
+
+    Raises:
+        ValueError: If B = T, and a mask of two dimensions could be either.
+    """
+    return reference.scaled_dot_product_attention(Q, K, V, _of_items(mask, Q))
 
 
 class SelfAttention(multihead.SelfAttention):
@@ -128,6 +156,22 @@ class MultiHeadSelfAttention(multihead.MultiHeadSelfAttention):
     def forward(self, X: Float[Tensor, "... T d_in"], mask: Any = None) -> Float[Tensor, "... T d_v"]:  # noqa: N803
         """Attend with every head and join the results."""
         return super().forward(X, _read(mask))
+
+
+def _of_items(mask: Any, q: Any) -> Any:
+    """(B, S) -> (B, 1, S), where that can be told from (T, S)."""
+    if not (isinstance(mask, Tensor) and isinstance(q, Tensor) and mask.dim() == 2 and q.dim() == 3):
+        return mask
+    b, t = q.shape[:2]
+    if mask.size(0) != b or b == 1:
+        return mask
+    if b == t:
+        raise ValueError(
+            "a mask of two dimensions is (batch size, keys) or (queries, keys), which must differ in size, "
+            f"got {tuple(mask.shape)} for batch size {b} and block size {t}; write mask[:, None] for the "
+            "first and mask[None] for the second"
+        )
+    return mask[:, None]
 
 
 def _read(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask | None:

@@ -54,6 +54,12 @@ def test_the_promised_names_are_there(space, names):
         assert name in dir(space)
 
 
+def test_the_exercises_are_there_without_an_import_of_their_own():
+    code = "import sightline as sl; print('seeds' in dir(sl), int(sl.seeds.create_mask(3).sum()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.stdout == "True 6\n", done.stderr
+
+
 def test_every_public_name_exists():
     for space in (sl, sl.masks, sl.scores, sl.nn):
         assert all(hasattr(space, name) for name in space.__all__)

@@ -35,7 +35,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sightline.attention import scores
 from sightline.attention.mask_values import refuse_ones
-from sightline.attention.masks import Band, Mask, as_mask
+from sightline.attention.masks import Band, Mask, as_mask, on_device
 from sightline.attention.scores import Additive, Score
 from sightline.attention.softmax import masked_softmax
 from sightline.shapes import Float, Shaped, are_plain, check_qkv, check_same_width, is_grouped, leading
@@ -185,7 +185,7 @@ def _by_dot_product(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, d
     """Bring queries, keys and values to four dimensions, attend, and bring the output back."""
     lead = leading(q, k, v)
     if mask.limits:
-        mask = _on_device(mask, q).fitted(lead, q.size(-2), k.size(-2))
+        mask = on_device(mask, q).fitted(lead, q.size(-2), k.size(-2))
     output = _in_plain_steps(q, k, v, mask, lead, scale, dropout_p)
     if output is None:
         output = _fused(*four_dimensional(q, k, v, mask, lead), scale, dropout_p)
@@ -232,7 +232,7 @@ def _explicit(
     if is_grouped(q, k, v):
         k, v = (x.repeat_interleave(q.size(1) // k.size(1), 1) for x in (k, v))
     lead, t, s = leading(q, k, v), q.size(-2), k.size(-2)
-    mask = _on_device(mask, q).fitted(lead, t, s)
+    mask = on_device(mask, q).fitted(lead, t, s)
 
     def attend_block(
         rows: tuple[int, int], columns: tuple[int, int], q: Tensor, k: Tensor, v: Tensor
@@ -257,7 +257,7 @@ def _additive(
     if is_grouped(q, k, v):
         k, v = (x.repeat_interleave(q.size(1) // k.size(1), 1) for x in (k, v))
     lead = leading(q, k, v)
-    mask = _on_device(mask, q).fitted(lead, q.size(-2), k.size(-2))
+    mask = on_device(mask, q).fitted(lead, q.size(-2), k.size(-2))
     a, b = score.projected(q, k)
     v = v.to(a.dtype)  # as autocast would
     if not takes(a, b, v, mask, lead):
@@ -387,16 +387,6 @@ def _pairs(mask: Mask, t: int, s: int) -> int:
     shapes = [x.shape for x in mask.tensors] + [(t, 1) for _ in mask.bands]
     pairs = math.prod(torch.broadcast_shapes(*shapes, (1, s)))
     return 0 if any(x.numel() == pairs for x in mask.allowed + mask.added) else pairs
-
-
-def _on_device(mask: Mask, q: Tensor) -> Mask:
-    for x in mask.tensors:
-        if x.device != q.device:
-            raise ValueError(
-                f"the mask must be on the device of q, got {x.device} and {q.device}; "
-                "build it from a tensor moved with .to(q.device)"
-            )
-    return mask
 
 
 def _check_scale(scale: object) -> None:

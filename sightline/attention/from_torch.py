@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sightline.attention.call_site import call_site
 from sightline.attention.masks import Mask
-from sightline.shapes import Float, autocasting
+from sightline.shapes import Float, autocasting, is_tensor
 
 
 class Scriptable:
@@ -60,6 +61,20 @@ def fits(
         return False
     return _is_mask(key_padding_mask, (batch, s) if batched else (s,)) and _is_mask(
         attn_mask, (t, s), (batch * module.num_heads, t, s)
+    )
+
+
+def check_torch_mask(mask: object, name: str) -> None:
+    """Refuse what is no mask of torch's kind, under the name that it has where the user handed it over."""
+    if isinstance(mask, Tensor) and (mask.dtype == torch.bool or mask.is_floating_point()):
+        return
+    name = call_site(mask, name).name
+    if isinstance(mask, Mask):
+        raise TypeError(f"{name} must be a torch.Tensor, got a Mask; ~mask.dense(T, S) makes one")
+    is_tensor(mask, name)
+    raise TypeError(
+        f"{name} must be boolean (as in torch, True = may not look) or float (added to the scores), got "
+        f"{getattr(mask, 'dtype', None)}; {name} == 0 hides the zeros, {name} == 1 the ones"
     )
 
 

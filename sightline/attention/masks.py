@@ -2,7 +2,8 @@
 
 A :class:`Mask` says which of the S keys each of the T queries may look at. It remembers *why*: that it
 is causal, a window, padding, or a tensor the caller drew. So the fast paths can be taken without ever
-building a T x S tensor, and ``a & b`` stays exact. ``True`` means *may look*, everywhere.
+building a T x S tensor, and ``a & b`` stays exact. ``True`` means *may look*, but for the masks that torch's
+modules and their drop-ins in ``sl.nn`` take: there, as in torch, it means *may not*.
 
 The positions of queries and keys are lined up at the end: with T != S the queries are the last T of the
 S positions, which is what decoding with a cache needs (T = 1 sees everything). With ``align="start"``
@@ -27,7 +28,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sightline.attention.mask_values import refuse_ones
+from sightline.attention.mask_values import refuse_marks, refuse_ones
 from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
 
 __all__ = ["Band", "Mask", "as_mask", "bias", "causal", "dense", "from_ones", "padding", "window"]
@@ -224,6 +225,10 @@ def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
     Args:
         lengths: One integer for each item, ``(B,)``; further dimensions line up with those of q that
             follow the batch (``(B, H)`` gives each head its own).
+
+    Raises:
+        TypeError: If they are no integers.
+        ValueError: If they are marks of the real keys, ones and zeros of two dimensions or more.
     """
     lengths = torch.as_tensor(lengths)
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
@@ -231,6 +236,7 @@ def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
             f"lengths must be integers, one for each item of the batch, got {lengths.dtype}; "
             "a tensor that marks the real keys goes to sl.masks.from_ones(marks[:, None, :])"
         )
+    refuse_marks(lengths)
     return Mask(lengths=(lengths,))
 
 
@@ -281,11 +287,7 @@ def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
         return Mask()
     if isinstance(mask, Mask):
         return mask
-    if not isinstance(mask, Tensor):
-        raise TypeError(
-            f"a mask must be a tensor or one of sl.masks, such as sl.masks.causal(), got {mask!r}; "
-            "a function of sl.masks must be called"
-        )
+    _check_kind(mask)
     if mask.dtype == torch.bool:
         return Mask(allowed=(mask,))
     if mask.is_floating_point():
@@ -297,6 +299,17 @@ def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
     )
 
 
+def on_device(mask: Mask, q: Tensor) -> Mask:
+    """Refuse a mask on another device than q."""
+    for x in mask.tensors:
+        if x.device != q.device:
+            raise ValueError(
+                f"the mask must be on the device of q, got {x.device} and {q.device}; "
+                "build it from a tensor moved with .to(q.device)"
+            )
+    return mask
+
+
 def _check_reach(name: str, reach: object) -> None:
     if reach is not None and (isinstance(reach, bool) or not isinstance(reach, Integral) or int(reach) < 0):
         raise ValueError(
@@ -304,9 +317,28 @@ def _check_reach(name: str, reach: object) -> None:
         )
 
 
+def _check_kind(mask: object) -> None:
+    if isinstance(mask, Tensor):
+        return
+    _check_called(mask)
+    shown, remedy = type(mask).__name__, "torch.as_tensor(mask) makes a tensor of it"
+    if isinstance(mask, str):
+        shown, remedy = repr(mask), "sl.masks.causal() is one"
+    raise TypeError(f"a mask must be a tensor or one of sl.masks, got {shown}; {remedy}")
+
+
+def _check_called(mask: object) -> None:
+    if callable(mask):
+        name = getattr(mask, "__name__", type(mask).__name__)
+        raise TypeError(
+            f"a mask must be a tensor or one of sl.masks, got the function {name}; call it, {name}()"
+        )
+
+
 def _check_ones_and_zeros(mask: Any) -> None:
     if isinstance(mask, Mask):
         raise TypeError("a mask of ones and zeros is a tensor, got a Mask; mask.dense(T, S) makes it one")
+    _check_called(mask)
     is_tensor(mask, "mask")
     if mask.dtype == torch.bool or mask.is_meta or torch.compiler.is_compiling():  # no values to read
         return

@@ -5,14 +5,16 @@ MultiHead(X) = Concat(head_1, ..., head_h) Wᴼ        head_i = Attention(X Wq_i
 
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sightline.attention.attend import attention
 from sightline.attention.averaged import attention_with_average, attention_with_weights
-from sightline.attention.from_torch import Scriptable, fits, heads, mask_from_torch
-from sightline.attention.mask_values import warn_of_hidden_rows, warn_of_ones
+from sightline.attention.from_torch import Scriptable, check_torch_mask, fits, heads, mask_from_torch
+from sightline.attention.mask_values import warn_of_hidden_rows, warn_of_ones, warn_of_padding
 from sightline.attention.masks import Mask, causal
 from sightline.shapes import Float, Shaped, autocasting, is_tensor
 
@@ -114,16 +116,23 @@ class MultiHeadSelfAttention(nn.Module):
         return self.Wo(context.transpose(-3, -2).flatten(-2))
 
 
-def _num_heads(num_heads: int | None, n_heads: int | None) -> int:
+def _num_heads(num_heads: Any, n_heads: Any) -> int:
     """The number of heads, by its name or by its former one."""
     if n_heads is not None and num_heads is None:
         warnings.warn("n_heads is num_heads now, as in torch", DeprecationWarning, stacklevel=3)
-        return n_heads
-    if num_heads is None or n_heads is not None:
+        return int(n_heads)
+    if n_heads is not None:
         raise TypeError(
-            f"MultiHeadSelfAttention takes num_heads, got num_heads={num_heads}, n_heads={n_heads}"
+            f"num_heads and n_heads, its former name, are the same thing, got num_heads={num_heads} and "
+            f"n_heads={n_heads}; give num_heads alone"
         )
-    return num_heads
+    if num_heads is None:
+        raise TypeError(
+            "MultiHeadSelfAttention needs num_heads, a divisor of d_k and d_v, got none; num_heads=8 is usual"
+        )
+    if not isinstance(num_heads, Integral):
+        raise TypeError(f"num_heads must be a whole number, got {num_heads!r}")
+    return int(num_heads)
 
 
 class MultiheadAttention(Scriptable, nn.MultiheadAttention):
@@ -160,12 +169,17 @@ class MultiheadAttention(Scriptable, nn.MultiheadAttention):
         """Attend from ``query`` to ``key`` and ``value``; see :class:`torch.nn.MultiheadAttention`.
 
         Mind torch's polarity here: in a boolean ``attn_mask`` or ``key_padding_mask`` True means *may not*.
-        A mask that hides all keys of a row, or a float one of ones and zeros, is warned of.
+        A mask that hides all keys of a row, padding at the beginning of every row, or a float mask of ones
+        and zeros, is warned of.
         """
-        for name, given in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
-            if given is not None:
-                warn_of_hidden_rows(given, name)
-                warn_of_ones(given, name)
+        if attn_mask is not None:
+            check_torch_mask(attn_mask, "attn_mask")
+            warn_of_hidden_rows(attn_mask, "attn_mask")
+            warn_of_ones(attn_mask, "attn_mask")
+        if key_padding_mask is not None:
+            check_torch_mask(key_padding_mask, "key_padding_mask")
+            warn_of_padding(key_padding_mask, "key_padding_mask")
+            warn_of_ones(key_padding_mask, "key_padding_mask")
         if (
             self._has_inference_kernel(query, key, value, key_padding_mask, attn_mask, need_weights)
             or not fits(self, query, key, value, key_padding_mask, attn_mask)  # torch says what is wrong

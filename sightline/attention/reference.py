@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from sightline.attention.masks import Mask, from_ones
+from sightline.attention.masks import Mask, from_ones, on_device
 from sightline.shapes import Bool, Float, Shaped, check_qkv, check_same_width, is_grouped, leading, shown
 
 
@@ -67,4 +67,4 @@ def _checked(
     mask = mask if isinstance(mask, Mask) else from_ones(mask)
     if mask.added:
         raise ValueError("the reference takes masks that allow or forbid, got a bias; sl.attention adds one")
-    return mask.fitted(lead, t, s).block((0, t), (0, s), t, s, device=q.device)
+    return on_device(mask, q).fitted(lead, t, s).block((0, t), (0, s), t, s, device=q.device)

@@ -12,7 +12,7 @@ import typer
 
 from sightline.cli.app import make_command
 from sightline.cli.options import Fields, FieldValues
-from sightline.cli.outputs import print_paths, save_text
+from sightline.cli.outputs import FIGURES, PAGES, print_paths, save_text
 from sightline.evaluate.scores import rank
 from sightline.messages import flag, listing
 from sightline.show import curves, pages
@@ -60,8 +60,8 @@ def command() -> Any:
         for name, value in (("batch_size", batch_size), ("limit", limit)):
             if value is not None and value < 1:
                 raise ValueError(f"{flag(name)} must be at least 1, got {value}")
-        if out is not None and out.exists() and not out.is_dir():
-            raise ValueError(f"--out must be a folder, {str(out)!r} is a file")
+        if out is not None:
+            _check_folder(out)
         options = field_values.get(_OPTIONS, {})
         opened = open_run(run, device)
         for name in options:
@@ -91,6 +91,17 @@ def command() -> Any:
     metrics = "; ".join(f"{kind}: {_score_names(task_of(kind))}" for kind in kinds())
     purpose = f"Score a trained model on a split of its data, or on other data. Scores of {metrics}."
     return make_command(fields.on(evaluate), name="evaluate", help=purpose)
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse the name of a file, there or not, before any work is done."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out must be a folder, {str(out)!r} is a file")
+    if out.suffix.lower() in (*PAGES, *FIGURES) and not out.is_dir():
+        raise ValueError(
+            "--out must be a folder, for results.html, scores.json and predictions.json, got "
+            f"{str(out)!r}; try {str(out.with_suffix(''))!r}"
+        )
 
 
 def write(run: Run, result: Evaluation, out: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from sightline import show
 from sightline.cli import look_model
 from sightline.cli.app import make_command
 from sightline.cli.options import Fields, FieldValues
-from sightline.cli.outputs import PAGES, check_output, print_paths, save_figure, save_text
+from sightline.cli.outputs import PAGES, check_output, output_names, print_paths, save_figure, save_text
 from sightline.cli.predict import read_inputs
 from sightline.look.names import matches
 from sightline.messages import flag, listing
@@ -26,6 +26,7 @@ from sightline.tasks.run import Run, is_run, open_run
 __all__ = ["command"]
 
 _OPTIONS = "options"
+_LONGEST_NAME = 4096  # a longer text is no name of a file
 
 
 def command() -> Any:
@@ -43,13 +44,19 @@ def command() -> Any:
                 metavar="RUN|FOLDER", help="A run that `sightline train` wrote, or a Hugging Face folder."
             ),
         ],
-        text: Annotated[
-            str,
-            typer.Argument(metavar="INPUT", help="What it reads: an image, a text, or - for standard input."),
+        inputs: Annotated[
+            list[str],
+            typer.Argument(
+                metavar="INPUT...",
+                help="What it reads: images, texts, files of text, or - for standard input; one or more.",
+            ),
         ],
         field_values: FieldValues,
         out: Annotated[
-            Path | None, typer.Option(help="A page (.html) or a figure (.png, .svg, ...) to write.")
+            Path | None,
+            typer.Option(
+                help="A page (.html) or a figure (.png, .svg, ...) to write; a folder for several inputs."
+            ),
         ] = None,
         layer: Annotated[
             str | None,
@@ -74,7 +81,7 @@ def command() -> Any:
         figure shows the heads of --layer, else the entropy by layer and head.
         """
         if out is not None:
-            check_output(out, folders=False)
+            _check_out(out, inputs)
         options = field_values.get(_OPTIONS, {})
         if not is_run(target):
             for name, value in (("head", head), ("device", device), *options.items()):
@@ -83,7 +90,11 @@ def command() -> Any:
                         f"{flag(name)} is for runs that `sightline train` wrote, got {value} for "
                         f"{str(target)!r}"
                     )
-            look_model.look(target, sys.stdin.read() if text == "-" else text, layer, out, as_json=as_json)
+            read = look_model.read_inputs(inputs)
+            empty = next((x for x in read if isinstance(x, str) and not x.strip()), None)
+            if empty is not None:
+                raise ValueError(f"look needs a text to read, got {empty!r}")
+            look_model.look(target, read, layer, out, as_json=as_json)
             return
         run = open_run(target, device)
         for name in options:
@@ -93,11 +104,57 @@ def command() -> Any:
                     f"{flag(name)} is for runs of kind {takers}, {str(target)!r} is of kind {run.kind!r}; "
                     "leave it out"
                 )
-        (given_input,) = _one(read_inputs(run.task, [text]))
-        prediction = next(run.predict([given_input], **{**run.task.look_options, **options}))
-        look_run(run, prediction, layer, head, out, as_json=as_json)
+        _look_at_all(run, inputs, options, layer, head, out, as_json=as_json)
 
     return make_command(fields.on(look), name="look")
+
+
+def _check_out(out: Path, inputs: list[str]) -> None:
+    """Refuse a name that can't hold what these inputs give, before any work is done."""
+    if len(inputs) == 1:
+        check_output(out, folders=False)
+    elif out.suffix:
+        raise ValueError(
+            f"a page or a figure shows one input, got {len(inputs)} and --out {str(out)!r}; name a folder"
+        )
+    else:
+        check_output(out, len(inputs))
+
+
+def _look_at_all(
+    run: Run,
+    inputs: list[str],
+    options: Mapping[str, Any],
+    layer: str | None,
+    head: int | None,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Predict for all inputs, and show each."""
+    read = [x for text in inputs for x in _one(read_inputs(run.task, [_text_of(run, text)]))]
+    predictions = list(run.predict(read, **{**run.task.look_options, **options}))
+    if len(predictions) == 1:
+        look_run(run, predictions[0], layer, head, out, as_json=as_json)
+        return
+    objects = []
+    for name, prediction in zip(output_names(read), predictions, strict=True):
+        if as_json:
+            objects.append(run.task.look_json(prediction, _chosen(run, prediction, layer, head)[0]))
+        else:
+            _print_run(run, prediction, layer, head)
+        if out is not None:
+            _write(run, prediction, layer, head, out / f"{name}.html")
+    if as_json:
+        typer.echo(json.dumps({"inputs": objects}, ensure_ascii=False))
+
+
+def _text_of(run: Run, text: str) -> str:
+    """What a file of text holds, where a run reads texts; else as it was typed."""
+    if run.task.input_is_file or text == "-":
+        return text
+    (read,) = look_model.read_inputs([text]) if len(text) < _LONGEST_NAME else (text,)
+    return " ".join(read.split("\n")).strip() if isinstance(read, str) else text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,17 +168,33 @@ def look_run(
     run: Run, prediction: Prediction, layer: str | None, head: int | None, out: Path | None, *, as_json: bool
 ) -> None:
     """Show where a run looked: a table or JSON on standard output, and a file if one is named."""
+    if out is not None:
+        _check_drawable(prediction)
+    if as_json:
+        layers, _ = _chosen(run, prediction, layer, head)
+        typer.echo(json.dumps(run.task.look_json(prediction, layers), ensure_ascii=False))
+    else:
+        _print_run(run, prediction, layer, head)
+    if out is not None:
+        _write(run, prediction, layer, head, out)
+
+
+def _print_run(run: Run, prediction: Prediction, layer: str | None, head: int | None) -> None:
     layers, chosen = _chosen(run, prediction, layer, head)
-    if out is not None and (prediction.attention is None or not prediction.attention.queries):
+    _print(prediction, layers if chosen is None else {"": chosen})
+
+
+def _check_drawable(prediction: Prediction) -> None:
+    if prediction.attention is None or not prediction.attention.queries:
         raise ValueError(
             f"nothing was predicted for {str(prediction.input)!r}, there is nothing to draw; train longer"
         )
-    if as_json:
-        typer.echo(json.dumps(run.task.look_json(prediction, layers), ensure_ascii=False))
-    else:
-        _print(prediction, layers if chosen is None else {"": chosen})
-    if out is None:
-        return
+
+
+def _write(run: Run, prediction: Prediction, layer: str | None, head: int | None, out: Path) -> None:
+    """A page, or a figure of one layer."""
+    _check_drawable(prediction)
+    layers, chosen = _chosen(run, prediction, layer, head)
     if out.suffix.lower() in PAGES:
         about = f"{run.folder.name}: a run of kind {run.kind}."
         shown = prediction if chosen is None else dataclasses.replace(prediction, attention=chosen)

@@ -2,10 +2,13 @@
 
 import dataclasses
 import json
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import typer
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -13,63 +16,91 @@ from rich.table import Table
 from rich.text import Text
 
 from sightline import show
-from sightline.cli.outputs import PAGES, print_paths, save_figure, save_text
+from sightline.cli.outputs import FIGURES, output_names, print_paths, save_figure, save_text
+from sightline.data.images import IMAGE_SUFFIXES
 from sightline.look.heads import Head, by_layer, head_table, sharpest
 from sightline.look.names import matches
-from sightline.show.pages import HEADS_LEGEND, head_cells, heads_page
-from sightline.tasks.hugging_face import WatchedModel, is_model_folder, watch_folder
+from sightline.show.pages import HEADS_LEGEND, Figures, head_cells, heads_page
+from sightline.show.vit import received_by_layer
+from sightline.tasks.hugging_face import FolderModel, WatchedModel, is_model_folder, open_folder
 
-__all__ = ["look"]
+__all__ = ["look", "read_inputs"]
 
 _MARKED = 3  # heads that are marked as the sharpest
+_RECEIVED = "The share of all weight that each patch received, averaged over the heads."
 
 
-def look(target: Path, text: str, layer: str | None, out: Path | None, *, as_json: bool) -> None:
-    """Watch a saved model read a text, and show its heads."""
-    watched = _watched(target, text, layer)
-    table = head_table(watched.seen)
+def look(
+    target: Path, inputs: Sequence[str | Path], layer: str | None, out: Path | None, *, as_json: bool
+) -> None:
+    """Watch a saved model read texts or look at images, and show its heads."""
+    opened = _opened(target)
+    found = [_watched(opened, given, layer) for given in inputs]
+    tables = [head_table(watched.seen) for watched in found]
     if as_json:
-        typer.echo(json.dumps(_as_object(watched, table), indent=1, ensure_ascii=False))
+        objects = [_as_object(watched, table) for watched, table in zip(found, tables, strict=True)]
+        printed = objects[0] if len(objects) == 1 else {"inputs": objects}
+        typer.echo(json.dumps(printed, indent=1, ensure_ascii=False))
     else:
-        _print(watched, table)
-    if out is None:
-        return
-    if out.suffix.lower() in PAGES:
-        page = heads_page(
-            watched.name,
-            text=watched.text,
-            seen=watched.seen,
-            tokens={name: (watched.queries[name], watched.keys[name]) for name in watched.keys},
-            heads=table,
-            marked=sharpest(table, _MARKED),
-            is_part=watched.is_part,
-            about=watched.title,
-        )
-        save_text(page, out)
-    else:
-        save_figure(_figure(watched), out)
-    print_paths([out])
+        for watched, table in zip(found, tables, strict=True):
+            _print(watched, table, several=len(found) > 1)
+    if out is not None:
+        paths = [out] if out.suffix else [out / f"{name}.html" for name in output_names(inputs)]
+        for path, watched, table in zip(paths, found, tables, strict=True):
+            _write(path, watched, table)
+        print_paths(paths)
 
 
-def _watched(target: Path, text: str, layer: str | None) -> WatchedModel:
-    """Open the target, whatever it is, and watch it read."""
+def read_inputs(inputs: Sequence[str]) -> list[str | Path]:
+    """What was typed: a text, the file of an image, a file of text, or - for a text on standard input."""
+    found: list[str | Path] = []
+    for text in inputs:
+        path = Path(text)
+        if text == "-":
+            found.append(sys.stdin.read())
+        elif path.suffix.lower() in IMAGE_SUFFIXES and (_is_file(path) or not re.search(r"\s", text)):
+            found.append(path)
+        elif _is_file(path):
+            try:
+                found.append(path.read_text(encoding="utf-8"))
+            except UnicodeDecodeError:
+                raise ValueError(
+                    f"{text!r} is neither an image nor a text in UTF-8; give it one of them"
+                ) from None
+        else:
+            found.append(text)
+    return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a text that is too long to be a name
+        return False
+
+
+def _opened(target: Path) -> FolderModel:
+    """Open the target, whatever it is."""
     if not target.is_dir():
         kind = "is a file, not a folder" if target.exists() else "does not exist"
         raise ValueError(f"look needs a folder with a model, {str(target)!r} {kind}")
-    if not text.strip():
-        raise ValueError(f"look needs a text to read, got {text!r}")
     if not is_model_folder(target):
         raise ValueError(
             f"there is no config.json in {str(target)!r}; look takes a run that `sightline train` wrote, or "
             "a Hugging Face folder, as model.save_pretrained and tokenizer.save_pretrained write it"
         )
+    return open_folder(target)
+
+
+def _watched(opened: FolderModel, given: str | Path, layer: str | None) -> WatchedModel:
+    """Watch it read."""
     names: list[str] = []
 
     def chosen(name: str) -> bool:
         names.append(name)
         return layer is None or matches(name, layer)
 
-    watched = watch_folder(target, text, chosen)
+    watched = opened.watch(given, chosen)
     if not watched.seen:
         if names and layer is not None:
             raise ValueError(f"no layer matches {layer!r}; this model has {', '.join(dict.fromkeys(names))}")
@@ -77,35 +108,78 @@ def _watched(target: Path, text: str, layer: str | None) -> WatchedModel:
     return dataclasses.replace(watched, is_part=layer is not None)
 
 
+def _write(path: Path, watched: WatchedModel, table: Sequence[Head]) -> None:
+    if path.suffix.lower() in FIGURES:
+        save_figure(_figure(watched), path)
+        return
+    page = heads_page(
+        watched.name,
+        text=watched.text,
+        seen=watched.seen,
+        tokens={name: (watched.queries[name], watched.keys[name]) for name in watched.keys},
+        heads=table,
+        marked=sharpest(table, _MARKED),
+        is_part=watched.is_part,
+        about=watched.title,
+        figures=_image_figures(watched),
+    )
+    save_text(page, path)
+
+
 def _figure(watched: WatchedModel) -> Figure:
     layers = by_layer(watched.seen)
     if len(layers) == 1:
         ((name, sight),) = layers.items()
         return show.heads(sight, *watched.sides_of(name, sight))
-    return show.entropy(watched.seen)
+    over_image = _received(watched)
+    return show.entropy(watched.seen) if over_image is None else over_image
 
 
-def _as_object(watched: WatchedModel, table: list[Head]) -> dict[str, Any]:
+def _image_figures(watched: WatchedModel) -> Figures:
+    figure = _received(watched)
+    return {} if figure is None else {"What the patches received": (figure, _RECEIVED)}
+
+
+def _received(watched: WatchedModel) -> Figure | None:
+    """The image with what its patches received, layer by layer; None if it read none, or not as patches."""
+    grid = watched.grid
+    if grid is None:
+        return None
+    n = len(grid)
+    layers = [x for x in by_layer(watched.seen).values() if x.s >= n]
+    if not layers:
+        return None
+    received = [x.received.reshape(-1, x.s).mean(0)[-n:].float() for x in layers]
+    shares = torch.stack([x / x.sum().clamp(min=1e-30) for x in received])
+    return received_by_layer(grid.image, shares, (grid.rows, grid.columns), title=watched.text)
+
+
+def _as_object(watched: WatchedModel, table: Sequence[Head]) -> dict[str, Any]:
     marked = sharpest(table, _MARKED)
     heads = [dataclasses.asdict(head) | {"sharpest": head in marked} for head in table]
-    return {"model": watched.title, "text": watched.text, "keys": dict(watched.keys), "heads": heads}
+    read = {"text": watched.text} if watched.grid is None else {"image": watched.text}
+    return {"model": watched.title, **read, "keys": dict(watched.keys), "heads": heads}
 
 
-def _print(watched: WatchedModel, table: list[Head]) -> None:
+def _print(watched: WatchedModel, table: Sequence[Head], *, several: bool) -> None:
     """The table of heads; a star marks the sharpest."""
     marked = sharpest(table, _MARKED)
     printed = Table(title=None, box=None, pad_edge=False)
     printed.add_column("layer", no_wrap=True)
-    for column in ("head", "entropy", "distance", "first", "peak"):
+    for column in ("head", "entropy", "evenness", "distance", "first", "peak"):
         printed.add_column(column, justify="right", no_wrap=True)
     printed.add_column("")
     for head in table:
         star = "* sharp" if head in marked else ""
         printed.add_row(Text(head.layer or "(the model itself)"), *head_cells(head), star)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    console.print(Text(watched.title), Text(f"{len(next(iter(watched.keys.values())))} tokens"), sep=": ")
+    read = f"{len(next(iter(watched.keys.values())))} tokens"
+    read = f"{watched.text}, {read}" if several or watched.grid is not None else read
+    console.print(Text(watched.title), Text(read), sep=": ")
     console.print(printed)
     console.print(Text(HEADS_LEGEND), soft_wrap=True)
     console.print(
-        Text(f"* sharp: the {len(marked)} heads of the lowest entropy, looking at the fewest tokens.")
+        Text(
+            f"* sharp: the {len(marked)} heads of the lowest evenness, looking at few of the tokens they may."
+        )
     )

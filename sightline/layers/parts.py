@@ -39,8 +39,10 @@ def is_causal_mask(mask: Tensor | None, t: int) -> bool:
         >>> is_causal_mask(nn.Transformer.generate_square_subsequent_mask(5), 5)
         True
     """
-    if mask is None or tuple(mask.shape) != (t, t) or torch.compiler.is_compiling():
+    if not isinstance(mask, Tensor) or tuple(mask.shape) != (t, t) or torch.compiler.is_compiling():
         return False  # a compiled graph can't ask what a tensor holds; the mask is then used as it is
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        return False  # attention refuses it
     future = torch.ones(t, t, dtype=torch.bool, device=mask.device).triu(1)
     if mask.dtype != torch.bool:
         future = torch.zeros_like(mask).masked_fill_(future, -torch.inf)

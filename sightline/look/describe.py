@@ -1,10 +1,12 @@
 """A sight in a few lines that a person can read."""
 
-import math
+from torch import Tensor
 
+from sightline.look.even import even_attention
 from sightline.look.padding import KNOWN, UNKNOWN
 from sightline.look.sight import Sight
 
+_QUICK = 1 << 24  # pairs whose mask may be read for a line of text
 _PADDING = {
     KNOWN: "queries that are padding are left out",
     UNKNOWN: "if some queries are padding, they are counted; say which with attention_mask=",
@@ -17,18 +19,21 @@ def describe(sight: Sight) -> str:
     what = "items, heads averaged" if sight.averaged else "heads"
     of = f" of {sight.name}" if sight.name else ""
     lines = [f"Sight{of}: {lead} {what}, T={sight.t} queries, S={sight.s} keys"]
+    even = even_attention(sight) if sight.t and sight.s and _is_quick(sight) else None
     if "entropy" in sight.statistics and sight.t:
-        even = f"even is {math.log(max(sight.s, 1)):.3f}"
-        lines.append(f"  entropy   {_range(sight, 'entropy', ' nats')}; {even}")
+        known = "" if even is None else f"; even is {_mean(even.entropy, sight):.3f}"
+        lines.append(f"  entropy   {_range(sight, 'entropy', ' nats')}{known}")
     if "peak" in sight.statistics and sight.t:
         lines.append(f"  peak      {_range(sight, 'peak')}")
     if "received" in sight.statistics and sight.t and sight.s:
         share = sight.received.detach().double().reshape(-1, sight.s).mean(0)
         share /= sight.is_looking.double().reshape(-1, sight.t).sum(-1).mean().clamp(min=1)
         most = int(share.argmax())
-        lines.append(
-            f"  received  most by key {most}, {share[most]:.1%} of all weight; even is {1 / sight.s:.1%}"
-        )
+        known = ""
+        if even is not None:
+            evenly = even.received.double().reshape(-1, sight.s).mean(0)
+            known = f"; even is {evenly[most] / evenly.sum().clamp(min=1e-30):.1%}"
+        lines.append(f"  received  most by key {most}, {share[most]:.1%} of all weight{known}")
     more = _measured_also(sight)
     if more:
         lines.append(f"  measured  also {' and '.join(more)}")
@@ -40,6 +45,17 @@ def describe(sight: Sight) -> str:
         size = f"{sight.kept_nbytes / 1e6:.1f} MB"
         lines.append(f"  keeps     q and k, {size}, for maps, rows and tops; forget() lets them go")
     return "\n".join(lines)
+
+
+def _is_quick(sight: Sight) -> bool:
+    """Whether what even attention would give is known without waiting."""
+    return sight.t * sight.s <= _QUICK or not any(x.inputs.may_forbid for x in sight.kept)
+
+
+def _mean(x: Tensor, sight: Sight) -> float:
+    """The mean over the queries that look at something."""
+    looking = x[sight.is_looking]
+    return float(looking.double().mean()) if looking.numel() else 0.0
 
 
 def _range(sight: Sight, name: str, unit: str = "") -> str:

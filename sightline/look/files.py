@@ -22,8 +22,14 @@ from sightline.look.sight import CallShape, KeptInputs, Sight
 _SIGHT = "sightline.Sight/2"
 _SEEN = "sightline.Seen/1"
 _READ = {"sightline.Sight/1": "Sight", _SIGHT: "Sight", _SEEN: "Seen"}
-_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens")
-_LATER = {"source": "kernel", "padding": "", "tokens": (), "skipped": ()}  # what older files don't say
+_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens", "is_masked")
+_LATER: dict[str, Any] = {
+    "source": "kernel",
+    "padding": "",
+    "tokens": (),
+    "skipped": (),
+    "is_masked": True,
+}  # what older files don't say
 _MASK = ("lengths", "allowed", "added")
 
 Tensors = dict[str, Tensor]

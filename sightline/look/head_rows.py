@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["Head", "HeadTable"]
 
-_COLUMNS = ("layer", "head", "entropy", "distance", "first", "peak", "kind")
+_COLUMNS = ("layer", "head", "entropy", "distance", "first", "peak", "evenness", "kind")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +23,8 @@ class Head:
         distance: How many tokens away it looks; None for cross-attention and where q and k are not kept.
         first: The share of its weight on the first key, the attention sink.
         peak: A query's largest weight.
+        evenness: Its entropy as a share of that of a head that looks at all it may alike: 0 is sharp, 1 even.
+            None where that can't be known: a mask, and q and k not kept.
         kind: What such a head is called, see :mod:`sightline.look.head_kinds`; "" where none fits.
         shares: How much of its weight each kind accounts for.
     """
@@ -33,6 +35,7 @@ class Head:
     distance: float | None
     first: float
     peak: float
+    evenness: float | None = None
     kind: str = ""
     shares: Mapping[str, float] = field(default_factory=dict)
 

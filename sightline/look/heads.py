@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from sightline.look.even import even_attention
 from sightline.look.head_kinds import head_shares, kind_of
 from sightline.look.head_rows import Head, HeadTable
 from sightline.look.padding import is_cross_name
@@ -54,18 +55,34 @@ def head_table(
         crosses = is_cross(layer, sight)
         if sight.kept and not crosses:
             columns["distance"] = mean_per_head(distance(sight).sum(-1), sight)
+        columns |= _evenness(sight)
         shares = {} if sight.averaged else head_shares(sight, is_cross=crosses, period=period, span=span)
         rows = zip(*(x.tolist() for x in columns.values()), strict=True)
         for head, numbers in enumerate(rows):
-            known = {"distance": None} | dict(zip(columns, numbers, strict=True))
+            known = {"distance": None, "evenness": None} | dict(zip(columns, numbers, strict=True))
             own = {kind: float(x[head]) for kind, x in shares.items()}
             table.append(Head(layer=layer, head=head, **known, kind=kind_of(own), shares=own))
     return table
 
 
 def sharpest(table: Sequence[Head], n: int = 3) -> list[Head]:
-    """The n heads of least entropy, sharpest first."""
+    """The n sharpest heads, sharpest first: by their entropy, as a share of an even head's where it is known.
+
+    A head that may look at few keys, because of causality, a window or padding, is not sharp for that.
+    """
+    if all(head.evenness is not None for head in table):
+        return sorted(table, key=lambda head: (head.evenness, head.entropy))[:n]
     return sorted(table, key=lambda head: head.entropy)[:n]
+
+
+def _evenness(sight: Sight) -> dict[str, Float[Tensor, " heads"]]:
+    """The entropy of each head as a share of an even one's; nothing where that is not known."""
+    even = even_attention(sight)
+    if even is None:
+        return {}
+    whole = mean_per_head(even.entropy.masked_fill(~sight.is_looking, 0.0).sum(-1), sight)
+    own = mean_per_head(sight.entropy.sum(-1), sight)
+    return {"evenness": torch.where(whole > 0, own / whole.clamp(min=1e-30), 0.0)}
 
 
 def by_layer(seen: Seen | Mapping[str, Sight], *, follow: bool = True) -> dict[str, Sight]:

@@ -201,6 +201,11 @@ class ScoreInputs:
         return part._with_versions_of(self)  # noqa: SLF001
 
     @property
+    def may_forbid(self) -> bool:
+        """Whether some queries may not look at some keys, as far as that can be told without numbers."""
+        return self.mask.limits or self.modify is not None or self.padding is not None
+
+    @property
     def nbytes(self) -> int:
         """What keeping it costs, if nobody else holds on to it."""
         return sum(x.nbytes for x in (self.q, self.k, *self.mask.tensors))
@@ -321,6 +326,11 @@ class StoredRows(ScoreInputs):
         """Keep these weights."""
         b, h, _, s = weights.shape
         return cls(weights, weights.new_empty(b, h, s, 0), Mask(), 1.0)
+
+    @property
+    def may_forbid(self) -> bool:
+        """Weights don't say why they are zero."""
+        return True
 
     def empty_rows(self) -> Bool[Tensor, "B H T"]:
         """Queries that give no weight to any key."""

@@ -121,6 +121,7 @@ class Sight:
         after: The call after this one, if it was left out.
         parents: Which item of the call before each item goes on from, where beam search moved them.
         is_followed: Whether stacked steps have been put together by that.
+        is_masked: Whether some queries may not look at some keys.
     """
 
     t: int
@@ -139,6 +140,7 @@ class Sight:
     after: CallShape | None = None
     parents: Int[Tensor, " B"] | None = None
     is_followed: bool = False
+    is_masked: bool = False
 
     @property
     def output(self) -> Float[Tensor, "... T Dv"]:
@@ -552,10 +554,8 @@ def measure_sight(
     if output is not None:
         statistics["output"] = output
     kept = (_keep_inputs(inputs, stats.lse),) if keep else ()
-    n_batch = count_batch_dims(lead)
-    return Sight(
-        t, s, lead, statistics, kept, name, n_batch=n_batch, source=source, padding=padding, tokens=tokens
-    )
+    sight = Sight(t, s, lead, statistics, kept, name, n_batch=count_batch_dims(lead), source=source)
+    return replace(sight, padding=padding, tokens=tokens, is_masked=inputs.may_forbid)
 
 
 def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:

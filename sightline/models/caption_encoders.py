@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.layers import TransformerEncoder, TransformerEncoderLayer
-from sightline.models.rotary_attention import Rotary2d, rotate_self_attention
+from sightline.models.rotary_attention import Rotary2d, bias_self_attention, rotate_self_attention
 from sightline.positions import LearnedPositions, SinusoidalPositions2d
 from sightline.shapes import Float, did_you_mean
 
@@ -59,6 +59,8 @@ class PatchEncoder(nn.Module):
         d_model, n_heads, n_layers, d_ff, dropout: Of the Transformer encoder, pre-norm.
         positions: How a cell knows its place: ``sinusoidal`` or ``learned`` vectors are added to it, or its
             queries and keys are turned, ``rotary``; that takes layers, without them it has sinusoids.
+        relative_bias: Whether each layer also learns a bias for each head and distance, and each head begins
+            at one neighbour: edges that cross from patch to patch are seen much sooner.
 
     Example:
         >>> encoder = PatchEncoder(
@@ -82,6 +84,7 @@ class PatchEncoder(nn.Module):
         d_ff: int,
         dropout: float,
         positions: str = "sinusoidal",
+        relative_bias: bool = False,
     ) -> None:
         super().__init__()
         if patch < 1 or image_size % patch:
@@ -117,6 +120,8 @@ class PatchEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         rotary = Rotary2d(d_model // n_heads, self.grid) if positions == "rotary" and n_layers else None
         layers = _layers(d_model, n_heads, n_layers, d_ff, dropout, rotary)
+        if relative_bias:
+            bias_self_attention(layers, self.grid)
         self.layers = nn.LayerNorm(d_model) if n_layers == 0 else layers
         self.keys = nn.Conv2d(3, d_model, patch, stride=patch) if local_keys else None
         self.key_norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2)) if local_keys else None

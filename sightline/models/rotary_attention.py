@@ -1,8 +1,9 @@
-"""Self-attention by rotary positions, for the stacks of ``sightline.layers``: in a text, or in a grid.
+"""Self-attention by relative positions, for the stacks of ``sightline.layers``: in a text, or in a grid.
 
 rotary = Rotary(d_head)                                        # in a text
 rotary = Rotary2d(d_head, grid=(8, 8))                         # in a grid of patches, row by row
 rotate_self_attention(stack, rotary)                           # torch's names of the weights stay
+bias_self_attention(stack, grid=(8, 8))                        # each layer learns a table of biases
 """
 
 from typing import Any
@@ -12,13 +13,13 @@ from torch import Tensor, nn
 
 from sightline.attention.attend import attention
 from sightline.attention.from_torch import heads, mask_from_torch
-from sightline.attention.masks import causal
+from sightline.attention.masks import Mask, as_mask, bias, causal
 from sightline.attention.multihead import MultiheadAttention
 from sightline.models.vit_parts import rotate_2d, rotation_2d
-from sightline.positions import Rotary
+from sightline.positions import RelativeBias2d, Rotary
 from sightline.shapes import Float
 
-__all__ = ["Rotary2d", "RotaryAttention", "rotate_self_attention"]
+__all__ = ["BiasedAttention", "Rotary2d", "RotaryAttention", "bias_self_attention", "rotate_self_attention"]
 
 _GRID_BASE = 100.0  # a grid has tens of rows, not thousands
 
@@ -62,17 +63,15 @@ class Rotary2d(nn.Module):
         return q.transpose(1, 2), k.transpose(1, 2)
 
 
-class RotaryAttention(MultiheadAttention):
-    """Self-attention whose queries and keys are turned by their positions, so that only distance counts.
+class _PlacedAttention(MultiheadAttention):
+    """Self-attention that knows the distance between a query and a key; :meth:`_placed` says how."""
 
-    Args:
-        d_model, n_heads, dropout: As for :class:`~sightline.attention.multihead.MultiheadAttention`.
-        rotary: Turns queries and keys, (B, H, T, D) each.
-    """
-
-    def __init__(self, d_model: int, n_heads: int, dropout: float, rotary: nn.Module) -> None:
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
         super().__init__(d_model, n_heads, dropout, batch_first=True)
-        self.rotary = rotary
+
+    def _placed(self, q: Tensor, k: Tensor, mask: Any) -> tuple[Tensor, Tensor, Any]:
+        """Queries, keys and mask that know their places."""
+        raise NotImplementedError
 
     def forward(
         self,
@@ -87,13 +86,49 @@ class RotaryAttention(MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """As :class:`~sightline.attention.multihead.MultiheadAttention`; without weights."""
         if need_weights:
-            raise ValueError("rotary attention hands out no weights, sl.watch(model) sees them")
+            raise ValueError(
+                "attention by relative positions hands out no weights, got need_weights=True; "
+                "sl.watch(model) sees them"
+            )
         hint = is_causal and key_padding_mask is None
         mask = causal(align="start") if hint else mask_from_torch(attn_mask, key_padding_mask, self.num_heads)
         q, k, v, mask = heads(self, query, key, value, mask)
-        q, k = self.rotary(q, k)
+        q, k, mask = self._placed(q, k, mask)
         context = attention(q, k, v, mask, dropout_p=self.dropout if self.training else 0.0)
         return self.out_proj(context.transpose(1, 2).flatten(2)), None
+
+
+class RotaryAttention(_PlacedAttention):
+    """Self-attention whose queries and keys are turned by their positions, so that only distance counts.
+
+    Args:
+        d_model, n_heads, dropout: As for :class:`~sightline.attention.multihead.MultiheadAttention`.
+        rotary: Turns queries and keys, (B, H, T, D) each.
+    """
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float, rotary: nn.Module) -> None:
+        super().__init__(d_model, n_heads, dropout)
+        self.rotary = rotary
+
+    def _placed(self, q: Tensor, k: Tensor, mask: Any) -> tuple[Tensor, Tensor, Any]:
+        return *self.rotary(q, k), mask
+
+
+class BiasedAttention(_PlacedAttention):
+    """Self-attention over the cells of a grid, with a learned bias for each head and distance.
+
+    Args:
+        d_model, n_heads, dropout: As for :class:`~sightline.attention.multihead.MultiheadAttention`.
+        grid: Rows and columns.
+    """
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float, grid: tuple[int, int]) -> None:
+        super().__init__(d_model, n_heads, dropout)
+        self.relative = RelativeBias2d(n_heads, grid)
+
+    def _placed(self, q: Tensor, k: Tensor, mask: Any) -> tuple[Tensor, Tensor, Mask]:
+        added = bias(self.relative().to(q.dtype)[None])  # of the heads, not of the batch
+        return q, k, added if mask is None else as_mask(mask) & added
 
 
 def rotate_self_attention(stack: Any, rotary: Rotary | Rotary2d) -> None:
@@ -101,3 +136,10 @@ def rotate_self_attention(stack: Any, rotary: Rotary | Rotary2d) -> None:
     for layer in stack.layers:
         old = layer.self_attn
         layer.self_attn = RotaryAttention(old.embed_dim, old.num_heads, old.dropout, rotary)
+
+
+def bias_self_attention(stack: Any, grid: tuple[int, int]) -> None:
+    """Give the self-attention of every layer of a stack biases of its own; weights are drawn anew."""
+    for layer in stack.layers:
+        old = layer.self_attn
+        layer.self_attn = BiasedAttention(old.embed_dim, old.num_heads, old.dropout, grid)

@@ -45,7 +45,7 @@ class TranslatorConfig:
     n_layers: int = setting(3, "Layers of the encoder and of the decoder.", at_least=1)
     d_ff: int = setting(1024, "Width of the feed-forward layers.", at_least=1)
     positions: str = setting(
-        "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS, advanced=True
+        "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS
     )
     norm: str = setting(
         "pre",
@@ -86,7 +86,8 @@ class TranslatorConfig:
         if self.positions == "rotary" and self.d_model // self.n_heads % 2:
             raise ValueError(
                 "rotary positions turn pairs of channels, so a head's width must be even, got "
-                f"{self.d_model // self.n_heads}"
+                f"{self.d_model // self.n_heads} for d_model={self.d_model} and n_heads={self.n_heads}; "
+                "change one of them"
             )
 
 

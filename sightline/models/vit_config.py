@@ -50,7 +50,6 @@ class VisionTransformerConfig:
         "learned",
         "Where a token stands: 'learned', 'sinusoidal' or 'rotary'.",
         choices=("learned", "sinusoidal", "rotary"),
-        advanced=True,
     )
     pool: str = setting(
         "token",
@@ -98,7 +97,7 @@ class VisionTransformerConfig:
             raise ValueError(
                 "rotary positions turn pairs of channels, half for rows and half for columns, so a head's "
                 f"width must be a multiple of 4, got {d_head} for d_model={self.d_model} and "
-                f"n_heads={self.n_heads}"
+                f"n_heads={self.n_heads}; change one of them"
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")

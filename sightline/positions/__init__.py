@@ -7,17 +7,20 @@ sines and cosines           ``sinusoidal.py``: a fixed vector for every position
 images                      ``grid.py``: half the channels for the row, half for the column
 a trained table             ``learned.py``: one parameter vector for every position, added
 relative positions          ``rotary.py``: queries and keys are turned, nothing is added
+neighbours in an image      ``relative.py``: a learned bias for each distance, added to the scores
 ==========================  ==================================================================
 """
 
 from sightline.positions.grid import SinusoidalPositions2d, sinusoidal_2d
 from sightline.positions.learned import LearnedPositions
+from sightline.positions.relative import RelativeBias2d
 from sightline.positions.rotary import Rotary
 from sightline.positions.sinusoidal import SinusoidalPositions, shift_matrix, sinusoidal
 
 __all__ = [
     "POSITIONS",
     "LearnedPositions",
+    "RelativeBias2d",
     "Rotary",
     "SinusoidalPositions",
     "SinusoidalPositions2d",

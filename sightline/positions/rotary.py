@@ -42,7 +42,9 @@ class Rotary(nn.Module):
     def __init__(self, d_head: int, base: Number = 10000.0) -> None:
         super().__init__()
         if checked_count("d_head", d_head, least=2) % 2:
-            raise ValueError(f"d_head must be even, its channels are turned in pairs, got {d_head}")
+            raise ValueError(
+                f"d_head must be even, its channels are turned in pairs, got {d_head}; take {d_head + 1}"
+            )
         self.d_head = d_head
         self.base = checked_base(base)
 

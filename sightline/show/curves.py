@@ -106,7 +106,10 @@ def _draw_losses(ax: Axes, curves: Mapping[str, Curve]) -> None:
         if len(curve) > _MANY:
             ax.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
             values = _running_mean(values, len(curve) // 40)
-        ax.plot(steps, values, color=colour, linewidth=1.6, label=_LOSSES[name])
+        marker = "o" if len(curve) == 1 else None  # a line needs two points
+        ax.plot(
+            steps, values, color=colour, linewidth=1.6, marker=marker, markersize=4.5, label=_LOSSES[name]
+        )
     if len(ax.get_legend_handles_labels()[0]) > 1:
         ax.legend()
 

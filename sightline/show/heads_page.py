@@ -16,9 +16,10 @@ __all__ = ["HEADS_LEGEND", "Figures", "head_cells", "heads_page", "listed"]
 
 Figures = Mapping[str, tuple[Figure, str]]  # heading: figure and caption
 HEADS_LEGEND = (
-    "entropy: of a query's weights, in nats; distance: how many tokens away it looks; first: the share of "
-    "all weight on the first token, the attention sink; peak: a query's largest weight. "
-    "All are means over the queries."
+    "entropy: of a query's weights, in nats; evenness: the entropy as a share of what it would be if the "
+    "query looked at all it may alike, causality and padding counted; distance: how many tokens away it "
+    "looks; first: the share of all weight on the first token, the attention sink; peak: a query's largest "
+    "weight. All are means over the queries."
 )
 _ENTROPY = (
     "The entropy of each head's weights, in nats, averaged over its queries. Dark heads look at few tokens, "
@@ -44,6 +45,7 @@ def heads_page(
     marked: Sequence[Head],
     is_part: bool = False,
     about: str = "",
+    figures: Figures | None = None,
 ) -> str:
     """The page of a watched model: entropies, what tokens received, heads in figures, a table of all heads.
 
@@ -57,23 +59,24 @@ def heads_page(
         is_part: Whether only some layers were chosen: then the heads of all of them are drawn, up to eight;
             else those of the layer with the sharpest head.
         about: A line about the model, at the end.
+        figures: More figures, before the others.
     """
     layers = by_layer(seen)
     sharp = marked[0].layer
     chosen = list(layers) if is_part and len(layers) <= _MOST_GRIDS else [sharp]
-    figures = {"How sharp each head is": (entropy(seen), _ENTROPY)}
+    drawn = dict(figures or {}) | {"How sharp each head is": (entropy(seen), _ENTROPY)}
     keys = layer_tokens(tokens, sharp, layers[sharp])[1]
-    figures["What the tokens received"] = (
+    drawn["What the tokens received"] = (
         received(layers[sharp], keys),
         _RECEIVED.format(layer=sharp or _MODEL),
     )
     for name in chosen:
-        figures[f"The heads of {name or _MODEL}"] = (layer_heads(name, layers[name], tokens), _HEADS)
+        drawn[f"The heads of {name or _MODEL}"] = (layer_heads(name, layers[name], tokens), _HEADS)
     return render(
         "heads.html",
         title=title,
         text=text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…",
-        figures=listed(figures),
+        figures=listed(drawn),
         legend=HEADS_LEGEND,
         marked=len(marked),
         rows=[(head in marked, [head.layer or _MODEL, *head_cells(head)]) for head in heads],
@@ -82,9 +85,11 @@ def heads_page(
 
 
 def head_cells(head: Head) -> list[str]:
-    """The numbers of a head as a table prints them: head, entropy, distance, first, peak."""
+    """The numbers of a head as a table prints them: head, entropy, evenness, distance, first, peak."""
     distance = "-" if head.distance is None else f"{head.distance:.2f}"
-    return [str(head.head), f"{head.entropy:.3f}", distance, f"{head.first:.1%}", f"{head.peak:.3f}"]
+    evenness = "-" if head.evenness is None else f"{head.evenness:.1%}"
+    cells = [str(head.head), f"{head.entropy:.3f}", evenness, distance]
+    return [*cells, f"{head.first:.1%}", f"{head.peak:.3f}"]
 
 
 def listed(figures: Figures | None) -> list[tuple[str, Figure, str]]:

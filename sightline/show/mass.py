@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from torch import Tensor
 
+from sightline.look.even import even_attention
 from sightline.look.sight import Sight
 from sightline.shapes import Int
 from sightline.show.fonts import FallbackFontFigure
@@ -21,6 +22,7 @@ _BINS = 400
 _MOST_ROWS = 12
 _LOWEST = 0.05  # of the even share, where an area begins
 _LARGEST = "#31688e"
+_ALIKE = 1e-6  # even shares that differ by less are one
 _WORTH = 0.0005  # a share that is worth naming
 _EVEN = "#b5367a"  # stands out from the greens
 
@@ -52,10 +54,24 @@ def received(
     with style():
         figure, (ax,) = _strips(1, sight.s, names, title or sight.name)
         _draw(ax, shares, names, highest=float(shares.max()))
-        ax.axhline(1 / sight.s, color=_EVEN, linestyle="--", linewidth=1, label="even share")
+        _draw_even(ax, one)
         ax.set(xlabel="Key", ylabel="Share of all weight")
         ax.legend(loc="upper right", fontsize=10)
     return figure
+
+
+def _draw_even(ax: Axes, sight: Sight) -> None:
+    """A line at the share that each key would receive if every query looked at all it may alike."""
+    even = even_attention(sight)
+    if even is None:
+        return
+    shares = _numbers(even.received)
+    shares = shares / shares.sum() if shares.sum() else shares
+    look: dict[str, Any] = {"color": _EVEN, "linestyle": "--", "linewidth": 1, "label": "even share"}
+    if np.ptp(shares) < _ALIKE * shares.max():
+        ax.axhline(float(shares.mean()), **look)
+    else:
+        ax.plot(np.arange(len(shares)), shares, drawstyle="steps-mid", **look)
 
 
 def rows(

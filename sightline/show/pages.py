@@ -28,6 +28,7 @@ from sightline.show.vit import head_overlays
 __all__ = [
     "HEADS_LEGEND",
     "DemoReport",
+    "Figures",
     "figures_page",
     "head_cells",
     "heads_page",

@@ -1,4 +1,4 @@
-"""A model in a Hugging Face folder on this machine, watched while it reads a text. Nothing is downloaded."""
+"""A model in a Hugging Face folder on this machine, watched while it reads. Nothing is downloaded."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from sightline.look.heads import is_cross
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
 from sightline.look.watch import watch
+from sightline.tasks.vision_folder import PatchGrid, is_vision_model, read_pixels
 
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.*", "merges.txt", "*.model", "tekken.json")
@@ -30,11 +31,12 @@ class WatchedModel:
     Attributes:
         title: Which model it is and where it lies, for a line of text.
         name: What to call it in a heading.
-        text: What it read.
+        text: What it read: the text, or the name of the image.
         seen: What it attended to, q and k kept.
         keys: For each layer that was seen, a name for each of its keys.
         queries: The same for its queries.
         is_part: Whether only some layers were chosen.
+        grid: The image and its patches, where it read one.
     """
 
     title: str
@@ -44,6 +46,7 @@ class WatchedModel:
     keys: Mapping[str, Sequence[str]]
     queries: Mapping[str, Sequence[str]]
     is_part: bool = False
+    grid: PatchGrid | None = None
 
     def keys_of(self, layer: str) -> Sequence[str]:
         """The names of a layer's keys; it may be one of several calls of a module, as a table names it."""
@@ -64,45 +67,116 @@ def is_model_folder(path: Path) -> bool:
     return (path / "config.json").is_file()
 
 
-def watch_folder(folder: Path, text: str, chosen: Callable[[str], bool]) -> WatchedModel:
-    """Load the model and its tokenizer, and watch it read the text once.
+def watch_folder(folder: Path, given: str | Path, chosen: Callable[[str], bool]) -> WatchedModel:
+    """Load the model in a folder, and watch it read a text, or an image, once."""
+    return open_folder(folder).watch(given, chosen)
 
-    An encoder-decoder reads the text on both sides, the decoder one token late, as in training.
+
+def open_folder(folder: Path) -> "FolderModel":
+    """Load a model and what it reads with: a tokenizer, or an image processor.
 
     Args:
-        folder: Has config.json, weights in safetensors files, and a tokenizer.
-        text: What the model reads.
-        chosen: Whether to look at the layer of this name.
+        folder: Has config.json, weights in safetensors files, and a tokenizer or a preprocessor_config.json.
     """
     _check(folder)
     with _quiet_and_offline():
         transformers = _transformers()
-        tokenizer = _loaded(f"the tokenizer in {folder}", transformers.AutoTokenizer, folder)
         model = _model(transformers, folder)
+        if is_vision_model(model):
+            reader = _loaded(
+                f"the image processor in {folder}", _processor_class(transformers, folder), folder
+            )
+        elif not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
+            raise ValueError(
+                f"there is no tokenizer in {folder}, expected tokenizer.json; "
+                "tokenizer.save_pretrained writes one"
+            )
+        else:
+            reader = _loaded(f"the tokenizer in {folder}", transformers.AutoTokenizer, folder)
+    return FolderModel(folder=folder, model=model, reader=reader)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FolderModel:
+    """A model that was loaded from a folder.
+
+    Attributes:
+        folder: Where it lies.
+        model: The model.
+        reader: Its tokenizer, or its image processor.
+    """
+
+    folder: Path
+    model: Any
+    reader: Any
+
+    def watch(self, given: str | Path, chosen: Callable[[str], bool]) -> WatchedModel:
+        """Watch it read once.
+
+        Args:
+            given: A text, or the path of an image.
+            chosen: Whether to look at the layer of this name.
+        """
+        if is_vision_model(self.model) != isinstance(given, Path):
+            reads, got = ("texts", "the image") if isinstance(given, Path) else ("images", "the text")
+            remedy = "name the file of an image" if reads == "images" else "give it a text"
+            raise ValueError(f"the model in {self.folder} reads {reads}, got {got} {str(given)!r}; {remedy}")
+        with _quiet_and_offline():
+            watched = self._look_at(given, chosen) if isinstance(given, Path) else self._read(given, chosen)
+        if watched.seen.full:
+            raise ValueError(
+                f"{self.folder} attends more than memory should hold; look at a part of it with --layer"
+            )
+        return watched
+
+    def _look_at(self, path: Path, chosen: Callable[[str], bool]) -> WatchedModel:
+        pixels, grid = read_pixels(path, self.reader, self.model)
+        with torch.inference_mode(), watch(self.model, layers=chosen, keep=True) as seen:
+            self.model(pixel_values=pixels)
+        sides = {name: (grid.names(calls[0].t), grid.names(calls[0].s)) for name, calls in seen.items()}
+        return self._watched(path.name, seen, sides, grid)
+
+    def _read(self, text: str, chosen: Callable[[str], bool]) -> WatchedModel:
+        """An encoder-decoder reads the text on both sides, the decoder one token late, as in training."""
+        tokenizer, model = self.reader, self.model
         ids = tokenizer(text)["input_ids"]
         if not ids:
-            raise ValueError(f"the tokenizer in {folder} finds no token in the text {text!r}")
+            raise ValueError(f"the tokenizer in {self.folder} finds no token in the text {text!r}")
         most = _longest(model, tokenizer)
         if len(ids) > most:
             raise ValueError(
-                f"the model in {folder} reads at most {most} tokens, got {len(ids)}; give it a shorter text"
+                f"the model in {self.folder} reads at most {most} tokens, got {len(ids)}; give it a shorter "
+                "text"
             )
         inputs = {"input_ids": ids}
         if model.config.is_encoder_decoder:
             inputs["decoder_input_ids"] = [_start(model), *ids[:-1]]
         with torch.inference_mode(), watch(model, layers=chosen, keep=True) as seen:
             model(**{name: torch.tensor([x]) for name, x in inputs.items()})
-    if seen.full:
-        raise ValueError(f"{folder} attends more than memory should hold; look at a part of it with --layer")
-    tokens = {name: [str(t) for t in tokenizer.convert_ids_to_tokens(x)] for name, x in inputs.items()}
-    keys = {
-        name: tokens["decoder_input_ids" if _is_decoder(name, inputs, sights[0]) else "input_ids"]
-        for name, sights in seen.items()
-    }
-    decoded = tokens.get("decoder_input_ids", tokens["input_ids"])
-    queries = {name: decoded if name.startswith("decoder") else tokens["input_ids"] for name in seen}
-    title = f"{type(model).__name__} in {folder}"
-    return WatchedModel(title=title, name=name_of(folder), text=text, seen=seen, keys=keys, queries=queries)
+        tokens = {name: [str(t) for t in tokenizer.convert_ids_to_tokens(x)] for name, x in inputs.items()}
+        decoded = tokens.get("decoder_input_ids", tokens["input_ids"])
+        sides = {}
+        for name, sights in seen.items():
+            queries = decoded if name.startswith("decoder") else tokens["input_ids"]
+            sides[name] = (queries, decoded if _is_decoder(name, inputs, sights[0]) else tokens["input_ids"])
+        return self._watched(text, seen, sides)
+
+    def _watched(
+        self,
+        text: str,
+        seen: Seen,
+        sides: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+        grid: PatchGrid | None = None,
+    ) -> WatchedModel:
+        return WatchedModel(
+            title=f"{type(self.model).__name__} in {self.folder}",
+            name=name_of(self.folder),
+            text=text,
+            seen=seen,
+            queries={name: queries for name, (queries, _) in sides.items()},
+            keys={name: keys for name, (_, keys) in sides.items()},
+            grid=grid,
+        )
 
 
 def name_of(folder: Path) -> str:
@@ -140,11 +214,6 @@ def _check(folder: Path) -> None:
         ]
         if strange:
             raise ValueError(f"weights must be in safetensors files, {index} names {strange[0]!r}")
-    if not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
-        raise ValueError(
-            f"there is no tokenizer in {folder}, expected tokenizer.json; "
-            "tokenizer.save_pretrained writes one"
-        )
     _json(folder / "config.json")
 
 
@@ -185,6 +254,24 @@ def _model(transformers: Any, folder: Path) -> Any:
             f"{missing[0]!r}"
         )
     return model.eval()
+
+
+def _processor_class(transformers: Any, folder: Path) -> Any:
+    """The class that a folder names; ``AutoImageProcessor`` would ask for torchvision, single ones do not."""
+    path = folder / "preprocessor_config.json"
+    if not path.is_file():
+        raise ValueError(
+            f"there is no image processor in {folder}, expected preprocessor_config.json; "
+            "processor.save_pretrained writes one"
+        )
+    about = _json(path)
+    named = str(
+        about.get("image_processor_type") or about.get("feature_extractor_type") or "ViTImageProcessor"
+    )
+    name = named.replace("FeatureExtractor", "ImageProcessor").removesuffix("Fast")
+    if not name.endswith("ImageProcessor") or not hasattr(transformers, name):
+        raise ValueError(f"{path} names the image processor {named!r}, which transformers does not have")
+    return getattr(transformers, name)
 
 
 def _loaded(what: str, auto: Any, folder: Path, **options: Any) -> Any:

@@ -97,9 +97,7 @@ class TrainConfig:
         False, "Compile the model with torch.compile: slower to start, then faster.", advanced=True
     )
     metric: str = setting("loss", "The score on the validation split that chooses which weights are kept.")
-    keep: str = setting(
-        "best", "Which weights are kept: best (by metric) or last.", choices=KEEP, advanced=True
-    )
+    keep: str = setting("best", "Which weights are kept: best (by metric) or last.", choices=KEEP)
     evaluate_every: int = setting(
         1, "Epochs between evaluations; the last epoch is always evaluated.", at_least=1, advanced=True
     )

@@ -304,7 +304,7 @@ class _Trainer:
             raise Interrupted(state.step, self.total, interrupted)
 
     def _evaluate(self, model: nn.Module) -> tuple[dict[str, float], bool]:
-        """Scores of a model, and whether they are the best so far: then its weights are kept."""
+        """Scores of a model, and whether they are the best so far; keeps the weights that are to be kept."""
         metric = self.config.metric
         scores: dict[str, float] = {}
         score_and_loss = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
@@ -322,14 +322,16 @@ class _Trainer:
         better = self._is_better(*score_and_loss.tolist())
         if better:
             self.state.best, self.state.best_loss = score_and_loss.tolist()
-            if self.main:
-                self.best_weights.keep_best(model)
+        if self.main and (better or self._keeps_last(score_and_loss[0].item())):
+            self.best_weights.keep_best(model)
         return scores, better
 
+    def _keeps_last(self, score: float) -> bool:
+        """Whether the weights are kept however good they are: not those that have become no numbers."""
+        return self.config.keep == "last" and not math.isnan(score)
+
     def _is_better(self, score: float, loss: float) -> bool:
-        """Whether weights with these are to be kept: scores of the first epochs are often all zero."""
-        if self.config.keep == "last":
-            return not math.isnan(score)
+        """Whether these are the best so far: scores of the first epochs are often all zero."""
         best = self.state.best
         if math.isnan(score) or best is None:
             return not math.isnan(score)
@@ -338,7 +340,7 @@ class _Trainer:
         return (score < best) == (self.config.metric in LOWER_IS_BETTER)
 
     def _try_mean(self) -> None:
-        """Evaluate the mean of the last epochs' weights, and keep it if it is better."""
+        """Evaluate the mean of the last epochs' weights, and keep it if it is better or the last is kept."""
         self.accelerator.wait_for_everyone()
         now = {name: tensor.clone() for name, tensor in weights_of(self.model).items()}
         mean = self.best_weights.mean(self.model, self.state.epoch, self.config.average_last)
@@ -346,7 +348,7 @@ class _Trainer:
         scores, better = self._evaluate(self.model)
         load_weights(self.model, now, str(self.folder))
         score = scores.get(self.config.metric, math.nan)
-        verdict = "better, kept" if better else "not better"
+        verdict = "better, kept" if better else "kept" if self._keeps_last(score) else "not better"
         self.progress.print_line(
             f"mean of the last epochs' weights: {self.config.metric} {score:.4g}, {verdict}"
         )

@@ -50,7 +50,15 @@ masks = sl.masks
             TypeError,
             r"boolean .* or float .*, got torch.int64; .*from_ones",
         ),
-        (lambda: as_mask("causal"), TypeError, r"one of sl.masks"),
+        (lambda: as_mask("causal"), TypeError, r"one of sl.masks.* got 'causal'; sl.masks.causal\(\)"),
+        (
+            lambda: as_mask(torch.ones(5, 7).numpy()),
+            TypeError,
+            r"one of sl.masks, got ndarray; torch.as_tensor\(mask\) makes a tensor of it$",
+        ),
+        (lambda: as_mask([[1.0] * 7] * 5), TypeError, r"got list; torch.as_tensor\(mask\)"),
+        (lambda: as_mask(masks.causal), TypeError, r"got the function causal; call it, causal\(\)$"),
+        (lambda: masks.from_ones(masks.causal), TypeError, r"got the function causal; call it, causal\(\)$"),
         (
             lambda: masks.causal() & torch.ones(5, 7).bool(),
             TypeError,

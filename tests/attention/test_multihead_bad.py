@@ -21,11 +21,9 @@ BAD_CALLS = {
     "mask of one dimension": ((X, Y, Z), {"attn_mask": torch.zeros(S)}),
     "mask of four dimensions": ((X, Y, Z), {"attn_mask": torch.zeros(B, H, T, S)}),
     "mask for other heads": ((X, Y, Z), {"attn_mask": torch.zeros(B, T, S)}),
-    "integer mask": ((X, Y, Z), {"attn_mask": torch.zeros(T, S, dtype=torch.int64)}),
     "padding of another length": ((X, Y, Z), {"key_padding_mask": torch.zeros(B, T)}),
     "padding of another batch": ((X, Y, Z), {"key_padding_mask": torch.zeros(2, S)}),
     "padding without a batch": ((X, Y, Z), {"key_padding_mask": torch.zeros(S)}),
-    "integer padding": ((X, Y, Z), {"key_padding_mask": torch.zeros(B, S, dtype=torch.uint8)}),
     "a hint without its mask": ((X, Y, Z), {"is_causal": True}),
 }
 
@@ -65,3 +63,25 @@ def test_a_bad_constructor_argument_is_answered_as_by_torch(arguments, words):
         nn.MultiheadAttention(*arguments)
     with pytest.raises(type(expected.value), match=words):
         sl.nn.MultiheadAttention(*arguments)
+
+
+@pytest.mark.bad_input
+def test_masks_that_are_no_masks_are_named_as_the_caller_named_them():
+    x = torch.randn(B, T, E)
+    integers = torch.ones(T, T, dtype=torch.int64).tril()
+    stack = sl.nn.TransformerEncoder(sl.nn.TransformerEncoderLayer(E, H, 7, batch_first=True), 1)
+    model = sl.nn.Transformer(E, H, 1, 1, 7, batch_first=True)
+    rule = r"must be boolean \(as in torch, True = may not look\) or float .* got torch.int64"
+    for call, name in [
+        (lambda: stack(x, mask=integers), "mask"),
+        (lambda: stack.layers[0](x, integers), "src_mask"),
+        (lambda: stack(x, src_key_padding_mask=integers[:B]), "src_key_padding_mask"),
+        (lambda: model(x, x, tgt_mask=integers), "tgt_mask"),
+        (lambda: model.decoder(x, x, memory_mask=integers), "memory_mask"),
+    ]:
+        with pytest.raises(TypeError, match=f"^{name} {rule}; {name} == 0 hides the zeros, {name} == 1 the"):
+            call()
+    with pytest.raises(TypeError, match=r"^mask must be a torch.Tensor, got ndarray; torch.as_tensor"):
+        stack(x, mask=integers.numpy())
+    with pytest.raises(TypeError, match=r"^mask must be a torch.Tensor, got a Mask; ~mask.dense\(T, S\)"):
+        stack(x, mask=sl.masks.causal())

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import sightline as sl
+from sightline import seeds
 
 B, T, E, H = 3, 5, 12, 2
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -49,6 +50,30 @@ def multihead(x, mask):
     return made(x, x, x, attn_mask=mask)[0]
 
 
+def decoder_layer():
+    torch.manual_seed(0)
+    return sl.nn.TransformerDecoderLayer(E, H, 13, batch_first=True)
+
+
+def decoder(made, x, mask):
+    made = made.to(x.dtype).eval()
+    return made(x, torch.zeros(B, 2, E, dtype=x.dtype), tgt_mask=mask)  # the memory tells nothing of x
+
+
+def transformer(x, mask):
+    torch.manual_seed(0)
+    made = sl.nn.Transformer(E, H, 1, 1, 13, batch_first=True).to(x.dtype).eval()
+    return made(torch.zeros(B, 2, E, dtype=x.dtype), x, tgt_mask=mask)
+
+
+def exercise(x, mask):
+    return seeds.attention_score(x, x, x, mask)[0]
+
+
+def second_exercise(x, mask):
+    return seeds.scaled_dot_product_attention(Q=x, K=x, V=x, mask=mask)[0]
+
+
 DOORS = {
     "attention": attention,
     "attention of heads": attention_of_heads,
@@ -61,8 +86,16 @@ DOORS = {
     "TransformerEncoder": module(
         lambda: sl.nn.TransformerEncoder(sl.nn.TransformerEncoderLayer(E, H, 13, batch_first=True), 2)
     ),
+    "TransformerDecoderLayer": lambda x, mask: decoder(decoder_layer(), x, mask),
+    "TransformerDecoder": lambda x, mask: decoder(sl.nn.TransformerDecoder(decoder_layer(), 2), x, mask),
+    "Transformer": transformer,
+    "seeds.attention_score": exercise,
+    "seeds.scaled_dot_product_attention": second_exercise,
+    "seeds.SelfAttention": module(seeds.SelfAttention, E, 7, 11),
+    "seeds.MultiHeadSelfAttention": module(seeds.MultiHeadSelfAttention, E, 8, 6, 2),
 }
-TORCHS = {"MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder"}
+READ_ONES = {"reference", *(name for name in DOORS if name.startswith("seeds."))}  # as what may be looked at
+TORCHS = {name for name in DOORS if name.startswith("Transformer")} | {"MultiheadAttention"}
 MASKS = {
     "tril of ones": lambda dtype: torch.tril(torch.ones(T, T, dtype=dtype)),
     "one for each item": lambda dtype: torch.tril(torch.ones(T, T, dtype=dtype)).expand(B, T, T).clone(),
@@ -101,8 +134,15 @@ def check_outputs(door, mask, changed_place, same_places):
 def test_a_mask_of_the_past_is_obeyed_or_met_with_a_sentence(door, mask, dtype):
     found = check_outputs(DOORS[door], MASKS[mask](dtype), -1, slice(0, -1))
     if mask == "tril of ones":
-        obeys = door == "reference" or (dtype == torch.bool and door not in TORCHS)
+        obeys = door in READ_ONES or (dtype == torch.bool and door not in TORCHS)
         assert found == ("obeyed" if obeys else "sentence")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_mask_held_as_a_frozen_parameter_is_obeyed_or_met_with_a_sentence(door):
+    mask = torch.nn.Parameter(torch.tril(torch.ones(T, T)), requires_grad=False)
+    found = check_outputs(DOORS[door], mask, -1, slice(0, -1))
+    assert found == ("obeyed" if door in READ_ONES else "sentence")
 
 
 @pytest.mark.parametrize("door", sorted(TORCHS))
@@ -119,7 +159,7 @@ def test_masks_of_this_package_go_through_every_door_of_its_own(door):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("door", sorted(set(DOORS) - TORCHS - {"reference"}))
+@pytest.mark.parametrize("door", sorted(set(DOORS) - TORCHS - READ_ONES))
 def test_a_bias_that_is_said_to_be_one_is_added(door, dtype):
     ones = torch.tril(torch.ones(T, T, dtype=dtype))
     x = torch.randn(B, T, E)
@@ -138,7 +178,7 @@ def test_a_padding_mask_is_obeyed_or_met_with_a_sentence(door, dtype):
     x = torch.randn(B, T, E)
     changed = torch.where(REAL[..., None] == 1, x, x + 1)
     output = outcome(DOORS[door], x, mask)
-    assert isinstance(output, str) == (door != "reference" and dtype != torch.bool)
+    assert isinstance(output, str) == (door not in READ_ONES and dtype != torch.bool)
     if not isinstance(output, str):
         again = DOORS[door](changed, mask)
         torch.testing.assert_close(output[REAL == 1], again[REAL == 1], rtol=0, atol=1e-6)
@@ -164,7 +204,10 @@ def test_the_wrong_polarity_of_padding_is_a_sentence(kind, dtype):
         with pytest.raises(SENTENCE) as raised:
             calls[kind]()
     if dtype == torch.bool:
-        assert "hides every key of a row" in str(raised.value)
-        assert "goes in as ~key_padding_mask" in str(raised.value)
-    elif dtype == torch.float32:
-        assert "key_padding_mask (3, 5) holds only ones and zeros" in str(raised.value)
+        assert "key_padding_mask hides every key of a row" in str(raised.value)
+        assert "goes in as ~" in str(raised.value)
+    elif dtype.is_floating_point:
+        assert "key_padding_mask holds only ones and zeros" in str(raised.value)
+    else:
+        assert "key_padding_mask must be boolean (as in torch, True = may not look)" in str(raised.value)
+        assert f"got {dtype}; " in str(raised.value)

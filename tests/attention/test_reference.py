@@ -166,3 +166,12 @@ def test_a_mask_that_is_no_tensor():
 def test_shapes_that_do_not_fit(q, k, v, mask, words):
     with pytest.raises(ValueError, match=words):
         reference(*(torch.ones(x) for x in (q, k, v)), None if mask is None else torch.ones(mask))
+
+
+@pytest.mark.bad_input
+def test_masks_that_are_elsewhere_or_not_called():
+    q = torch.randn(2, 5, 3)
+    with pytest.raises(ValueError, match="must be on the device of q, got meta and cpu; build it from"):
+        sl.reference.scaled_dot_product_attention(q, q, q, torch.ones(5, 5, device="meta"))
+    with pytest.raises(TypeError, match=r"got the function causal; call it, causal\(\)"):
+        sl.reference.scaled_dot_product_attention(q, q, q, sl.masks.causal)

@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 import matplotlib.image
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import sightline as sl
 from sightline import show
@@ -58,12 +60,12 @@ def test_the_table_has_every_head(folder):
     assert (code, err) == (0, "")
     first, header, *rows = out.splitlines()
     assert first == f"BertModel in {folder}: 8 tokens"
-    assert header.split() == ["layer", "head", "entropy", "distance", "first", "peak"]
+    assert header.split() == ["layer", "head", "entropy", "evenness", "distance", "first", "peak"]
     assert [row.split()[:2] for row in rows[:6]] == [
         [f"encoder.layer.{i}.attention.self", str(h)] for i in range(2) for h in range(3)
     ]
     assert [row.endswith("* sharp") for row in rows[:6]].count(True) == 3
-    assert out.splitlines()[-1].startswith("* sharp: the 3 heads of the lowest entropy")
+    assert out.splitlines()[-1].startswith("* sharp: the 3 heads of the lowest evenness")
 
 
 def test_json_holds_the_same_numbers(folder):
@@ -194,7 +196,7 @@ def test_nothing_is_left_behind(folder):
 def test_a_place_that_can_not_be_written_is_refused_before_the_model_runs(
     folder, tmp_path, monkeypatch, kind
 ):
-    monkeypatch.setattr(look_model, "watch_folder", lambda *_: pytest.fail("the model ran"))
+    monkeypatch.setattr(look_model, "open_folder", lambda *_: pytest.fail("the model ran"))
     (tmp_path / f"folder{kind}").mkdir()
     (tmp_path / "file").touch()
     locked = tmp_path / "locked"
@@ -337,3 +339,88 @@ def test_positions_kept_for_padding_are_not_counted():
     model = transformers.RobertaModel(config)
     tokenizer = type("T", (), {"model_max_length": 10**30})
     assert hugging_face._longest(model, tokenizer) == 9
+
+
+# Images, files and several inputs
+
+
+@pytest.fixture(scope="module")
+def vision_folder(tmp_path_factory):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 7}
+    folder = tmp_path_factory.mktemp("vit")
+    transformers.ViTModel(transformers.ViTConfig(**sizes, image_size=20, patch_size=5)).save_pretrained(
+        folder
+    )
+    normal = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "do_resize": True, "do_rescale": True}
+    about = {"image_processor_type": "ViTImageProcessor", "size": {"height": 20, "width": 20}, **normal}
+    (folder / "preprocessor_config.json").write_text(json.dumps(about))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    for i, name in enumerate(("a", "b")):
+        pixels = np.random.default_rng(i).integers(0, 255, (31, 43, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{name}.png")
+    return [folder / "a.png", folder / "b.png"]
+
+
+def test_an_image(vision_folder, images, tmp_path):
+    code, out, err = run(vision_folder, images[0], "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["image"] == "a.png"
+    (keys,) = {tuple(keys) for keys in found["keys"].values()}
+    assert keys[:3] == ("[CLS]", "0,0", "0,1")
+    assert keys[-1] == "3,3"
+    model = transformers.ViTModel.from_pretrained(vision_folder, attn_implementation="sdpa").eval()
+    square = Image.open(images[0]).resize((20, 20), Image.Resampling.BILINEAR)
+    pixels = torch.from_numpy(np.array(square)).permute(2, 0, 1)[None] / 127.5 - 1
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model(pixel_values=pixels)
+    for row, expected in zip(found["heads"], head_table(seen), strict=True):
+        assert row["entropy"] == pytest.approx(expected.entropy, rel=1e-4)
+    assert run(vision_folder, images[0]).out.startswith(f"ViTModel in {vision_folder}: a.png, 17 tokens")
+    page = tmp_path / "page.html"
+    assert run(vision_folder, images[0], "--out", page).code == 0
+    assert "What the patches received" in page.read_text(encoding="utf-8")
+    assert run(vision_folder, images[0], "--out", tmp_path / "a.png").code == 0
+
+
+def test_a_file_of_text_is_a_text(folder, tmp_path):
+    (tmp_path / "story.txt").write_text("the cat sat")
+    found = json.loads(run(folder, tmp_path / "story.txt", "--json").out)
+    assert found["text"] == "the cat sat"
+    assert found["heads"] == json.loads(run(folder, "the cat sat", "--json").out)["heads"]
+
+
+def test_several_inputs(folder, vision_folder, images, tmp_path):
+    texts = ["the cat", "the cat sat on"]
+    one = [json.loads(run(folder, text, "--json").out) for text in texts]
+    assert json.loads(run(folder, *texts, "--json").out) == {"inputs": one}
+    printed = run(folder, *texts, "--out", tmp_path / "pages")
+    assert printed.err == f"{tmp_path / 'pages' / '1.html'}\n{tmp_path / 'pages' / '2.html'}\n"
+    assert "the cat, 3 tokens" in printed.out
+    assert "the cat sat on, 5 tokens" in printed.out
+    pictures = run(vision_folder, *images, "--out", tmp_path / "seen")
+    assert [path.name for path in sorted((tmp_path / "seen").iterdir())] == ["a.html", "b.html"]
+    assert pictures.code == 0
+
+
+@pytest.mark.bad_input
+def test_inputs_that_can_not_be(folder, vision_folder, images, tmp_path):
+    (tmp_path / "bytes.txt").write_bytes(bytes(range(128, 256)))
+    for args, words in (
+        ((vision_folder, "a cat"), "reads images, got the text 'a cat'; name the file of an image"),
+        ((folder, images[0]), f"reads texts, got the image {str(images[0])!r}; give it a text"),
+        ((vision_folder, "no.png"), "there is no image 'no.png'"),
+        ((folder, "a", "b", "--out", "x.html"), "shows one input, got 2 and --out 'x.html'; name a folder"),
+        ((folder, tmp_path / "bytes.txt"), "is neither an image nor a text in UTF-8"),
+        ((folder, "the", " "), "look needs a text to read, got ' '"),
+    ):
+        code, out, err = run(*args)
+        assert (code, out) == (2, ""), args
+        assert words in err
+        assert err.count("\n") == 1

@@ -4,6 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from sightline.cli.outputs import save_figure
+from tests.command import run
 
 
 @pytest.mark.bad_input
@@ -26,3 +27,15 @@ def test_a_folder_that_is_locked(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(OSError, match="permission denied; choose another --out"):
         save_figure(Figure(), tmp_path / "a.png")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["page.html", "page.png"])
+def test_an_evaluation_writes_a_folder_and_refuses_the_name_of_a_file(tmp_path, name):
+    code, _, err = run("evaluate", tmp_path, "--out", tmp_path / name)
+    assert code == 2
+    assert err == (
+        f"--out must be a folder, for results.html, scores.json and predictions.json, got "
+        f"'{tmp_path / name}'; try '{tmp_path / 'page'}'\n"
+    )
+    assert not (tmp_path / name).exists()

@@ -211,7 +211,6 @@ BAD_CALLS = {
     "target mask of another length": ((TGT, MEMORY, torch.zeros(T, S)), {}),
     "memory mask of another length": ((TGT, MEMORY, None, torch.zeros(T, T)), {}),
     "memory padding of another length": ((TGT, MEMORY), {"memory_key_padding_mask": torch.zeros(B, T)}),
-    "integer mask": ((TGT, MEMORY, torch.zeros(T, T, dtype=torch.int32)), {}),
     "a hint without its mask": ((TGT, MEMORY), {"tgt_is_causal": True}),
 }
 

@@ -137,6 +137,7 @@ def test_stack_gives_torchs_numbers_whatever_the_arguments(data):
         same(run(theirs, [x], masks, backward=False), run(ours, [x], masks, backward=False))
 
 
+@pytest.mark.filterwarnings("ignore:.*hides the first key of every row")  # as padding on the left does
 @pytest.mark.parametrize("at_end", [True, False])
 @pytest.mark.parametrize("nested", [True, False])
 def test_stack_clears_padding_where_torch_does(nested, at_end):
@@ -313,8 +314,6 @@ BAD_CALLS = {
     "mask for other heads": ((torch.zeros(B, T, E), torch.zeros(B, T, T)), {}),
     "padding of another length": ((torch.zeros(B, T, E), None, torch.zeros(B, 5)), {}),
     "padding without a batch": ((torch.zeros(B, T, E), None, torch.zeros(T)), {}),
-    "integer padding": ((torch.zeros(B, T, E), None, torch.zeros(B, T, dtype=torch.int64)), {}),
-    "integer mask": ((torch.zeros(B, T, E), torch.zeros(T, T, dtype=torch.int64)), {}),
     "a hint without its mask": ((torch.zeros(B, T, E),), {"is_causal": True}),
 }
 

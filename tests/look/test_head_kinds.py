@@ -80,7 +80,7 @@ def test_cross_attention_has_no_distances():
 def test_the_table_prints_and_is_json():
     table = head_table({"a.b": sight_of(torch.stack([on(1), column(0)]))})
     lines = str(table).splitlines()
-    assert lines[0].split() == ["layer", "head", "entropy", "distance", "first", "peak", "kind"]
+    assert lines[0].split() == ["layer", "head", "entropy", "distance", "first", "peak", "evenness", "kind"]
     assert lines[1].endswith("previous token")
     assert lines[2].startswith("a.b       1")
     assert repr(table) == str(table)

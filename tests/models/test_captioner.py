@@ -38,7 +38,8 @@ def pictures(n):
     "settings",
     [{"decoder": name, "tied": tied} for name in DECODERS for tied in (True, False)]
     + [{"decoder": name, "local_keys": True} for name in DECODERS]
-    + [{"positions": name, "n_encoder_layers": n} for name in ("learned", "rotary") for n in (0, 1)],
+    + [{"positions": name, "n_encoder_layers": n} for name in ("learned", "rotary") for n in (0, 1)]
+    + [{"relative_bias": True, "n_encoder_layers": 2}],
 )
 def test_steps_give_what_teacher_forcing_gives(settings):
     model, images = captioner(**settings), pictures(5)
@@ -273,8 +274,17 @@ def test_the_grid_is_that_of_the_patches():
         ({"local_keys": True, "encoder": "efficientnet_lite0"}, "local_keys.*'patches', got 'efficientnet"),
         ({"patch": 7}, "patch=7 for image_size=30"),
         ({"positions": "rotery"}, "unknown positions 'rotery'.*did you mean 'rotary'"),
+        (
+            {"decoder": "recurrent", "positions": "rotary", "n_encoder_layers": 0},
+            "rotary positions .* a recurrent decoder .* n_encoder_layers=0; choose sinusoidal or learned",
+        ),
         ({"positions": "rotary", "n_heads": 6}, "multiple of 4, .* got 2 for d_model=12 and n_heads=6"),
         ({"positions": "rotary", "n_heads": 4, "n_encoder_layers": 0}, "multiple of 2, got 3"),
+        (
+            {"relative_bias": True, "n_encoder_layers": 0},
+            "encoder='patches' with n_encoder_layers=0; add layers",
+        ),
+        ({"relative_bias": True, "positions": "rotary", "n_encoder_layers": 1}, "got both; choose one"),
         ({"stem": 2}, "stem=2 for patch=10"),
     ],
 )

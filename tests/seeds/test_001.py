@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -160,3 +161,35 @@ def test_exercise_4_a_mask_reaches_every_head():
     changed[:, :-1] = X[:, :-1]
     mask = torch.tril(torch.ones(5, 5))
     torch.testing.assert_close(attend(X=X, mask=mask)[:, :-1], attend(X=changed, mask=mask)[:, :-1])
+
+
+@pytest.mark.bad_input
+def test_what_the_exercises_are_given_wrong_is_a_sentence():
+    table = PositionalEncoding(d_model=6, max_len=5).get_encoding()
+    x = torch.zeros(3, 5, 6)
+    assert add_positional_encoding(x, table[None]).shape == x.shape  # (1, seq_len, d_model), as the text says
+    for embeddings in (torch.zeros(3, 7, 6), torch.zeros(3, 1, 6), torch.zeros(3, 5, 8), torch.zeros(6)):
+        shape = str(tuple(embeddings.shape)).replace("(", r"\(").replace(")", r"\)")
+        with pytest.raises(ValueError, match=rf"same length .* {shape} and .* \(5, 6\); Positional"):
+            add_positional_encoding(embeddings, table)
+    with pytest.raises(ValueError, match="seq_len must be at least 0, got -1"):
+        create_mask(-1)
+    with pytest.raises(TypeError, match=r"seq_len must be an integer, got 2\.5"):
+        create_mask(2.5)
+
+
+def test_the_shapes_of_the_docstrings_work_as_those_of_the_code():
+    Q, K, V = torch.rand(3, 2, 5, 7), torch.rand(3, 2, 5, 7), torch.rand(3, 2, 5, 11)
+    real = torch.arange(5) < torch.tensor([[5], [3], [1]])
+    output, weights = attention_score(Q, K, V, mask=real[:, None, None])  # (batch size, 1, 1, seq_len)
+    assert output.shape == (3, 2, 5, 11)
+    assert (weights[1, :, :, 3:] == 0).all()
+    agreed = F.scaled_dot_product_attention(Q, K, V, attn_mask=real[:, None, None])
+    torch.testing.assert_close(output, agreed)
+
+
+def test_exercise_3_the_weights_that_the_docstring_speaks_of():
+    X, layer = torch.rand(3, 5, 4), SelfAttention(4, 7, 11)
+    output, weights = attention_score(*layer.project(X))
+    torch.testing.assert_close(layer(X), output)
+    assert weights.shape == (3, 5, 5)

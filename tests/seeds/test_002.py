@@ -72,6 +72,26 @@ def test_exercise_2_by_the_other_ways_in(qkv, mask, agrees):
     agrees(sl.look(*qkv, sl.masks.from_ones(mask)).rows([0, 1, 2]), MASKED_WEIGHTS)
 
 
+def test_exercise_2_a_mask_of_the_batch_size_and_block_size_as_the_note_says(qkv, mask, agrees):
+    output, weights = scaled_dot_product_attention(*qkv, mask[:, 0])  # (batch size, block size)
+    agrees(output, MASKED_OUTPUT)
+    agrees(weights, MASKED_WEIGHTS)
+    rows = torch.tensor([[1.0, 0.0, 1.0]] * 3)  # (block size, block size): the same for every block
+    assert (scaled_dot_product_attention(*qkv, rows)[1][:, :, 1] == 0).all()
+
+
+@pytest.mark.bad_input
+def test_exercise_2_where_batch_and_block_have_the_same_size_the_mask_must_say_which(qkv, mask):
+    qkv = [torch.cat([x, x[:1]]) for x in qkv]  # three blocks of three
+    mask = torch.cat([mask, mask[:1]])
+    with pytest.raises(
+        ValueError, match=r"got \(3, 3\) for batch size 3 and block size 3; .*mask\[:, None\]"
+    ):
+        scaled_dot_product_attention(*qkv, mask[:, 0])
+    assert scaled_dot_product_attention(*qkv, mask)[1][1, 0, 2] == 0
+    assert scaled_dot_product_attention(*qkv, mask[:, 0][None])[1][0, 1, 2] == 0
+
+
 @pytest.mark.bad_input
 def test_exercise_2_a_mask_of_ones_is_not_added_in_silence(qkv, mask):
     with pytest.raises(ValueError, match=r"only ones and zeros hides nothing.*from_ones"):

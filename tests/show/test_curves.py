@@ -95,3 +95,10 @@ def test_no_table(tmp_path):
 def test_nothing_to_draw():
     with pytest.raises(ValueError, match="nothing to draw"):
         curves({"lr": [(1, 2)], "loss": []})
+
+
+def test_a_loss_of_one_point_is_a_dot():
+    once = curves({"loss": [(7.0, 2.0)], "val_loss": [(7.0, 3.0)]}).axes[0].lines
+    assert [line.get_marker() for line in once] == ["o", "o"]
+    several = curves({"loss": [(7.0, 2.0), (11.0, 1.0)]}).axes[0].lines
+    assert [line.get_marker() for line in several] == ["None"]

@@ -6,8 +6,10 @@ import warnings
 
 import matplotlib as mpl
 import pytest
+from matplotlib._pylab_helpers import Gcf
 from matplotlib.backend_bases import FigureCanvasBase, FigureManagerBase
 
+import sightline.seeds
 import sightline.show
 from sightline.positions import sinusoidal
 from sightline.show.display import DisplayFigure
@@ -49,9 +51,14 @@ def test_a_notebook_is_asked_first(figure, monkeypatch):
 
 class WindowManager(FigureManagerBase):
     windows = ()
+    waited = ()
 
     def show(self):
         WindowManager.windows += (self.canvas.figure,)
+
+    @classmethod
+    def start_main_loop(cls):
+        WindowManager.waited += tuple(manager.canvas.figure for manager in Gcf.get_all_fig_managers())
 
 
 class WindowCanvas(FigureCanvasBase):
@@ -59,16 +66,42 @@ class WindowCanvas(FigureCanvasBase):
     manager_class = WindowManager
 
 
-def test_where_there_is_a_window_the_figure_is_in_it(figure, monkeypatch):
+@pytest.fixture
+def windows(monkeypatch):
     backend = types.ModuleType("backend_of_a_test")
     backend.FigureCanvas, backend.FigureManager = WindowCanvas, WindowManager
     monkeypatch.setitem(sys.modules, "backend_of_a_test", backend)
+    monkeypatch.setattr(WindowManager, "windows", ())
+    monkeypatch.setattr(WindowManager, "waited", ())
     import matplotlib.pyplot as plt
 
     before = mpl.get_backend()
     plt.switch_backend("module://backend_of_a_test")
-    try:
-        figure.show()
-    finally:
-        plt.switch_backend(before)
-    assert WindowManager.windows == (figure,)
+    yield WindowManager
+    plt.close("all")
+    plt.switch_backend(before)
+
+
+def test_where_there_is_a_window_the_figure_is_in_it_and_stays(figure, windows):
+    import matplotlib.pyplot as plt
+
+    figure.show()
+    assert windows.windows == (figure,)
+    assert windows.waited == ()
+    plt.show()  # waits, as pyplot does, for windows that it knows of
+    assert windows.waited == (figure,)
+    figure.show()
+    assert len(plt.get_fignums()) == 1  # one window, however often it is shown
+    plt.close(figure)
+    assert plt.get_fignums() == []
+
+
+def test_the_exercise_shows_its_heatmap_and_waits_as_its_document_does(windows):
+    drawn = sightline.seeds.visualize_positional_encoding(sinusoidal(8, 6))
+    assert windows.waited == (drawn,)
+
+
+def test_the_exercise_says_nothing_where_there_is_no_window():
+    with warnings.catch_warnings(), mpl.rc_context({"backend": "agg"}):
+        warnings.simplefilter("error")
+        assert sightline.seeds.visualize_positional_encoding(sinusoidal(8, 6)).axes

@@ -372,6 +372,8 @@ def test_help_all_shows_every_setting_under_its_heading(case, monkeypatch):
             if field.name not in task.no_flags(part):
                 assert f"--{part.prefix}{field.name}".replace("_", "-")[:25] in result.out
     common = run("train", case.kind, "--help").out
+    assert "--keep" in common
+    assert ("--positions" in common) == ("--positions" in result.out)
     headings = re.findall(r"^╭─ (\w+)", common, re.MULTILINE)
     assert [h for h in headings if h in {"Data", "Model", "Training", "Output"}] == [
         "Data",

@@ -140,6 +140,18 @@ def test_the_last_weights_are_kept_where_they_are_wanted(tmp_path):
         assert torch.equal(kept["last.weight"], objective.seen[which]), keep
 
 
+def test_with_the_last_weights_kept_only_the_best_evaluation_is_called_best(tmp_path, capsys):
+    class Scored(ToyObjective):
+        losses = iter([2.0, 1.0, 3.0])
+
+        def evaluate(self, model):
+            return {"loss": next(self.losses)}
+
+    fit(Toy(), Scored(), dataclasses.replace(QUICK, epochs=3, keep="last"), tmp_path / "run")
+    epochs = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert [line.endswith("  best") for line in epochs] == [True, True, False]
+
+
 @pytest.mark.parametrize(
     ("settings", "n_batches", "epochs", "evaluate_every"),
     [

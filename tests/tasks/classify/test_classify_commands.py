@@ -265,3 +265,15 @@ def test_look_and_classify_say_the_same_with_two_views(trained, data, tmp_path):
     once = run("look", trained, image, "--json").json
     assert said["classes"][0]["guesses"] == looked["guesses"]
     assert once["guesses"] != looked["guesses"]
+
+
+def test_look_takes_several_images(trained, data, tmp_path):
+    images = [data / "red" / "0.png", data / "blue" / "0.png"]
+    one = [run("look", trained, image, "--json").json for image in images]
+    both = run("look", trained, *images, "--json").json["inputs"]
+    assert [x["image"] for x in both] == [x["image"] for x in one]
+    for a, b in zip(one, both, strict=True):
+        np.testing.assert_allclose(a["rollout"], b["rollout"], atol=1e-5)
+    done = run("look", trained, *images, "--out", tmp_path / "pages")
+    assert [path.name for path in sorted((tmp_path / "pages").iterdir())] == ["0-1.html", "0-2.html"]
+    assert done.err.count("\n") == 2
