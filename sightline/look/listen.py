@@ -183,15 +183,21 @@ def listeners() -> tuple[Listener, ...]:
     return there
 
 
-@contextlib.contextmanager
-def silence() -> Iterator[None]:
+class silence:  # noqa: N801 (used as a function)
     """Hear nothing: a look's own operators are no part of the model."""
-    before = _LISTENERS.set(())
-    try:
-        with _C._ExcludeDispatchKeyGuard(_ALL):
-            yield
-    finally:
-        _LISTENERS.reset(before)
+
+    __slots__ = ("_before", "_guard")
+
+    def __enter__(self) -> None:
+        """Nobody listens from here on."""
+        self._before = _LISTENERS.set(())
+        self._guard = _C._ExcludeDispatchKeyGuard(_ALL)
+        self._guard.__enter__()
+
+    def __exit__(self, *_error: object) -> None:
+        """As before."""
+        self._guard.__exit__(None, None, None)
+        _LISTENERS.reset(self._before)
 
 
 # The functions that the keys lead to

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.isolate import isolated
@@ -15,7 +15,7 @@ from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
 from sightline.look.sight import KeptInputs, Look, Sight, measure_sight
 from sightline.look.stream import tile_weights
-from sightline.look.waiting import WaitingCalls
+from sightline.look.waiting import WRITTEN_TO, WaitingCalls
 
 __all__ = ["CallMeasurer", "RefusedError", "WatchOptions", "reason_of"]
 
@@ -53,37 +53,33 @@ class CallMeasurer:
         self._waiting = WaitingCalls()
         seen.settle = self.settle
 
-    def measure_call(
-        self, name: str, module: nn.Module, read: Callable[[nn.Module], AttentionCall], *, now: bool
-    ) -> Sight | None:
-        """Measure a call, or put it by.
-
-        Args:
-            name: The module that called.
-            module: The module itself.
-            read: Gives the call.
-            now: Whether its sight is needed at once.
-        """
-        call: AttentionCall | None = None
-        if hasattr(module, "self_attn"):  # a whole layer may be one operator
-            call = read(module)
-            name = f"{name}.{call.child}".lstrip(".") if call.child else name
+    def is_wanted(self, name: str) -> bool:
+        """Note that a module attends; whether this call of it is to be measured."""
         self._seen.mark_called(name)
         if not self._options.is_selected(name):
             self._seen.mark_skipped(name)
-            return None
+            return False
         count = self._counts[name] = self._counts.get(name, -1) + 1
         if count % self._options.every:
-            return None
+            return False
         if self._is_full():
             self._seen.full = True
-            return None
+            return False
         if _capturing():
             raise RefusedError(
                 "a watched model can't be captured into a CUDA graph, whose replays write over what was "
                 "seen; capture it outside the block, or watch it without the graph"
             )
-        call = read(module) if call is None else call
+        return True
+
+    def measure_call(self, name: str, call: AttentionCall, *, now: bool) -> Sight | None:
+        """Measure a call, or put it by.
+
+        Args:
+            name: The module that called.
+            call: What it called.
+            now: Whether its sight is needed at once.
+        """
         if not (now or self._options.keep) and self._waiting.add(name, call):
             if self._waiting.is_full:
                 self.settle()
@@ -99,7 +95,10 @@ class CallMeasurer:
             return
         found: list[tuple[int, str, Sight]] = []
         with silence(), isolated():
-            for stream, stacked in self._waiting.take():
+            groups, lost = self._waiting.take()
+            for name in lost:
+                self._seen.mark_unseen(name, WRITTEN_TO)
+            for stream, stacked in groups:
                 try:
                     with torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
                         sight = self._measure(stacked.names[0], stacked.call, len(stacked.names))

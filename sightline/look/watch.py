@@ -204,7 +204,7 @@ class Watch:
         if self._fused_calls is not None:
             self._keep_lse(read)
             return
-        owner = self._owners.current()
+        owner = self._owners.current(depth=3)
         if owner is not None:
             self._record(owner, read, isolated)
 
@@ -278,8 +278,16 @@ class Watch:
         try:
             self._seen.ran = True
             name = name if owner.site is None else self._owners.name_in_compiled(owner)
+            may_be_layer = "self_attn" in owner.module._modules  # noqa: SLF001 (then the call says whose)
+            if not may_be_layer and not self._measurer.is_wanted(name):
+                return
             with silence(), context():
-                sight = self._measurer.measure_call(name, owner.module, read, now=owner.site is not None)
+                call = read(owner.module)
+                if may_be_layer:
+                    name = f"{name}.{call.child}".lstrip(".") if call.child else name
+                    if not self._measurer.is_wanted(name):
+                        return
+                sight = self._measurer.measure_call(name, call, now=owner.site is not None)
             if owner.site is not None and sight is not None:
                 self._compiled.append((owner.name, sight))
         except RefusedError:
