@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sightline.look.adapters import AttentionCall, UnreadableError
+from sightline.look.dice import OwnDice
 from sightline.look.isolate import isolated
 from sightline.look.listen import silence
 from sightline.look.padding import padding_of
@@ -123,7 +124,7 @@ class CallMeasurer:
         padding, known = padding_of(call.inputs, name, given)
         if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
             call = call.with_padding(padding)
-        with _preserve_rng_state(call):
+        with contextlib.nullcontext() if call.inputs.score is None else OwnDice():
             sight = measure_sight(
                 call.inputs.detached() if call.backward is None else call.inputs,
                 self._options.measure.clip(*call.inputs.shape[2:]),
@@ -154,18 +155,6 @@ def reason_of(error: Exception) -> str:
         return str(error)
     first = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {first}"[:200]
-
-
-def _preserve_rng_state(call: AttentionCall) -> contextlib.AbstractContextManager[object]:
-    """Leave the random numbers as they are where a score draws some: it is asked twice, the model once."""
-    if call.inputs.score is None:
-        return contextlib.nullcontext()
-    device = call.inputs.q.device
-    return torch.random.fork_rng([device] if device.type != "cpu" else [], device_type=_accelerator(device))
-
-
-def _accelerator(device: torch.device) -> str:
-    return "cuda" if device.type == "cpu" else device.type
 
 
 def _keep_rows(sight: Sight) -> Sight:
