@@ -9,8 +9,8 @@ Kernels of other packages are known by the name of their operator, so the packag
 ``aten::_flash_attention_forward``,                  flash-attn, xformers, ``torch.nn.attention.varlen_attn``:
 ``flash_attn::*``, ``xformers_flash::*``, ...        (B, T, H, D), or packed sequences with their offsets
 ``aten::_efficient_attention_forward``               xformers' ``memory_efficient_attention``
-``aten::_transformer_encoder_layer_fwd``,            torch's whole-layer operators of eval mode: q and k as heard
-``aten::_native_multi_head_attention``               inside, or projected once more
+``aten::_transformer_encoder_layer_fwd``,            torch's whole-layer operators of eval mode: q and k as
+``aten::_native_multi_head_attention``               heard inside, or projected once more
 ==================================================  ==========================================================
 """
 

@@ -1,4 +1,4 @@
-"""Dice of a look's own: a score that draws random numbers is asked a second time, and the model must not feel it.
+"""Dice of a look's own: a score that draws random numbers is asked again, and the model must not feel it.
 
 Torch's generators belong to the whole process. Putting one back to where it was would hand out the same
 numbers twice to whoever draws in another thread, so a look draws from a generator that nobody else has.
@@ -42,12 +42,12 @@ class OwnDice(TorchDispatchMode):
             return self._drop(func, *args, **kwargs)
         if not _takes_generator(func.overloadpacket):
             raise NotImplementedError(
-                f"the score draws random numbers with {func}, which can't draw from a generator; use torch.rand"
+                f"the score draws random numbers with {func}, which takes no generator; draw with torch.rand"
             )
         generator = self._generator(_device(args, kwargs))
         return func.overloadpacket(*args, **kwargs | {"generator": generator})
 
-    def _drop(self, func: Any, x: Tensor, p: float, train: bool | None = True) -> Any:  # noqa: FBT001, FBT002
+    def _drop(self, func: Any, x: Tensor, p: float, train: bool | None = True) -> Any:
         mask = torch.ones_like(x, dtype=torch.bool)
         if train or train is None:
             mask = torch.rand(x.shape, device=x.device, generator=self._generator(x.device)) >= p
@@ -69,6 +69,8 @@ def _takes_generator(packet: Any) -> bool:
 
 def _device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
     """Where an operator draws."""
-    first = next((x for x in args if isinstance(x, Tensor)), None)
     given = kwargs.get("device")
-    return torch.device(given) if given is not None else torch.device("cpu") if first is None else first.device
+    if given is not None:
+        return torch.device(given)
+    first = next((x for x in args if isinstance(x, Tensor)), None)
+    return torch.device("cpu") if first is None else first.device

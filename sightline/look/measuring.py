@@ -10,7 +10,7 @@ from torch import Tensor
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.dice import OwnDice
 from sightline.look.isolate import isolated
-from sightline.look.listen import silence
+from sightline.look.listeners import silence
 from sightline.look.padding import padding_of
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen

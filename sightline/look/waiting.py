@@ -189,7 +189,7 @@ def _without_tensors(call: AttentionCall, member: _Member) -> AttentionCall:
 
 def _stream_of(x: Tensor) -> int:
     """The stream that a call is on."""
-    return int(_C._cuda_getCurrentRawStream(x.get_device())) if x.is_cuda else 0
+    return int(_C._cuda_getCurrentRawStream(x.get_device())) if x.is_cuda else 0  # noqa: SLF001
 
 
 def _stack(call: AttentionCall, members: list[_Member]) -> StackedCall:

@@ -2,6 +2,8 @@
 
 import asyncio
 import copy
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -150,6 +152,17 @@ def test_overlapping_watches_leave_the_fast_path_on():
     assert torch.backends.mha.get_fastpath_enabled()
 
 
+def test_overlapping_edits_leave_the_fast_path_as_it_was():
+    model = encoder()
+    first, second = (sl.edit(model, scale=0.5) for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not torch.backends.mha.get_fastpath_enabled()
+    second.__exit__(None, None, None)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
 def test_a_deep_copy_made_in_the_block_is_free():
     model, x = encoder(), randn(B, T, E, dtype=torch.float32)
     with torch.no_grad(), sl.watch(model) as seen:
@@ -228,3 +241,37 @@ def test_one_block_with_both_ways_sees_both():
         model(x, by_hand=True)
     assert seen.names() == ["inner", ""]
     assert not seen.unseen()
+
+
+# FlexAttention, which few programs import
+
+_LATE = """
+import sys, warnings
+import torch
+from torch import nn
+import sightline as sl
+
+class Late(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, x):
+        assert "torch.nn.attention.flex_attention" not in sys.modules
+        from torch.nn.attention.flex_attention import flex_attention
+        q = self.linear(x) if {product} else x
+        return flex_attention(q, q, q)
+
+warnings.simplefilter("ignore")
+model = Late()
+with torch.no_grad(), sl.watch(model) as seen:
+    model(torch.randn(1, 2, 5, 16))
+print(seen.names())
+"""
+
+
+@pytest.mark.parametrize("product", [True, False])
+def test_flex_attention_imported_in_the_block_is_heard(product):
+    code = _LATE.format(product=product)
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert out.stdout.strip() == "['']", out.stderr
