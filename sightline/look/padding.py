@@ -27,6 +27,7 @@ _CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multih
 _CROSS_ATTENTION = re.compile(r"cross_?att|encdec|enc_dec|encoder_att|multihead_attn", re.IGNORECASE)
 
 
+@functools.lru_cache(1024)
 def is_cross_name(name: str) -> bool:
     """Whether a module's name says that it looks from one sequence into another."""
     *around, own = name.split(".")
