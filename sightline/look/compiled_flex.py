@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from sightline.look.listen import silence
+from sightline.look.listeners import silence
 
 __all__ = ["FlexListener", "hear_compiled_flex"]
 

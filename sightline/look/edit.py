@@ -19,7 +19,7 @@ from sightline.attention.attend import attention
 from sightline.attention.multihead import MultiheadAttention
 from sightline.look.edit_call import Ablation, Call, Change, Pair, edited_attention, read_heads, read_pairs
 from sightline.look.edit_read import read_attention_call, read_sdpa_call
-from sightline.look.mha_forward import send_through_attention
+from sightline.look.mha_forward import send_through_attention, slow_path
 from sightline.look.names import matches
 from sightline.look.nested import zero_padding
 
@@ -101,9 +101,7 @@ class Edit:
             raise RuntimeError("this edit is entered already; make another one with sl.edit(model, ...)")
         self._attended, self._warned, self._ran = {}, set(), False
         with contextlib.ExitStack() as undo:
-            fast = torch.backends.mha.get_fastpath_enabled()
-            undo.callback(torch.backends.mha.set_fastpath_enabled, fast)
-            torch.backends.mha.set_fastpath_enabled(False)
+            fast = undo.enter_context(slow_path())
             for name, module in self._model.named_modules():
                 self._hook(module, name, undo)
                 if isinstance(module, nn.MultiheadAttention) and type(module).forward in _FORWARDS:

@@ -82,11 +82,14 @@ def call_with_lse(
         args, kwargs: Its arguments.
         call: What calls it.
     """
-    arguments = dict(zip(argument_names(func), args, strict=False)) | kwargs
-    if "compute_log_sumexp" not in arguments:
-        return arguments, call(*args, **kwargs)
-    arguments["compute_log_sumexp"] = True  # this changes no bit of the output
-    return arguments, call(**arguments)
+    names = argument_names(func)
+    if "compute_log_sumexp" in names:  # this changes no bit of the output
+        at = names.index("compute_log_sumexp")
+        if at < len(args):
+            args = (*args[:at], True, *args[at + 1 :])
+        else:
+            kwargs = kwargs | {"compute_log_sumexp": True}
+    return dict(zip(names, args, strict=False)) | kwargs, call(*args, **kwargs)
 
 
 @functools.cache

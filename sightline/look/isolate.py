@@ -5,8 +5,6 @@ A look happens in the middle of a user's forward, below autograd and inside what
 later whether q or k was written to, and ``vmap`` works.
 """
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,14 +14,27 @@ _INCLUDED: Any = torch._C._dispatch_tls_local_include_set()  # noqa: SLF001
 _EXCLUDED: Any = torch._C._dispatch_tls_local_exclude_set()  # noqa: SLF001
 
 
-@contextlib.contextmanager
-def isolated() -> Iterator[None]:
+_PLAIN = _INCLUDED.add(_KEY), _EXCLUDED.remove(_KEY)
+_INFERENCE = _INCLUDED.remove(_KEY), _EXCLUDED.add(_KEY)
+
+
+class isolated:  # noqa: N801 (used as a function)
     """Put torch's dispatcher into its plain state, and back."""
-    included, excluded = _INCLUDED.add(_KEY), _EXCLUDED.remove(_KEY)
-    if torch.is_inference_mode_enabled():
-        included, excluded = _INCLUDED.remove(_KEY), _EXCLUDED.add(_KEY)
-    with torch._C._ForceDispatchKeyGuard(included, excluded), torch.no_grad():  # noqa: SLF001
-        yield
+
+    __slots__ = ("_grad", "_guard")
+
+    def __enter__(self) -> None:
+        """Into the plain state."""
+        sets = _INFERENCE if torch.is_inference_mode_enabled() else _PLAIN
+        self._guard = torch._C._ForceDispatchKeyGuard(*sets)  # noqa: SLF001
+        self._grad = torch.is_grad_enabled()
+        self._guard.__enter__()
+        torch._C._set_grad_enabled(False)  # noqa: SLF001
+
+    def __exit__(self, *_error: object) -> None:
+        """Back."""
+        torch._C._set_grad_enabled(self._grad)  # noqa: SLF001
+        self._guard.__exit__(None, None, None)
 
 
 def is_recomputing() -> bool:

@@ -3,23 +3,26 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.call_notes import CallNote, NoteTaker
+from sightline.look.dice import OwnDice
 from sightline.look.isolate import isolated
-from sightline.look.listen import silence
+from sightline.look.listeners import silence
 from sightline.look.padding import padding_of
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
 from sightline.look.sight import KeptInputs, Look, Sight, measure_sight
 from sightline.look.stream import tile_weights
-from sightline.look.waiting import WaitingCalls
+from sightline.look.waiting import WRITTEN_TO, WaitingCalls
 
 __all__ = ["CallMeasurer", "RefusedError", "WatchOptions", "reason_of"]
 
+Plan = Literal["measure", "leave out", "ignore"]  # what to do with a call
 _FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
 
 
@@ -61,38 +64,37 @@ class CallMeasurer:
         self._waiting = WaitingCalls()
         seen.settle = self.settle
 
-    def measure_call(
-        self, name: str, module: nn.Module, read: Callable[[nn.Module], AttentionCall], *, now: bool
-    ) -> Sight | None:
-        """Measure a call, or put it by.
-
-        Args:
-            name: The module that called.
-            module: The module itself.
-            read: Gives the call.
-            now: Whether its sight is needed at once.
-        """
-        call: AttentionCall | None = None
-        if hasattr(module, "self_attn"):  # a whole layer may be one operator
-            call = read(module)
-            name = f"{name}.{call.child}".lstrip(".") if call.child else name
+    def plan(self, name: str) -> Plan:
+        """Note that a module attends, and say what is to be done with this call of it."""
         self._seen.mark_called(name)
         if not self._options.is_selected(name):
             self._seen.mark_skipped(name)
-            return None
+            return "ignore"
         count = self._counts[name] = self._counts.get(name, -1) + 1
         if count % self._options.every:
-            self._notes.skip(name, read(module) if call is None else call)
-            return None
+            return "leave out"
         if self._is_full():
             self._seen.full = True
-            return None
+            return "ignore"
         if _capturing():
             raise RefusedError(
                 "a watched model can't be captured into a CUDA graph, whose replays write over what was "
                 "seen; capture it outside the block, or watch it without the graph"
             )
-        call = (read(module) if call is None else call).with_sink(_sinks(module))
+        return "measure"
+
+    def leave_out(self, name: str, call: AttentionCall) -> None:
+        """Note a call that is not measured: those after it go on from where it leaves them."""
+        self._notes.skip(name, call)
+
+    def measure_call(self, name: str, call: AttentionCall, *, now: bool) -> Sight | None:
+        """Measure a call, or put it by.
+
+        Args:
+            name: The module that called.
+            call: What it called.
+            now: Whether its sight is needed at once.
+        """
         note = self._notes.take(name, call)
         at_once = now or self._options.keep or call.inputs.sink is not None
         if not at_once and self._waiting.add(name, call):
@@ -112,7 +114,10 @@ class CallMeasurer:
             return
         found: list[tuple[int, str, Sight]] = []
         with silence(), isolated():
-            for stream, stacked in self._waiting.take():
+            groups, lost = self._waiting.take()
+            for name in lost:
+                self._seen.mark_unseen(name, WRITTEN_TO)
+            for stream, stacked in groups:
                 try:
                     with torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
                         sight = self._measure(stacked.names[0], stacked.call, len(stacked.names))
@@ -137,7 +142,7 @@ class CallMeasurer:
         padding, known = padding_of(call.inputs, name, given)
         if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
             call = call.with_padding(padding)
-        with _preserve_rng_state(call):
+        with contextlib.nullcontext() if call.inputs.score is None else OwnDice():
             sight = measure_sight(
                 call.inputs.detached() if call.backward is None else call.inputs,
                 self._options.measure.clip(*call.inputs.shape[2:]),
@@ -155,30 +160,12 @@ class CallMeasurer:
         return sight
 
 
-def _sinks(module: nn.Module) -> Tensor | None:
-    """The scores of a module's attention sinks, one per head."""
-    sinks = getattr(module, "sinks", None)
-    return sinks if isinstance(sinks, Tensor) and sinks.is_floating_point() else None
-
-
 def reason_of(error: Exception) -> str:
     """An error as the reason why something was not seen."""
     if isinstance(error, UnreadableError):
         return str(error)
     first = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {first}"[:200]
-
-
-def _preserve_rng_state(call: AttentionCall) -> contextlib.AbstractContextManager[object]:
-    """Leave the random numbers as they are where a score draws some: it is asked twice, the model once."""
-    if call.inputs.score is None:
-        return contextlib.nullcontext()
-    device = call.inputs.q.device
-    return torch.random.fork_rng([device] if device.type != "cpu" else [], device_type=_accelerator(device))
-
-
-def _accelerator(device: torch.device) -> str:
-    return "cuda" if device.type == "cpu" else device.type
 
 
 def _keep_rows(sight: Sight) -> Sight:

@@ -1,6 +1,8 @@
 """``nn.MultiheadAttention`` through ``sl.attention``: torch's own forward hides its call of attention."""
 
 import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -9,6 +11,31 @@ from torch import Tensor, nn
 from sightline.attention.attend import attention
 from sightline.attention.from_torch import fits, heads, mask_from_torch
 from sightline.attention.masks import causal
+
+
+class _SlowPath:
+    """How many blocks need torch's fast path off, and what it was before the first of them."""
+
+    lock = threading.Lock()
+    n_open = 0
+    was_fast = True
+
+
+@contextlib.contextmanager
+def slow_path() -> Iterator[bool]:
+    """Turn torch's fast path off, for the process, until the last block ends; gives what it was before."""
+    with _SlowPath.lock:
+        if not _SlowPath.n_open:
+            _SlowPath.was_fast = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(False)
+        _SlowPath.n_open += 1
+    try:
+        yield _SlowPath.was_fast
+    finally:
+        with _SlowPath.lock:
+            _SlowPath.n_open -= 1
+            if not _SlowPath.n_open:
+                torch.backends.mha.set_fastpath_enabled(_SlowPath.was_fast)
 
 
 def send_through_attention(module: nn.MultiheadAttention, undo: contextlib.ExitStack) -> None:

@@ -1,8 +1,9 @@
 """Patterns that name layers."""
 
 import fnmatch
+from collections.abc import Callable
 
-__all__ = ["matches"]
+__all__ = ["matches", "name_filter"]
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -13,3 +14,14 @@ def matches(name: str, pattern: str) -> bool:
         (True, False)
     """
     return fnmatch.fnmatchcase(name, pattern) or f".{pattern}." in f".{name}."
+
+
+def name_filter(layers: str | Callable[[str], bool] | None) -> Callable[[str], bool]:
+    """Which names are chosen: all, those that fit a pattern, or those that a function says."""
+    if layers is None:
+        return lambda _name: True
+    if isinstance(layers, str):
+        return lambda name: fnmatch.fnmatchcase(name, layers)
+    if callable(layers):
+        return layers
+    raise TypeError(f"layers must be a pattern or a function of a module's name, got {type(layers).__name__}")

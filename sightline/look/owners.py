@@ -219,6 +219,12 @@ def looks_like_attention(module: nn.Module) -> bool:
     return "attention" in kind or "attn" in kind or isinstance(module, nn.MultiheadAttention)
 
 
+def sinks_of(module: nn.Module) -> Tensor | None:
+    """The scores of a module's attention sinks, one per head."""
+    sinks = getattr(module, "sinks", None)
+    return sinks if isinstance(sinks, Tensor) and sinks.is_floating_point() else None
+
+
 def count_heads(module: nn.Module) -> int | None:
     """How many heads a module says it has."""
     for name in _HEADS:

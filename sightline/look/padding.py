@@ -6,6 +6,7 @@ query may look at them, not even themselves.
 
 import functools
 import re
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from sightline.look.by_hand import unseen_positions
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.shapes import Bool
 
-__all__ = ["KNOWN", "NONE", "UNKNOWN", "is_cross_name", "padding_of"]
+__all__ = ["KNOWN", "NONE", "UNKNOWN", "given_padding", "is_cross_name", "padding_of"]
 
 NONE = ""  # no padding that a mask would show
 KNOWN = "left out"
@@ -26,6 +27,7 @@ _CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multih
 _CROSS_ATTENTION = re.compile(r"cross_?att|encdec|enc_dec|encoder_att|multihead_attn", re.IGNORECASE)
 
 
+@functools.lru_cache(1024)
 def is_cross_name(name: str) -> bool:
     """Whether a module's name says that it looks from one sequence into another."""
     *around, own = name.split(".")
@@ -80,3 +82,25 @@ def _padding_of_mask(mask: Mask, t: int) -> Bool[Tensor, "b T"] | None:
         if unseen is not None and (unseen.is_cuda or bool(unseen.any())):
             found.append(unseen)
     return functools.reduce(torch.logical_or, found) if found else None
+
+
+def given_padding(
+    attention_mask: Tensor | None, lengths: Tensor | Sequence[int] | None
+) -> Callable[[int], Tensor] | None:
+    """What the user said is padding, as a function of the length T; True at padding."""
+    if attention_mask is not None and lengths is not None:
+        raise ValueError("say what is padding with attention_mask= or lengths=, got both; one is enough")
+    if attention_mask is not None:
+        if attention_mask.dim() != 2:
+            raise ValueError(
+                f"attention_mask must be a tensor (B, T), True or 1 at real tokens, got the shape "
+                f"{tuple(attention_mask.shape)}"
+            )
+        padding = attention_mask == 0
+        return lambda _t: padding
+    if lengths is None:
+        return None
+    counts = torch.as_tensor(lengths)
+    if counts.dim() != 1 or counts.is_floating_point():
+        raise ValueError(f"lengths must be whole numbers, one for each item, got {lengths!r}")
+    return lambda t: torch.arange(t, device=counts.device) >= counts[:, None]

@@ -22,6 +22,7 @@ _NOT_EXPECTED = (
     "watch it again"
 )
 _PLAIN = (Tensor, nn.Parameter, torch.nn.Buffer)
+_KNOWN = frozenset({Tensor, type(None), bool, int, float})  # what most kernels are given
 
 
 @runtime_checkable
@@ -133,6 +134,8 @@ def _is_plain(x: Any) -> bool:
 def _read(adapter: Adapter, arguments: dict[str, Any], result: Any) -> AttentionCall:
     if torch._C._get_tracing_state() is not None:  # noqa: SLF001
         raise UnreadableError("the model was being traced")
+    if all(type(x) in _KNOWN and (type(x) is not Tensor or not x.is_meta) for x in arguments.values()):
+        return adapter(arguments, result)
     return adapter({name: _local(x) for name, x in arguments.items()}, _local(result))
 
 

@@ -386,9 +386,13 @@ class Sight:
         return sum(x.nbytes for x in self.statistics.values()) + self.kept_nbytes
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or sent; FlexAttention's functions can't be, so what needs them stays behind."""
+        """What is copied or sent: of memory that several sights share, its own part.
+
+        FlexAttention's functions can't be, so what needs them stays behind.
+        """
         kept = () if any(piece.inputs.modify is not None for piece in self.kept) else self.kept
-        return self.__dict__ | {"kept": kept}
+        statistics = {name: _own_part(x) for name, x in self.statistics.items()}
+        return self.__dict__ | {"kept": kept, "statistics": statistics}
 
     def save(self, path: str | Path, *, keep: bool = False) -> None:
         """Write the statistics to a safetensors file.
@@ -563,6 +567,12 @@ def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:
         return KeptInputs(inputs.with_versions(), torch.zeros_like(lse))
     inputs = inputs if inputs.requires_grad else inputs.detached()  # a look without gradients stays without
     return KeptInputs(inputs.countable().with_versions(), lse)
+
+
+def _own_part(x: Tensor) -> Tensor:
+    """A tensor in memory of its own, where it is a part of a larger one."""
+    is_part = x.layout == torch.strided and x.grad_fn is None and x.untyped_storage().nbytes() > x.nbytes
+    return x.clone() if is_part else x
 
 
 def count_batch_dims(lead: tuple[int, ...]) -> int:

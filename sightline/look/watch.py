@@ -6,7 +6,6 @@ there is nothing to undo, and what can't be read is noted instead of raised.
 """
 
 import contextlib
-import fnmatch
 import functools
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,10 +23,13 @@ from sightline.look.fused import FusedCall
 from sightline.look.gradients import keep_plainly, keeping_graph
 from sightline.look.groups import is_integer
 from sightline.look.isolate import isolated
-from sightline.look.listen import listeners, listening, silence
+from sightline.look.listen import listening, register_flex
+from sightline.look.listeners import listeners, silence
 from sightline.look.look import captured_lse
 from sightline.look.measuring import CallMeasurer, RefusedError, WatchOptions, reason_of
-from sightline.look.owners import Owner, Owners, uncompiled
+from sightline.look.names import name_filter
+from sightline.look.owners import Owner, Owners, sinks_of, uncompiled
+from sightline.look.padding import given_padding
 from sightline.look.recorder import AttentionRecorder
 from sightline.look.seen import Seen
 from sightline.look.sight import Look, Sight, check_measure
@@ -43,6 +45,7 @@ _IN_COMPILED = (
     "it ran in compiled code, where a look meets the kernels alone, not every attention; watch the model "
     "uncompiled"
 )
+_LATE_FLEX = "FlexAttention was imported inside the block, and is heard from the next block on"
 
 
 def watch(
@@ -100,12 +103,12 @@ def watch(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
     options = WatchOptions(
-        is_selected=_name_filter(layers),
+        is_selected=name_filter(layers),
         every=every,
         measure=measure,
         keep=keep or grad,
         limit=limit,
-        padding=_given_padding(attention_mask, lengths),
+        padding=given_padding(attention_mask, lengths),
         tokens=clean_batch(tokens),
         grad=grad,
     )
@@ -152,6 +155,8 @@ class Watch:
         undo.__exit__(kind, error, trace)
         self._measurer.settle()
         self._name_compiled()
+        if register_flex():
+            self._seen.mark_dark("", _LATE_FLEX)
         if self._recorder.n_softmaxes:
             self._owners.structure.by_kernels = False
         if error is not None:
@@ -199,7 +204,7 @@ class Watch:
             self._seen.mark_called(attention)
 
     def on_select(self, func: Any, args: tuple[Any, ...]) -> None:
-        """Items were selected, maybe those of a cache."""
+        """Items are selected, maybe those of a cache."""
         self._notes.on_select(func, args)
 
     def on_dark(self, reason: str) -> None:
@@ -213,7 +218,7 @@ class Watch:
         if self._fused_calls is not None:
             self._keep_lse(read)
             return
-        owner = self._owners.current()
+        owner = self._owners.current(depth=3)
         if owner is not None:
             self._record(owner, read, isolated)
 
@@ -297,43 +302,24 @@ class Watch:
         try:
             self._seen.ran = True
             name = name if owner.site is None else self._owners.name_in_compiled(owner)
+            may_be_layer = "self_attn" in owner.module._modules  # noqa: SLF001 (then the call says whose)
+            plan = "ignore" if may_be_layer else self._measurer.plan(name)
+            if plan == "ignore" and not may_be_layer:
+                return
             with silence(), context():
-                sight = self._measurer.measure_call(name, owner.module, read, now=owner.site is not None)
+                call = read(owner.module)
+                if may_be_layer:
+                    name = f"{name}.{call.child}".lstrip(".") if call.child else name
+                    plan = self._measurer.plan(name)
+                if plan != "measure":
+                    if plan == "leave out":
+                        self._measurer.leave_out(name, call)
+                    return
+                call = call.with_sink(sinks_of(owner.module)) if call.source == "flex" else call
+                sight = self._measurer.measure_call(name, call, now=owner.site is not None)
             if owner.site is not None and sight is not None:
                 self._compiled.append((owner.name, sight))
         except RefusedError:
             raise
         except Exception as error:  # noqa: BLE001 (the model must not feel it)
             self._seen.mark_unseen(name, reason_of(error))
-
-
-def _given_padding(
-    attention_mask: Tensor | None, lengths: Tensor | Sequence[int] | None
-) -> Callable[[int], Tensor] | None:
-    """What the user said is padding, as a function of the length T; True at padding."""
-    if attention_mask is not None and lengths is not None:
-        raise ValueError("say what is padding with attention_mask= or lengths=, got both; one is enough")
-    if attention_mask is not None:
-        if attention_mask.dim() != 2:
-            raise ValueError(
-                f"attention_mask must be a tensor (B, T), True or 1 at real tokens, got the shape "
-                f"{tuple(attention_mask.shape)}"
-            )
-        padding = attention_mask == 0
-        return lambda _t: padding
-    if lengths is None:
-        return None
-    counts = torch.as_tensor(lengths)
-    if counts.dim() != 1 or counts.is_floating_point():
-        raise ValueError(f"lengths must be whole numbers, one for each item, got {lengths!r}")
-    return lambda t: torch.arange(t, device=counts.device) >= counts[:, None]
-
-
-def _name_filter(layers: str | Callable[[str], bool] | None) -> Callable[[str], bool]:
-    if layers is None:
-        return lambda _name: True
-    if isinstance(layers, str):
-        return lambda name: fnmatch.fnmatchcase(name, layers)
-    if callable(layers):
-        return layers
-    raise TypeError(f"layers must be a pattern or a function of a module's name, got {type(layers).__name__}")

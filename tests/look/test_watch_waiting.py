@@ -1,0 +1,202 @@
+"""Short calls wait and are measured together: what they show is what they would have shown at once."""
+
+import gc
+import io
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import sightline as sl
+from sightline.look import adapters, waiting
+from sightline.look.seen import Seen
+from tests.look.look_oracle import agrees, matrix, randn
+from tests.look.watch_oracle import B, E, H, S, Sdpa, T
+
+pytestmark = pytest.mark.plain
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cpu_too(monkeypatch):
+    monkeypatch.setattr(waiting, "_DEVICES", frozenset({"cuda", "cpu"}))
+
+
+@pytest.fixture
+def stacks(monkeypatch):
+    """How many calls were measured together, each time."""
+    found = []
+    stack = waiting._stack
+    monkeypatch.setattr(
+        waiting, "_stack", lambda call, members: found.append(len(members)) or stack(call, members)
+    )
+    return found
+
+
+class Layers(nn.Module):
+    """Attends in three layers, two of them of one shape; each makes its own queries and keys."""
+
+    def __init__(self, after=None):
+        super().__init__()
+        self.attentions = nn.ModuleList(Sdpa() for _ in range(3))
+        self.after = after
+
+    def forward(self, x, mask=None):
+        for i, attention in enumerate(self.attentions):
+            n = T if i == 1 else x.size(2)
+            q, k = x[:, :, :n] * (i + 1), x + i
+            x = x + F.pad(attend(attention, q, k, x, mask), (0, 0, 0, x.size(2) - n))
+            if self.after is not None:
+                self.after(q, k)
+        return x
+
+
+def attend(attention, q, k, v, mask):
+    attention.options = {} if mask is None else {"attn_mask": mask[..., : q.size(2), :]}
+    return attention(q, k, v)
+
+
+def oracle(model, x, mask=None):
+    """(weights, lse) of each layer, from the whole matrix."""
+    found = []
+    inside = [
+        attention.register_forward_pre_hook(lambda _module, args: found.append([a.clone() for a in args[:2]]))
+        for attention in model.attentions
+    ]
+    model(x, mask)
+    for hook in inside:
+        hook.remove()
+    added = None if mask is None else torch.zeros(mask.shape, dtype=x.dtype).masked_fill(~mask, -torch.inf)
+    return [matrix(q, k, added if added is None else added[..., : q.size(2), :]) for q, k in found]
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_what_waits_shows_what_it_would_have_shown(mode, has_mask, stacks):
+    model, x = Layers(), randn(B, H, S, 4)
+    mask = (randn(B, 1, S, S, seed=5) > -0.5) | torch.eye(S, dtype=torch.bool) if has_mask else None
+    with mode(), sl.watch(model) as seen:
+        blind = model(x, mask)
+    assert stacks == [2, 1]
+    assert seen.names() == [f"attentions.{i}" for i in range(3)]
+    for sight, expected in zip((seen[i] for i in range(3)), oracle(model, x, mask), strict=True):
+        agrees(sight, *expected)
+    assert torch.equal(blind, model(x, mask))
+
+
+def test_a_sight_that_is_asked_for_in_the_block(stacks):
+    model, x = Layers(), randn(B, H, S, 4)
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x)
+        agrees(seen[0], *oracle(Layers(), x)[0])
+        model(x)
+    assert stacks == [2, 1, 2, 1]
+    assert [len(calls) for _, calls in seen.items()] == [2, 2, 2]
+
+
+def test_much_work_does_not_wait(monkeypatch, stacks):
+    monkeypatch.setattr(waiting, "_MUCH", 2 * B * H * S * S * 4)
+    model, x = Layers(), randn(B, H, S, 4)
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x)
+    assert stacks == [2, 1]  # full after the third
+    monkeypatch.setattr(waiting, "_MUCH", 1)
+    stacks.clear()
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x)
+    assert (stacks, len(seen)) == ([], 3)
+
+
+# Who may write
+
+
+def test_keys_in_a_cache_that_is_written_to_step_by_step():
+    class Cached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(1, H, S, 4, dtype=torch.float64))
+
+        def forward(self, x, at):
+            self.cache[:, :, at] = x
+            return F.scaled_dot_product_attention(x[:, :, None], self.cache, self.cache)
+
+    model, xs = Cached(), randn(S, 1, H, 4)
+    with torch.no_grad(), sl.watch(model) as seen:
+        for i, x in enumerate(xs):
+            model(x, i)
+    assert len(seen.calls("")) == S
+    keys = torch.zeros(1, H, S, 4, dtype=torch.float64)
+    for i, sight in enumerate(seen.calls("")):
+        keys[:, :, i] = xs[i]
+        agrees(sight, *matrix(xs[i][:, :, None], keys))
+
+
+def test_keys_that_somebody_keeps_and_writes_to_later():
+    """By the next call they have been copied."""
+    held = []
+    model, x = Layers(lambda q, k: held.append((q, k))), randn(B, H, S, 4)
+    expected = oracle(Layers(), x)
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x)
+        for q, k in held[:2]:
+            q.zero_()
+            k.data.zero_()
+    agrees(seen[0], *expected[0])
+    agrees(seen[1], *expected[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*ran and could not be read:UserWarning")
+def test_what_was_written_over_at_once_is_told():
+    model, x = Layers(lambda q, _k: q.zero_()), randn(B, H, S, 4)
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x)
+    assert len(seen) == 0
+    assert all("keep=True" in reason for reason in seen.unseen().values())
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model(x)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_only_what_others_hold_is_copied(held, packed):
+    calls = waiting.WaitingCalls()
+    x = randn(B, 2 * H, T, 4)
+    q, k = (x[:, :H], x[:, H:]) if packed else (x[:, :H].clone(), x[:, H:].clone())
+    places = q.data_ptr(), k.data_ptr()
+    del x
+    others = (q, k) if held else ()
+    call = adapters._call(q, k, sl.masks.Mask(), 0.5, None)
+    assert calls.add("a", call)
+    del q, k, call
+    gc.collect()
+    member = calls._last
+    member.secure()
+    kept = member.q.data_ptr() == places[0], member.k.data_ptr() == places[1]
+    assert kept == (len(others) == 0,) * 2
+
+
+def test_a_sight_of_many_is_saved_alone(tmp_path):
+    """Its statistics are views of what all layers share; a file of it holds no more than its own."""
+    model, x = Layers(), randn(B, H, 101, 4)
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x)
+    seen.save(tmp_path / "all.safetensors")
+    again = Seen.load(tmp_path / "all.safetensors")
+    assert torch.equal(again[2].received, seen[2].received)
+    sight, buffer = seen[0], io.BytesIO()
+    torch.save(sight, buffer)
+    alone = io.BytesIO()
+    torch.save({name: x.clone() for name, x in sight.statistics.items()}, alone)
+    assert len(buffer.getvalue()) < len(alone.getvalue()) + 2000
+
+
+def test_encoder_layers_of_torch_wait_too(stacks):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(E, H, 5, batch_first=True)
+    model = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).eval()
+    x = randn(B, T, E, dtype=torch.float32)
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x)
+    assert stacks == [3]
+    assert seen.names() == [f"layers.{i}.self_attn" for i in range(3)]
