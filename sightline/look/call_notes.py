@@ -62,14 +62,13 @@ class NoteTaker:
         self._reorders = Reorders()
         self._skipped: dict[str, list[CallShape]] = {}  # since the last sight of each module
         self._last: dict[str, CallNote] = {}  # of the last call of each module that was measured
-        self._follows = hasattr(model, "generate")  # whether there may be a cache
-        if self._follows:
-            hear_selections()
+        self._follows = False  # whether a cache may be put into another order
 
     def on_select(self, func: Any, args: tuple[Any, ...]) -> None:
-        """Items were selected, maybe those of a cache."""
-        with contextlib.suppress(Exception):  # what is not understood is no cache
-            self._reorders.note(func, args)
+        """Items are selected, maybe those of a cache."""
+        if self._follows:
+            with contextlib.suppress(Exception):  # what is not understood is no cache
+                self._reorders.note(func, args)
 
     def take(self, name: str, call: AttentionCall) -> CallNote:
         """The note of a call that is measured."""
@@ -94,7 +93,7 @@ class NoteTaker:
     def _parents(self, name: str, call: AttentionCall) -> Int[Tensor, " B"] | None:
         """Where the items of a call were in the call before, if a beam search has moved them."""
         b, _, t, s = call.inputs.shape
-        if not self._follows and (t < s or call.inputs.mask.bands):  # it may be a decoder
+        if not self._follows and not call.inputs.q.requires_grad:  # what is trained searches no beams
             self._follows = True
             hear_selections()
         return self._reorders.parents(name, b, t, s)

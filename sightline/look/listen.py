@@ -164,7 +164,8 @@ def _hear_heads(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     result = func.redispatch(on & keys.BELOW[keys.ATTENTION], *args, **kwargs)
     parts = _PARTS.get()
     if parts is not None:
-        parts[HEADS] = result[:2]
+        q, k = result[:2]
+        parts[HEADS] = q.clone(), k  # torch writes the output over its queries
     return result
 
 
@@ -258,7 +259,7 @@ def _register_kernel(name: str) -> None:
 
 @functools.cache
 def hear_selections() -> None:
-    """Hear from now on where items are selected: only models that keep a cache need it."""
+    """Hear from now on where items are selected; a model that only trains never asks for it."""
     for func in SELECTIONS:
         keys.lead(func, keys.ATTENTION, _hear_selection)
 

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import sightline as sl
+from sightline.look import listen
 from sightline.look.heads import by_layer, head_table
 from tests.look.look_oracle import matrix, near, randn
 
@@ -224,3 +225,23 @@ def test_steps_left_out_are_told_by_a_file(tmp_path):
     loaded = type(seen).load(tmp_path / "seen.safetensors")
     near(loaded.stack("").rows(range(8)), seen.stack("").rows(range(8)), atol=0)
     assert head_table(loaded) == head_table(seen)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+@pytest.mark.parametrize("layer", [False, True])
+def test_whole_layers_of_eval_mode(layer, compiles, monkeypatch):
+    """Torch writes the output of such a layer over its queries; by a key or by a mode, they are seen before."""
+    monkeypatch.setattr(listen, "_uses_compiled_code", lambda: compiles)
+    torch.manual_seed(0)
+    options = {"batch_first": True}
+    model = (
+        nn.TransformerEncoderLayer(12, 3, 7, **options) if layer else nn.MultiheadAttention(12, 3, **options)
+    )
+    model, x = model.eval(), randn(2, 5, 12, dtype=torch.float32) * 3
+    attention = model.self_attn if layer else model
+    with torch.no_grad():
+        weights = attention(x, x, x, average_attn_weights=False)[1]
+        with sl.watch(model, keep=True) as seen:
+            model(x) if layer else model(x, x, x, need_weights=False)
+    near(seen[0].rows(range(5)), weights, atol=1e-6)
+    near(seen[0].received, weights.sum(-2), atol=1e-5)

@@ -200,3 +200,44 @@ def test_encoder_layers_of_torch_wait_too(stacks):
         model(x)
     assert stacks == [3]
     assert seen.names() == [f"layers.{i}.self_attn" for i in range(3)]
+
+
+class Decoder(nn.Module):
+    """Attends over a cache whose items a beam search puts into another order."""
+
+    def __init__(self):
+        super().__init__()
+        self.attn = Sdpa()
+
+    def forward(self, x, cache, order=None):
+        cache = cache if order is None else cache.index_select(0, order)
+        keys = torch.cat([cache, x], 2)
+        self.attn(x, keys, keys)
+        return keys
+
+
+def test_beams_tokens_and_calls_left_out_are_those_of_their_calls():
+    model, orders = (
+        Decoder(),
+        [None, *(torch.tensor(x) for x in ([1, 0, 2], [2, 2, 0], [0, 0, 1], [1, 2, 0]))],
+    )
+
+    def run(**options):
+        with torch.no_grad(), sl.watch(model, tokens=[list("abc")] * 3, **options) as seen:
+            cache = randn(3, H, 0, 4, dtype=torch.float32)
+            for i, order in enumerate(orders):
+                cache = model(randn(3, H, 3 if i == 0 else 1, 4, seed=i, dtype=torch.float32), cache, order)
+        return seen.calls("attn")
+
+    for every in (1, 2):
+        waited, at_once = run(every=every), run(every=every, keep=True)
+        assert len(waited) == len(at_once) == len(orders[::every])
+        for a, b in zip(waited, at_once, strict=True):
+            assert (a.t, a.s, a.lead, a.tokens) == (b.t, b.s, b.lead, b.tokens)
+            assert (a.parents is None) == (b.parents is None)
+            assert a.parents is None or torch.equal(a.parents, b.parents)
+            assert [x[:3] for x in a.skipped] == [x[:3] for x in b.skipped]
+            assert (a.after is None) == (b.after is None)
+        assert sum(x.parents is not None for x in waited) == len(orders[::every]) - 1
+        assert [len(x.skipped) for x in waited] == [0] + [every - 1] * (len(waited) - 1)
+        assert all((x.after is not None) == (every == 2) for x in waited[:-1])
