@@ -142,6 +142,8 @@ def half_error(model: Any, inputs: dict[str, Any], implementation: str) -> float
         sights = [x for _, calls in seen.items() for x in calls]
         if len(weights) == len(sights):
             return difference(sights, weights)
+        if any(x.source != "weights" for x in sights):  # more exact than what the model returns
+            return None
         return difference(sights, eager_weights(model, half), relative=True)
 
 

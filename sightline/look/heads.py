@@ -18,6 +18,7 @@ from sightline.look.padding import is_cross_name
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight, Span
+from sightline.look.sight_data import SightData
 from sightline.look.stream import tile_weights
 from sightline.shapes import Float
 
@@ -172,7 +173,7 @@ def _mean_distance(inputs: ScoreInputs, lse: Tensor, first: int) -> Float[Tensor
     return distances
 
 
-def is_aligned(sight: Sight) -> bool:
+def is_aligned(sight: SightData) -> bool:
     """Whether each query's own key is the one at its place, whether all at once or step by step."""
     if not sight.kept:
         return sight.t == sight.s

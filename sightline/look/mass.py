@@ -20,12 +20,12 @@ from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Bool, Float
 
 if TYPE_CHECKING:
-    from sightline.look.sight import KeptInputs, Sight
+    from sightline.look.sight_data import KeptInputs, SightData
 
 __all__ = ["columns", "mass", "unfitted"]
 
 
-def mass(sight: "Sight", groups: Groups | KeyGroups) -> Float[Tensor, "... T G"]:
+def mass(sight: "SightData", groups: Groups | KeyGroups) -> Float[Tensor, "... T G"]:
     """See :meth:`sightline.Sight.mass`."""
     kept = sight.require_kept("mass", history=True)
     members = read_groups(groups, sight.s, kept[0].lse.device, sight.tokens).members
@@ -39,7 +39,7 @@ def mass(sight: "Sight", groups: Groups | KeyGroups) -> Float[Tensor, "... T G"]
     return _sum_members(sight, kept, members)
 
 
-def columns(sight: "Sight", index: Keys | Sequence[int]) -> Float[Tensor, "... T n"]:
+def columns(sight: "SightData", index: Keys | Sequence[int]) -> Float[Tensor, "... T n"]:
     """See :meth:`sightline.Sight.columns`."""
     chosen = key_index(index, sight.s, "columns")
     kept = sight.require_kept("columns", history=True)
@@ -49,7 +49,7 @@ def columns(sight: "Sight", index: Keys | Sequence[int]) -> Float[Tensor, "... T
 
 
 def _sum_members(
-    sight: "Sight", kept: "tuple[KeptInputs, ...]", members: Bool[Tensor, "... S G"]
+    sight: "SightData", kept: "tuple[KeptInputs, ...]", members: Bool[Tensor, "... S G"]
 ) -> Float[Tensor, "... T G"]:
     parts = []
     for inputs, lse, first_key, _ in kept:  # a step of a loop has some of the keys

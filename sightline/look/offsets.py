@@ -15,14 +15,14 @@ from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float
 
 if TYPE_CHECKING:
-    from sightline.look.sight import Sight
+    from sightline.look.sight_data import SightData
 
 __all__ = ["offsets"]
 
 _ROWS = 256  # queries at a time: a band of n diagonals is then n + 255 keys wide
 
 
-def offsets(sight: "Sight", n: int, first: int | None = None) -> Float[Tensor, "... n"]:
+def offsets(sight: "SightData", n: int, first: int | None = None) -> Float[Tensor, "... n"]:
     """See :meth:`sightline.Sight.offsets`."""
     from sightline.look.heads import is_aligned  # noqa: PLC0415 (it imports Sight)
 

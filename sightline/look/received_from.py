@@ -16,7 +16,7 @@ from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float, did_you_mean
 
 if TYPE_CHECKING:
-    from sightline.look.sight import Sight
+    from sightline.look.sight_data import SightData
 
 __all__ = ["Reduce", "received_from"]
 
@@ -24,7 +24,7 @@ Reduce = Literal["sum", "mean", "max"]
 
 
 def received_from(
-    sight: "Sight",
+    sight: "SightData",
     queries: tuple[int, int] | None = None,
     reduce: Reduce = "sum",
     n_kv_heads: int | None = None,
@@ -68,7 +68,7 @@ def received_from(
     return grouped.amax(-2) if reduce == "max" else grouped.sum(-2) if reduce == "sum" else grouped.mean(-2)
 
 
-def _group_size(sight: "Sight", n_kv_heads: int | None) -> int:
+def _group_size(sight: "SightData", n_kv_heads: int | None) -> int:
     """How many query heads share a key head."""
     if n_kv_heads is None:
         return 1

@@ -17,7 +17,7 @@ from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float
 
 if TYPE_CHECKING:
-    from sightline.look.sight import Sight
+    from sightline.look.sight_data import SightData
 
 __all__ = ["Relevance", "importance", "relevance", "relevance_matrix", "weighted_columns"]
 
@@ -34,13 +34,13 @@ class Relevance(NamedTuple):
     queries: Float[Tensor, "... T"]
 
 
-def importance(sight: "Sight") -> Float[Tensor, "..."]:
+def importance(sight: "SightData") -> Float[Tensor, "..."]:
     """See :attr:`sightline.Sight.importance`."""
     record, gradient = _require_gradient(sight, "importance")
     return (record.output * gradient).sum((-2, -1), dtype=sight.lse.dtype).abs().reshape(sight.lead)
 
 
-def relevance(sight: "Sight") -> Relevance:
+def relevance(sight: "SightData") -> Relevance:
     """See :attr:`sightline.Sight.relevance`."""
     record, gradient = _require_gradient(sight, "relevance")
     ((inputs, lse, *_),) = sight.require_kept("relevance")
@@ -56,7 +56,7 @@ def relevance(sight: "Sight") -> Relevance:
     return Relevance(sight.restore_lead(keys), sight.restore_lead(queries))
 
 
-def relevance_matrix(sight: "Sight") -> Float[Tensor, "... T S"]:
+def relevance_matrix(sight: "SightData") -> Float[Tensor, "... T S"]:
     """The whole matrix, heads averaged: for short sequences, and the oracle of the vector."""
     record, gradient = _require_gradient(sight, "relevance")
     ((inputs, lse, *_),) = sight.require_kept("relevance")
@@ -71,7 +71,7 @@ def relevance_matrix(sight: "Sight") -> Float[Tensor, "... T S"]:
 
 
 def weighted_columns(
-    sight: "Sight", rows: Float[Tensor, "... T"], *, gradients: bool
+    sight: "SightData", rows: Float[Tensor, "... T"], *, gradients: bool
 ) -> Float[Tensor, "... S"]:
     """Σ_t rows[t] · M[t, s], heads averaged, of the weights M or of their relevance: a row times the matrix.
 
@@ -107,7 +107,7 @@ def _relevant(
     return (weights * slopes).clamp_(min=0.0)
 
 
-def _require_gradient(sight: "Sight", what: str) -> tuple[BackwardRecord, Tensor]:
+def _require_gradient(sight: "SightData", what: str) -> tuple[BackwardRecord, Tensor]:
     record = sight.backward
     where = sight.name or "this sight"
     if record is None:
