@@ -81,7 +81,10 @@ def _uses_compiled_code() -> bool:
 
 
 class _ListenMode(TorchDispatchMode):
-    """Hears the same below autograd. All of them are alike, so blocks may end in any order."""
+    """Hears the same below autograd. All of them are alike, so blocks may end in any order.
+
+    Of several that are open the uppermost tells all listeners, and the others keep quiet.
+    """
 
     supports_higher_order_operators = True
 
@@ -98,9 +101,18 @@ class _ListenMode(TorchDispatchMode):
     ) -> Any:
         """Run the operator; if it is attention, or part of one, tell."""
         kwargs = kwargs or {}
-        there = listeners()
+        there = () if THREAD.has_told else listeners()
         if not there:
             return func(*args, **kwargs)
+        THREAD.has_told = True
+        try:
+            return self._tell(there, func, args, kwargs)
+        finally:
+            THREAD.has_told = False
+
+    def _tell(
+        self, there: tuple[Listener, ...], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         nested = any(isinstance(x, Tensor) and x.is_nested for x in args)
         told = "on_product" if nested and func in NESTED else _STEPS.get(func)
         if told is not None:
@@ -109,6 +121,7 @@ class _ListenMode(TorchDispatchMode):
                 getattr(listener, told)(args, result)
             return result
         if func in COMPOSITE and not nested:
+            THREAD.has_told = False
             with self:
                 return func.decompose(*args, **kwargs)
         if adapter_of(func) is None:
