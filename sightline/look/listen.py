@@ -132,6 +132,18 @@ class _ListenMode(TorchDispatchMode):
         return result
 
 
+class _told:  # noqa: N801 (used as a function)
+    """A key tells of an operator, so a mode that is open as well keeps quiet."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before, THREAD.has_told = THREAD.has_told, True
+
+    def __exit__(self, *_error: object) -> None:
+        THREAD.has_told = self._before
+
+
 # The functions that the keys lead to
 
 
@@ -139,7 +151,7 @@ def _hear_attention(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     below, there = on & keys.BELOW[keys.ATTENTION], listeners()
     if not there:
         return func.redispatch(below, *args, **kwargs)
-    with _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
+    with _told(), _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
         arguments, result = call_with_lse(func, args, kwargs, functools.partial(func.redispatch, below))
     parts = _PARTS.get()
     if parts is not None:
@@ -158,7 +170,8 @@ def _hear_layer(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     parts: dict[str, Any] = {}
     before = _PARTS.set(parts)
     try:
-        result = func.redispatch(below, *args, **kwargs)
+        with _told():
+            result = func.redispatch(below, *args, **kwargs)
     finally:
         _PARTS.reset(before)
     arguments = dict(zip(argument_names(func), args, strict=False)) | kwargs | parts

@@ -74,6 +74,20 @@ def test_blocks_that_end_in_another_order_hear_their_own():
     assert (len(a.calls("")), len(b.calls(""))) == (1, 2)
 
 
+def test_a_block_by_keys_around_one_by_a_mode(monkeypatch):
+    """Something is compiled in between: each call is told once to both."""
+    layer, x = encoder(), randn(B, T, E, dtype=torch.float32)
+    model, q = Sdpa(), randn(1, H, 5, 4)
+    for watched, inputs in ((model, (q, q, q)), (layer, (x,))):
+        monkeypatch.setattr(listen, "_uses_compiled_code", lambda: False)
+        with torch.no_grad(), sl.watch(watched) as outer:
+            monkeypatch.setattr(listen, "_uses_compiled_code", lambda: True)
+            with sl.watch(watched) as inner:
+                watched(*inputs)
+        assert [len(outer.calls(name)) for name in outer] == [1]
+        assert [len(inner.calls(name)) for name in inner] == [1]
+
+
 @pytest.mark.usefixtures("_either_way")
 def test_a_teacher_is_no_part_of_its_student():
     """A model that was never watched runs in the student's block, and inside the student itself."""
