@@ -84,7 +84,10 @@ def _uses_compiled_code() -> bool:
 
 
 class _ListenMode(TorchDispatchMode):
-    """Hears the same below autograd. All of them are alike, so blocks may end in any order."""
+    """Hears the same below autograd. All of them are alike, so blocks may end in any order.
+
+    Of several that are open the uppermost tells all listeners, and the others keep quiet.
+    """
 
     supports_higher_order_operators = True
 
@@ -101,9 +104,18 @@ class _ListenMode(TorchDispatchMode):
     ) -> Any:
         """Run the operator; if it is attention, or part of one, tell."""
         kwargs = kwargs or {}
-        there = listeners()
+        there = () if THREAD.has_told else listeners()
         if not there:
             return func(*args, **kwargs)
+        THREAD.has_told = True
+        try:
+            return self._tell(there, func, args, kwargs)
+        finally:
+            THREAD.has_told = False
+
+    def _tell(
+        self, there: tuple[Listener, ...], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         nested = any(isinstance(x, Tensor) and x.is_nested for x in args)
         told = "on_product" if nested and func in NESTED else _STEPS.get(func)
         if told is not None:
@@ -114,6 +126,7 @@ class _ListenMode(TorchDispatchMode):
                     listener.on_select(func, args)
             return result
         if func in COMPOSITE and not nested:
+            THREAD.has_told = False
             with self:
                 return func.decompose(*args, **kwargs)
         if adapter_of(func) is None:
@@ -124,6 +137,18 @@ class _ListenMode(TorchDispatchMode):
         return result
 
 
+class _told:  # noqa: N801 (used as a function)
+    """A key tells of an operator, so a mode that is open as well keeps quiet."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before, THREAD.has_told = THREAD.has_told, True
+
+    def __exit__(self, *_error: object) -> None:
+        THREAD.has_told = self._before
+
+
 # The functions that the keys lead to
 
 
@@ -131,7 +156,7 @@ def _hear_attention(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     below, there = on & keys.BELOW[keys.ATTENTION], listeners()
     if not there:
         return func.redispatch(below, *args, **kwargs)
-    with _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
+    with _told(), _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
         arguments, result = call_with_lse(func, args, kwargs, functools.partial(func.redispatch, below))
     parts = _PARTS.get()
     if parts is not None:
@@ -150,7 +175,8 @@ def _hear_layer(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     parts: dict[str, Any] = {}
     before = _PARTS.set(parts)
     try:
-        result = func.redispatch(below, *args, **kwargs)
+        with _told():
+            result = func.redispatch(below, *args, **kwargs)
     finally:
         _PARTS.reset(before)
     arguments = dict(zip(argument_names(func), args, strict=False)) | kwargs | parts

@@ -57,11 +57,12 @@ LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=()
 
 
 class _Thread(threading.local):
-    """The open listeners of this thread, in whatever context, and whether the second key is on."""
+    """The open listeners of this thread, in whatever context, and how far they are."""
 
     def __init__(self) -> None:
         self.open: set[Listener] = set()
         self.follows = False
+        self.has_told = False  # whether a mode around this one is at it
 
     def include(self) -> None:
         """Turn the keys on and off as the open listeners need them."""

@@ -12,11 +12,22 @@ import torch.nn.functional as F
 from torch import nn
 
 import sightline as sl
-from sightline.look import recorder
+from sightline.look import listen, recorder
 from tests.look.look_oracle import agrees, matrix, randn
 from tests.look.watch_oracle import B, E, H, Sdpa, T
 
 pytestmark = pytest.mark.plain
+
+
+@pytest.fixture
+def _by_keys(monkeypatch):
+    """As in a process that has compiled nothing."""
+    monkeypatch.setattr(listen, "_uses_compiled_code", lambda: False)
+
+
+@pytest.fixture(params=["by keys", "by a mode"])
+def _either_way(request, monkeypatch):
+    monkeypatch.setattr(listen, "_uses_compiled_code", lambda: request.param == "by a mode")
 
 
 def encoder():
@@ -29,6 +40,7 @@ def encoder():
 # Whose call it is
 
 
+@pytest.mark.usefixtures("_either_way")
 def test_two_watches_in_one_event_loop_hear_their_own():
     model = Sdpa()
     found = {}
@@ -48,9 +60,10 @@ def test_two_watches_in_one_event_loop_hear_their_own():
     assert found == {5: [5] * 3, 9: [9] * 3}
 
 
+@pytest.mark.usefixtures("_either_way")
 def test_blocks_that_end_in_another_order_hear_their_own():
     model, q = Sdpa(), randn(1, H, 5, 4)
-    first, second = sl.watch(model), sl.watch(model)
+    first, second = sl.watch(model), sl.watch(model)  # while both are open, both hear each call once
     a = first.__enter__()
     b = second.__enter__()
     model(q, q, q)
@@ -61,6 +74,21 @@ def test_blocks_that_end_in_another_order_hear_their_own():
     assert (len(a.calls("")), len(b.calls(""))) == (1, 2)
 
 
+def test_a_block_by_keys_around_one_by_a_mode(monkeypatch):
+    """Something is compiled in between: each call is told once to both."""
+    layer, x = encoder(), randn(B, T, E, dtype=torch.float32)
+    model, q = Sdpa(), randn(1, H, 5, 4)
+    for watched, inputs in ((model, (q, q, q)), (layer, (x,))):
+        monkeypatch.setattr(listen, "_uses_compiled_code", lambda: False)
+        with torch.no_grad(), sl.watch(watched) as outer:
+            monkeypatch.setattr(listen, "_uses_compiled_code", lambda: True)
+            with sl.watch(watched) as inner:
+                watched(*inputs)
+        assert [len(outer.calls(name)) for name in outer] == [1]
+        assert [len(inner.calls(name)) for name in inner] == [1]
+
+
+@pytest.mark.usefixtures("_either_way")
 def test_a_teacher_is_no_part_of_its_student():
     """A model that was never watched runs in the student's block, and inside the student itself."""
     teacher, student, x = encoder(), encoder(), randn(B, T, E, dtype=torch.float32)
@@ -72,6 +100,7 @@ def test_a_teacher_is_no_part_of_its_student():
     assert len(seen.calls("layers.0.self_attn")) == 1
 
 
+@pytest.mark.usefixtures("_either_way")
 def test_a_teacher_of_the_same_kind_by_hand():
     class ByHand(nn.Module):
         def forward(self, q):
@@ -201,6 +230,7 @@ class Either(nn.Module):
         return self.inner(x[None, None], x[None, None], x[None, None])
 
 
+@pytest.mark.usefixtures("_by_keys")
 def test_linear_layers_are_not_heard_where_a_model_attends_by_kernels(monkeypatch):
     heard = []
     hear = recorder.AttentionRecorder.on_product
@@ -217,6 +247,7 @@ def test_linear_layers_are_not_heard_where_a_model_attends_by_kernels(monkeypatc
 
 
 @pytest.mark.filterwarnings("ignore:.*ran and could not be read:UserWarning")
+@pytest.mark.usefixtures("_by_keys")
 def test_weights_by_hand_in_a_model_that_was_known_for_kernels():
     """The first time is told, what follows is seen."""
     model, x = Either(), randn(T, 4, dtype=torch.float32)
@@ -234,6 +265,7 @@ def test_weights_by_hand_in_a_model_that_was_known_for_kernels():
     agrees(seen[""], *matrix(q, q, scale=1.0))
 
 
+@pytest.mark.usefixtures("_either_way")
 def test_one_block_with_both_ways_sees_both():
     model, x = Either(), randn(T, 4, dtype=torch.float32)
     with sl.watch(model) as seen:
