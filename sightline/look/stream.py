@@ -15,6 +15,7 @@ asked for, a tile is computed once more in the backward pass and nothing is kept
 import functools
 import itertools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -22,10 +23,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sightline.look.score_inputs import ScoreInputs, Tile
+from sightline.look.threads import by_tile
 from sightline.shapes import Float, Int
 
-# Weights alive at a time: on a CPU enough to make starting threads cheap, on a GPU enough to fill it.
-_TILE = {"cpu": 1 << 21, "cuda": 1 << 26}
+_TILE = {"cpu": 1 << 21, "cuda": 1 << 26}  # weights of a tile, at most: on a GPU enough to fill it
+_SMALL_TILE = 1 << 18  # on a CPU, where a tile is one thread's: less is not worth handing over
+_TILES = 16  # and there should be as many as this for the threads to share
 
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
 _COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6
@@ -95,15 +98,8 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
     differentiable = inputs.requires_grad
     if differentiable or inputs.q.device.type != "cpu":  # on a GPU checking it would wait for the device
         lse = None
-    scratch = _Scratch(inputs, request.cells)
     stats = None
-    for tile in inputs.tiles(_tile_size(inputs)):
-        order = (inputs, tile, request, None if lse is None else lse[tile.row_index], scratch, differentiable)
-        part = (
-            checkpoint(_measure_tile, *order, use_reentrant=False)
-            if differentiable
-            else _measure_tile(*order)
-        )
+    for tile, part in _parts(inputs, request, lse):
         if tile.is_all(inputs.shape):  # short inputs: nothing to put together
             stats = part.stats(request)
             break
@@ -113,6 +109,31 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
     if stats.cells is not None and request.cells is not None:
         stats.cells.div_(request.cells.areas(stats.cells.device))
     return stats
+
+
+def _parts(
+    inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None
+) -> Iterator[tuple[Tile, "_Part"]]:
+    """Every tile and what it contributes, in order."""
+    size = _tile_size(inputs)
+    scratches: list[_Scratch] = []  # those that nobody uses; as many are made as there are threads
+
+    def measure_one(tile: Tile) -> _Part:
+        try:
+            scratch = scratches.pop()
+        except IndexError:
+            scratch = _Scratch(inputs, request.cells)
+        known = None if lse is None else lse[tile.row_index]
+        part = _measure_tile(inputs, tile, request, known, scratch, differentiable=False)
+        scratches.append(scratch)
+        return part
+
+    if not inputs.requires_grad:
+        yield from by_tile(inputs, measure_one, inputs.tiles(size), size)
+        return
+    scratch = _Scratch(inputs, request.cells)
+    for tile in inputs.tiles(size):
+        yield tile, checkpoint(_measure_tile, inputs, tile, request, None, scratch, True, use_reentrant=False)
 
 
 def _empty_stats(inputs: ScoreInputs, request: StatsRequest) -> Stats:
@@ -159,9 +180,13 @@ def pool(
     if queries[0] >= queries[1] or keys[0] >= keys[1]:
         return sums
     columns = local.column_of(torch.arange(*local.keys, device=sums.device))
-    for tile in inputs.tiles(_tile_size(inputs), queries, keys):
+
+    def pool_one(tile: Tile) -> tuple[int, Tensor]:
         first, by_row = sum_rows(tile_weights(inputs, tile, lse[tile.row_index]), tile, local)
-        part = sum_columns(by_row, tile, local, columns)
+        return first, sum_columns(by_row, tile, local, columns)
+
+    size = _tile_size(inputs)
+    for tile, (first, part) in by_tile(inputs, pool_one, inputs.tiles(size, queries, keys), size):
         sums[tile.batch, tile.heads, first : first + part.size(2)] += part
     return sums
 
@@ -359,12 +384,13 @@ def _empty_part(scores: Tensor, request: StatsRequest) -> _Part:
 
 
 def max_with_index(
-    weights: Float[Tensor, "... t s"], chunk: int = 64
+    weights: Float[Tensor, "... t s"], chunk: int | None = None
 ) -> tuple[Float[Tensor, "... t"], Int[Tensor, "... t"]]:
     """The largest weight and its place. On a CPU in chunks: a maximum is quick to find, its place is not."""
     s = weights.size(-1)
+    chunk = chunk or (32 if s < 2048 else 64)
     whole = s - s % chunk
-    if whole <= chunk or weights.is_cuda or weights.requires_grad:
+    if whole <= 8 * chunk or weights.is_cuda or weights.requires_grad:
         return weights.amax(-1), weights.detach().argmax(-1)
     chunks = weights[..., :whole].unflatten(-1, (-1, chunk))
     largest, best = chunks.amax(-1).max(-1)  # of all, and the chunk that holds it
@@ -388,4 +414,7 @@ def _cell_start(n: int, span: tuple[int, int], cell: int) -> int:
 
 
 def _tile_size(inputs: ScoreInputs) -> int:
-    return _TILE.get(inputs.q.device.type, _TILE["cuda"])
+    """How many weights a tile should hold; it does not depend on the number of threads, so no result does."""
+    device = inputs.q.device.type
+    most = _TILE.get(device, _TILE["cuda"])
+    return min(most, max(_SMALL_TILE, math.prod(inputs.shape) // _TILES)) if device == "cpu" else most
