@@ -27,8 +27,8 @@ from sightline.look.threads import by_tile
 from sightline.shapes import Float, Int
 
 _TILE = {"cpu": 1 << 21, "cuda": 1 << 26}  # weights of a tile, at most: on a GPU enough to fill it
-_SMALL_TILE = 1 << 18  # on a CPU, where a tile is one thread's: less is not worth handing over
-_TILES = 16  # and there should be as many as this for the threads to share
+_SMALL_TILE = 1 << 19  # on a CPU, where a tile is one thread's: less is not worth handing over
+_TILES = 8  # and there should be as many as this for the threads to share
 
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
 _COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6
@@ -309,9 +309,9 @@ def _weights_in_place(
     assert shift is not None  # noqa: S101
     shift = shift if empty is None else shift.masked_fill(empty, 0.0)
     logs.sub_(shift.unsqueeze(-1))
-    for first, last in inputs.masked_spans(tile):
-        logs[..., first - tile.columns[0] : last - tile.columns[0]].clamp_(min=_LOG_ZERO)
     weights = torch.exp(logs, out=scratch.take(1, logs.numel()).view(shape))
+    for first, last in inputs.masked_spans(tile):  # exp is slow where it underflows, not at -inf
+        logs[..., first - tile.columns[0] : last - tile.columns[0]].clamp_(min=_LOG_ZERO)
     if empty is not None:
         weights.masked_fill_(empty.unsqueeze(-1), 0.0)
     sums = weights.sum(-1)
