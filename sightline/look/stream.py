@@ -23,12 +23,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sightline.look.score_inputs import ScoreInputs, Tile
-from sightline.look.threads import by_tile
+from sightline.look.threads import by_tile, shares_tiles
 from sightline.shapes import Float, Int
 
 _TILE = {"cpu": 1 << 21, "cuda": 1 << 26}  # weights of a tile, at most: on a GPU enough to fill it
-_SMALL_TILE = 1 << 19  # on a CPU, where a tile is one thread's: less is not worth handing over
-_TILES = 8  # and there should be as many as this for the threads to share
+_SHARED_TILE = 1 << 18, 1 << 20  # where threads share the tiles: an eighth of all, but between these
 
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
 _COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6
@@ -129,7 +128,7 @@ def _parts(
         return part
 
     if not inputs.requires_grad:
-        yield from by_tile(inputs, measure_one, inputs.tiles(size), size)
+        yield from by_tile(inputs, measure_one, inputs.tiles(size))
         return
     scratch = _Scratch(inputs, request.cells)
     for tile in inputs.tiles(size):
@@ -185,8 +184,8 @@ def pool(
         first, by_row = sum_rows(tile_weights(inputs, tile, lse[tile.row_index]), tile, local)
         return first, sum_columns(by_row, tile, local, columns)
 
-    size = _tile_size(inputs)
-    for tile, (first, part) in by_tile(inputs, pool_one, inputs.tiles(size, queries, keys), size):
+    tiles = inputs.tiles(_tile_size(inputs), queries, keys)
+    for tile, (first, part) in by_tile(inputs, pool_one, tiles):
         sums[tile.batch, tile.heads, first : first + part.size(2)] += part
     return sums
 
@@ -414,7 +413,9 @@ def _cell_start(n: int, span: tuple[int, int], cell: int) -> int:
 
 
 def _tile_size(inputs: ScoreInputs) -> int:
-    """How many weights a tile should hold; it does not depend on the number of threads, so no result does."""
-    device = inputs.q.device.type
-    most = _TILE.get(device, _TILE["cuda"])
-    return min(most, max(_SMALL_TILE, math.prod(inputs.shape) // _TILES)) if device == "cpu" else most
+    """How many weights a tile should hold; it does not depend on the number of threads."""
+    most = _TILE.get(inputs.q.device.type, _TILE["cuda"])
+    if not shares_tiles(inputs):
+        return most
+    smallest, largest = _SHARED_TILE
+    return min(most, largest, max(smallest, math.prod(inputs.shape) // 8))

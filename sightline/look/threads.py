@@ -14,10 +14,11 @@ import ctypes
 import functools
 import itertools
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,8 +26,9 @@ import torch
 
 from sightline.look.score_inputs import ScoreInputs, Tile
 
-__all__ = ["by_tile", "in_order", "one_thread"]
+__all__ = ["by_tile", "in_order", "one_thread", "shares_tiles"]
 
+_FEW, _MANY = 1 << 19, 1 << 21  # pairs of a query and a key
 _AHEAD = 2  # tiles a thread may be ahead of the first that is not put in its place yet
 
 _Item = TypeVar("_Item")
@@ -41,39 +43,46 @@ class _Runtime(NamedTuple):
 
 
 def by_tile(
-    inputs: ScoreInputs, work: Callable[[Tile], _Result], tiles: Iterable[Tile], size: int
+    inputs: ScoreInputs, work: Callable[[Tile], _Result], tiles: Iterable[Tile]
 ) -> Iterator[tuple[Tile, _Result]]:
     """Work on every tile: pairs of a tile and the result, in order, without gradients.
 
-    On a CPU a thread computes whole tiles, and one alone computes all where there is little to share. So
-    results are the same to the bit whatever the number of threads.
+    On a CPU many pairs of a query and a key are shared out by tiles, and few are one thread's. Between, torch
+    splits each operation: its own threads still spin for some milliseconds after the fused kernel, on cores
+    that others would have to wait for.
 
     Args:
         inputs: What the tiles are of. A score or a modifier of the user's own is called from this thread.
         work: What to do; otherwise several threads may call it.
         tiles: What to do it to; read as far ahead as the threads are.
-        size: How many pairs a tile is meant to hold: no more than that in all is little.
     """
-    if inputs.q.device.type != "cpu" or inputs.score is not None or inputs.modify is not None:
-        for tile in tiles:
-            yield tile, work(tile)
+    if shares_tiles(inputs):
+        yield from in_order(work, tiles)
         return
-    rest = iter(tiles)
-    first = list(itertools.islice(rest, 2))
-    if len(first) == 2 and math.prod(inputs.shape) > size:
-        yield from in_order(work, itertools.chain(first, rest))
-        return
-    for tile in itertools.chain(first, rest):
-        with one_thread():
+    few = _is_ours(inputs) and math.prod(inputs.shape) <= _FEW
+    for tile in tiles:
+        with one_thread() if few else nullcontext():
             result = work(tile)
         yield tile, result
+
+
+def shares_tiles(inputs: ScoreInputs) -> bool:
+    """Whether threads share the tiles, each taking whole ones."""
+    return _is_ours(inputs) and math.prod(inputs.shape) > _MANY
+
+
+def _is_ours(inputs: ScoreInputs) -> bool:
+    """Whether threads are ours to choose: on a CPU, where no code of the user's own is called."""
+    return inputs.q.device.type == "cpu" and inputs.score is None and inputs.modify is None
 
 
 def in_order(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[tuple[_Item, _Result]]:
     """Work on several items at a time, as many as torch has threads here, each in one: pairs, in order.
 
+    This thread works too: one that only waited for others would often wait for its core as well.
+
     Args:
-        work: What to do; called in other threads, with autograd off and inference mode as it is here.
+        work: What to do; other threads call it too, with autograd and autocast off.
         items: What to do it to.
     """
     n_threads = torch.get_num_threads()
@@ -84,22 +93,40 @@ def in_order(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterat
     inference = torch.is_inference_mode_enabled()
 
     def alone(item: _Item) -> _Result:
-        with torch.inference_mode(inference), torch.no_grad():
+        with torch.inference_mode(inference), torch.no_grad(), torch.autocast("cpu", enabled=False):
             return work(item)
 
+    helpers, rest = _helpers(n_threads - 1, os.getpid()), iter(items)
     waiting: deque[tuple[_Item, Future[_Result]]] = deque()
-    pool = ThreadPoolExecutor(n_threads, initializer=_take_one_thread)
     try:
-        for item in items:
-            waiting.append((item, pool.submit(alone, item)))
-            if len(waiting) > _AHEAD * n_threads:
-                done, result = waiting.popleft()
-                yield done, result.result()
-        while waiting:
-            done, result = waiting.popleft()
-            yield done, result.result()
+        while True:
+            for item in itertools.islice(rest, _AHEAD * n_threads - len(waiting)):
+                waiting.append((item, helpers.submit(alone, item)))
+            if not waiting:
+                return
+            while not waiting[0][1].done() and _take_one_over(waiting, alone):
+                pass
+            item, future = waiting.popleft()
+            yield item, future.result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        wait([future for _, future in waiting if not future.cancel()])
+
+
+def _take_one_over(waiting: deque[tuple[_Item, "Future[_Result]"]], work: Callable[[_Item], _Result]) -> bool:
+    """Do the first item that no helper has begun in this thread; False where there is none."""
+    for i, (item, future) in enumerate(waiting):
+        if future.cancel():
+            waiting[i] = (item, Future())
+            with one_thread():
+                waiting[i][1].set_result(work(item))
+            return True
+    return False
+
+
+@functools.cache
+def _helpers(n: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """Threads that wait for work: starting new ones takes too long. A forked process has its own."""
+    return ThreadPoolExecutor(n, "sightline", initializer=_take_one_thread)
 
 
 @contextmanager

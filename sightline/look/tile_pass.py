@@ -46,7 +46,7 @@ def over_tiles(
             yield tile, checkpoint(_answer, inputs, tile, part, ask, use_reentrant=False)
     else:
         yield from by_tile(
-            inputs, lambda tile: ask(tile_weights(inputs, tile, lse[tile.row_index]), tile), tiles, size
+            inputs, lambda tile: ask(tile_weights(inputs, tile, lse[tile.row_index]), tile), tiles
         )
 
 

@@ -1,5 +1,6 @@
 """Whole tiles by thread: the same bits with any number of threads, and nothing changed for anyone else."""
 
+import os
 import re
 import threading
 
@@ -52,7 +53,7 @@ def test_each_item_has_one_thread_and_nobody_else_notices(several):
         assert thread_numbers() == own
         assert in_new_thread(thread_numbers) == own  # torch.set_num_threads would show here
     assert [numbers for _, numbers in seen] == [(1, 1)] * 23
-    assert threading.get_ident() not in dict(seen)
+    assert len(dict(seen)) <= several
     assert thread_numbers() == in_new_thread(thread_numbers) == own
 
 
@@ -77,32 +78,63 @@ def test_results_come_in_order_and_the_items_are_read_a_little_ahead(several):
         assert len(read) <= i + 2 * several + 1
 
 
-def test_what_is_raised_inside_comes_out_and_the_threads_end(several):
+def test_this_thread_works_while_the_others_do(several):
+    gate = threading.Event()
+
     def work(item):
-        if item == 11:
-            raise ValueError("eleven")
+        if threading.current_thread() is threading.main_thread():
+            gate.set()
+        else:
+            assert gate.wait(60)  # nobody else ends before this thread has begun
         return item
 
-    before = threading.active_count()
+    assert [result for _, result in in_order(work, range(7))] == list(range(7))
+
+
+def test_what_is_raised_inside_comes_out_and_nothing_is_left_at_work(several):
+    at_work = []
+
+    def work(item):
+        at_work.append(item)
+        try:
+            if item == 11:
+                raise ValueError("eleven")
+            return item
+        finally:
+            at_work.remove(item)
+
     with pytest.raises(ValueError, match="eleven"):
         list(in_order(work, range(37)))
-    assert threading.active_count() == before
+    assert not at_work
     for item, _ in in_order(work, range(10)):
         if item == 3:
             break
-    assert threading.active_count() == before
+    assert not at_work
+    assert [result for _, result in in_order(work, range(10))] == list(range(10))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_has_helpers_of_its_own(several):
+    assert [result for _, result in in_order(lambda x: x, range(5))] == list(range(5))
+    child = os.fork()
+    if not child:
+        done = [result for _, result in in_order(lambda x: x, range(5))]
+        os._exit(0 if done == list(range(5)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_workers_have_the_modes_of_the_caller(several):
     x = randn(5).requires_grad_()
 
     def work(_):
-        return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), (2 * x).requires_grad
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
+        return *modes, (2 * x).requires_grad
 
-    with torch.no_grad():
-        assert [result for _, result in in_order(work, range(3))] == [(False, False, False)] * 3
+    with torch.no_grad(), torch.autocast("cpu"):
+        assert [result for _, result in in_order(work, range(3))] == [(False, False, False, False)] * 3
     with torch.inference_mode():
-        assert [result for _, result in in_order(work, range(3))] == [(False, True, False)] * 3
+        assert [result for _, result in in_order(work, range(3))] == [(False, True, False, False)] * 3
 
 
 def everything(q, k, v, mask, n_threads):
@@ -129,7 +161,7 @@ def test_the_same_bits_with_any_number_of_threads(mask, mode):
 
 
 def test_the_same_bits_at_the_sizes_that_are_used():
-    q, k, v = (randn(1, 3, 613, 16, seed=i, dtype=torch.float32) for i in range(3))
+    q, k, v = (randn(1, 3, 853, 16, seed=i, dtype=torch.float32) for i in range(3))
     with torch.no_grad():
         first, *others = (everything(q, k, v, None, n) for n in (1, 2, 3))
     for other in others:
@@ -150,9 +182,16 @@ def test_a_score_of_the_users_own_is_called_from_the_users_thread(several):
     assert set(called) == {threading.get_ident()}
 
 
-def test_little_to_share_stays_in_this_thread(several):
+@has_runtime
+@pytest.mark.parametrize(("few", "many", "n_threads"), [(1 << 19, 1 << 21, 1), (0, 1 << 21, None)])
+def test_few_pairs_are_one_threads_and_more_are_shared_as_torch_does(
+    several, monkeypatch, few, many, n_threads
+):
+    monkeypatch.setattr(threads, "_FEW", few)
+    monkeypatch.setattr(threads, "_MANY", many)
     q, k, _ = inputs((2, 3), 13, 11, 7, dtype=torch.float32)
     made = sl.look(q, k, k).kept[0].inputs
-    idents = [ident for _, ident in by_tile(made, lambda _: threading.get_ident(), made.tiles(17), 1 << 20)]
-    assert len(idents) > 1
-    assert set(idents) == {threading.get_ident()}
+    seen = [x for _, x in by_tile(made, lambda _: (threading.get_ident(), thread_numbers()), made.tiles(17))]
+    n_threads = n_threads or several
+    assert len(seen) > 1
+    assert set(seen) == {(threading.get_ident(), (n_threads, n_threads))}
