@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="PATTERN", help=HELP["only"])
     parser.add_argument("--model", metavar="KIND", help=HELP["model"])
     parser.add_argument("--budget", type=float, metavar="SECONDS", help=HELP["budget"])
+    parser.add_argument("--busy", action="store_true", help=HELP["busy"])
     options = parser.parse_args(arguments)
     try:
         run(
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             only=options.only,
             model=options.model,
             budget=options.budget,
+            busy=options.busy,
         )
     except ValueError as problem:
         sys.stderr.write(f"{problem}\n")

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from sightline.bench.result import Outcome, Result
+from sightline.bench.result import CostBar, Outcome, Result
 from sightline.bench.timing import (
     Context,
     Repeats,
@@ -82,14 +82,16 @@ class TimedCase:
     Attributes:
         name: What ``--only`` matches.
         device: Where it runs.
-        bar: The least ratio of the best peer's time to ours; None if there is none to reach.
         setup: Makes the inputs and the contestants; called just before the case is measured.
+        bar: The least ratio of the best peer's time to ours; None if there is none to reach.
+        cost: In its place, where ours does more than a peer: the most it may take, in times of that peer.
     """
 
     name: str
     device: torch.device
-    bar: float | None
     setup: Callable[[], Comparison]
+    bar: float | None = None
+    cost: CostBar | None = None
 
     def measure(self, watch: Stopwatch, repeats: Repeats) -> Outcome:
         """Check every contestant against float64, leave out those that can't run, time the others."""
@@ -100,14 +102,14 @@ class TimedCase:
             try:
                 exact = setup.exact()
             except RuntimeError as problem:
-                notes.append(f"no float64 check: {_first_line(problem)}")
+                notes.append(f"no float64 check: {first_line(problem)}")
         errors: dict[str, float | None] = {}
         start = watch.now()
         for contestant in setup.contestants:
             try:
                 errors[contestant.name] = _trial(contestant, exact)
             except RuntimeError as problem:  # a backend without a kernel for these inputs, or no memory left
-                notes.append(f"{contestant.name} could not run: {_first_line(problem)}")
+                notes.append(f"{contestant.name} could not run: {first_line(problem)}")
         exact = None
         trial_seconds = (
             watch.now() - start if self.device.type == "cpu" else 0.0
@@ -134,6 +136,7 @@ class TimedCase:
             results=tuple(results),
             ours=OURS,
             bar=self.bar,
+            cost_bar=self.cost,
             slack=setup.slack,
             notes=tuple(notes),
         )
@@ -170,5 +173,6 @@ def _trial(contestant: Contestant, exact: Sequence[Tensor] | None) -> float | No
     return relative_error(contestant.checked(got), exact)
 
 
-def _first_line(problem: Exception) -> str:
+def first_line(problem: Exception) -> str:
+    """The first line of what an exception says, or its name."""
     return next(iter(str(problem).splitlines()), type(problem).__name__)[:120]

@@ -4,11 +4,13 @@ Progress goes to standard error and the table to standard output; where the JSON
 output, the table makes room for it and goes to standard error.
 """
 
+import contextlib
 import fnmatch
 import gc
 import json
 import math
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -26,10 +28,11 @@ from sightline.bench import (
     train_translate,
     watch,
 )
-from sightline.bench.case import Case
+from sightline.bench.busy import busy_cores
+from sightline.bench.case import OURS, Case, first_line
 from sightline.bench.machine import describe
 from sightline.bench.result import Outcome, Report
-from sightline.bench.timing import Repeats, stopwatch
+from sightline.bench.timing import Repeats, Stopwatch, stopwatch
 from sightline.shapes import did_you_mean
 
 Cases = Callable[..., list[Case]]
@@ -52,6 +55,7 @@ HELP = {
     "only": "Measure only the cases whose name contains this; * stands for anything.",
     "model": "Measure only the cases of this kind of model, such as caption or translate.",
     "budget": "Seconds for the repeats of each case.",
+    "busy": "Keep every core busy with a process of its own while measuring.",
 }
 
 _BUDGETS = {("cpu", False): 1.0, ("cpu", True): 0.2, ("cuda", False): 0.5, ("cuda", True): 0.1}
@@ -66,6 +70,7 @@ def run(
     only: str | None = None,
     model: str | None = None,
     budget: float | None = None,
+    busy: bool = False,
     cases: Cases | None = None,
 ) -> Report:
     """Measure a bench's cases and show the results.
@@ -78,6 +83,7 @@ def run(
         only: A pattern that the names of the cases must contain.
         model: A kind of model that they must be about.
         budget: Seconds for the repeats of each case.
+        busy: Keep every core busy with a process of its own while measuring.
         cases: In place of the bench's own.
 
     Returns:
@@ -96,15 +102,16 @@ def run(
     chosen = _matching(only, _matching(None if model is None else f" {model} ", listed))
 
     outcomes = []
-    for i, (on, case) in enumerate(chosen, 1):
-        sys.stderr.write(f"[{i}/{len(chosen)}] {case.name} ... ")
-        sys.stderr.flush()
-        seconds = _BUDGETS[on.type, quick] if budget is None else budget
-        outcome = case.measure(stopwatch(on), Repeats(budget=seconds))
-        outcomes.append(outcome)
-        sys.stderr.write(f"{_summarize(outcome)}\n")
-        _free_memory(on)
-    report = Report(bench=bench, machine=describe(devices), outcomes=tuple(outcomes))
+    with busy_cores() if busy else contextlib.nullcontext(0) as n_busy:
+        machine = describe(devices) | {"busy": n_busy}
+        for i, (on, case) in enumerate(chosen, 1):
+            sys.stderr.write(f"[{i}/{len(chosen)}] {case.name} ... ")
+            sys.stderr.flush()
+            seconds, start = _BUDGETS[on.type, quick] if budget is None else budget, time.perf_counter()
+            outcomes.append(_measure(case, stopwatch(on), Repeats(budget=seconds)))
+            _free_memory(on)
+            sys.stderr.write(f"{_summarize(outcomes[-1])} ({time.perf_counter() - start:.1f} s)\n")
+    report = Report(bench=bench, machine=machine, outcomes=tuple(outcomes))
 
     shown_on = sys.stderr if json_to == STANDARD_OUTPUT else sys.stdout
     shown_on.write(table.text(report, color=shown_on.isatty()))
@@ -115,6 +122,15 @@ def run(
         else:
             Path(json_to).write_text(text, encoding="utf-8")
     return report
+
+
+def _measure(case: Case, watch: Stopwatch, repeats: Repeats) -> Outcome:
+    """Measure a case; what goes wrong in it is a fault of that case and costs no other its result."""
+    try:
+        return case.measure(watch, repeats)
+    except Exception as problem:  # noqa: BLE001 - a kernel's compiler raises what it likes
+        note = f"could not be measured: {type(problem).__name__}: {first_line(problem)}"
+        return Outcome(case=case.name, results=(), ours=OURS, notes=(note,))
 
 
 def _devices(name: str | None) -> list[torch.device]:
@@ -168,8 +184,7 @@ def _matching(only: str | None, cases: list[tuple[torch.device, Case]]) -> list[
 def _summarize(outcome: Outcome) -> str:
     own = outcome.own
     parts = [", ".join(outcome.faults).upper()]
-    if outcome.ratio is not None:
-        parts.append(f"ratio {outcome.ratio:.2f}")
+    parts.append(outcome.verdict)
     if own is not None and own.milliseconds is not None:
         parts.append(f"{own.milliseconds:.3f} ms")
     elif own is not None and own.peak_bytes is not None:

@@ -1,25 +1,26 @@
 """``bench look``: attention seen, beside attention blind and beside eager attention with the same statistics.
 
-Everything is asked for: received, entropy, peak, where it is, and a 64 x 64 map. A ratio of 1/3 to the blind
-kernel means that seeing costs three times as much as not seeing.
+Everything is asked for: received, entropy, peak, where it is, and a 64 x 64 map. Beside the blind kernel a
+ratio says what seeing costs, in times of not seeing, and the bar is the most it may; beside eager attention
+it says how many times as fast it is, and the bar is the least.
 """
 
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import sightline as sl
 from sightline.bench import look_gpu, look_questions
 from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
 from sightline.bench.eager import eager
 from sightline.bench.memory import MemoryCase
+from sightline.bench.result import CostBar
 from sightline.bench.sizes import Sizes
 
-BLIND_BAR = 1 / 3  # everything seen in three times the blind forward
+BLIND_BAR = CostBar(peer="blind", most=3.0)  # everything seen in three times the blind forward
 EAGER_BAR = 2.0  # and in half of eager's time
-WATCH_BAR = 1 / 1.6  # a watched encoder, default Look
 MEMORY_BAR = 300_000_000
 _CELLS = 64
 _D_HEAD = 64
@@ -43,17 +44,16 @@ def cases(device: torch.device, *, quick: bool = False, sizes: Sizes | None = No
     for length in sizes.lengths:
         for causal in (False, True):
             words = f"T={length} D={_D_HEAD}{' causal' * causal}"
-            for peer, bar in (("blind", BLIND_BAR), ("eager", EAGER_BAR)):
-                setup = partial(compare, sizes, length, peer, causal=causal)
-                listed.append(
-                    TimedCase(
-                        name=f"{device} look beside {peer} {words}", device=device, bar=bar, setup=setup
-                    )
+            listed += [
+                TimedCase(
+                    name=f"{device} look beside {peer} {words}",
+                    device=device,
+                    setup=partial(compare, sizes, length, peer, causal=causal),
+                    bar=EAGER_BAR if peer == "eager" else None,
+                    cost=BLIND_BAR if peer == "blind" else None,
                 )
-    watched = partial(compare_watched, sizes)
-    listed.append(
-        TimedCase(name=f"{device} watch encoder T=512", device=device, bar=WATCH_BAR, setup=watched)
-    )
+                for peer in ("blind", "eager")
+            ]
     if not own_sizes:
         listed += look_questions.cases(device, quick=quick)
     if sizes.memory_length is not None:
@@ -86,26 +86,6 @@ def compare(sizes: Sizes, length: int, peer: str, *, causal: bool) -> Comparison
         return Comparison(contestants=(ours, other), notes=("too large for a float64 check",))
     return Comparison(
         contestants=(ours, other), exact=exact, slack=1e-2 if q.dtype != torch.float32 else 1e-5
-    )
-
-
-def compare_watched(sizes: Sizes) -> Comparison:
-    """An encoder of six layers, watched and blind."""
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(sizes.d_model, sizes.n_heads, batch_first=True)
-    model = nn.TransformerEncoder(layer, num_layers=6).to(sizes.device, sizes.dtype).eval()
-    x = sizes.draw(0, 1, 512, sizes.d_model)
-
-    def watched() -> tuple[Tensor, ...]:
-        with sl.watch(model):
-            return (model(x),)
-
-    return Comparison(
-        contestants=(
-            Contestant(name=OURS, run=watched, context=torch.no_grad),
-            Contestant(name="blind", run=lambda: (model(x),), context=torch.no_grad),
-        ),
-        notes=("the model itself, blind and watched",),
     )
 
 

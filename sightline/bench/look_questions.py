@@ -5,6 +5,7 @@ A ratio of 2 to the blind kernel means that the question takes half the time of 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -13,12 +14,13 @@ from torch import Tensor, nn
 
 import sightline as sl
 from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
+from sightline.bench.result import CostBar
 from sightline.look import flow
 
 _GROUPS, _WINDOW, _DISTANCES, _LAYERS = 64, 64, 4096, 8
-_BARS = {"mass of 64 groups": 1 / 0.6, "received from 64 queries": 1 / 0.05, "offsets": 1 / 0.9}
-_RELEVANCE_BAR = 1 / 1.5  # relevance and the backward pass, beside the backward pass alone
-_MONITOR_BAR = 1 / 1.03
+_MOST = {"mass of 64 groups": 0.6, "received from 64 queries": 0.05, "offsets": 0.9}  # of the blind forward
+_RELEVANCE_BAR = CostBar(peer="backward", most=1.5)  # with the backward pass, beside it alone
+_MONITOR_BAR = CostBar(peer="unmonitored", most=1.03)
 _SLACK = 1e-4
 
 Shape = tuple[int, int, int, int]
@@ -31,8 +33,13 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
     shape = (1, 16, t, 128) if on_gpu else (1, 4, t, 64)
     words = f"H={shape[1]} T={t} D={shape[3]} causal"
     listed: list[Case] = [
-        _case(f"{name} beside blind {words}", device, bar, partial(compare_question, name, shape, device))
-        for name, bar in _BARS.items()
+        _case(
+            f"{name} beside blind {words}",
+            device,
+            CostBar(peer="blind", most=most),
+            partial(compare_question, name, shape, device),
+        )
+        for name, most in _MOST.items()
     ]
     listed.append(
         _case(
@@ -52,10 +59,13 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
     return listed
 
 
-def _case(name: str, device: torch.device, bar: float | None, setup: Callable[[], Comparison]) -> TimedCase:
+def _case(
+    name: str, device: torch.device, cost: CostBar | None, setup: Callable[[], Comparison]
+) -> TimedCase:
     """A case; the bars are those of a GPU."""
-    bar = bar if device.type == "cuda" else None
-    return TimedCase(name=f"{device} {name}", device=device, bar=bar, setup=setup)
+    if cost is not None and device.type != "cuda":
+        cost = replace(cost, most=None)
+    return TimedCase(name=f"{device} {name}", device=device, setup=setup, cost=cost)
 
 
 def _draw(shape: Shape, device: torch.device, n: int = 3) -> list[Tensor]:

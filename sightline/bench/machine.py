@@ -1,6 +1,7 @@
 """Where a measurement was made: numbers without this are no use to anyone else."""
 
 import importlib.metadata
+import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,8 +17,8 @@ def describe(devices: Sequence[torch.device]) -> dict[str, Any]:
     """Name the machine, its devices and the versions, as a JSON object.
 
     Example:
-        >>> sorted(describe([torch.device("cpu")]))
-        ['cudnn', 'date', 'devices', 'machine', 'python', 'sightline', 'system', 'threads', 'torch', 'triton']
+        >>> list(describe([torch.device("cpu")]))[:6]
+        ['machine', 'system', 'devices', 'threads', 'load', 'python']
     """
     cudnn = torch.backends.cudnn
     return {
@@ -25,6 +26,7 @@ def describe(devices: Sequence[torch.device]) -> dict[str, Any]:
         "system": platform.platform(),
         "devices": {str(device): device_name(device) for device in devices},
         "threads": torch.get_num_threads(),
+        "load": _load(),
         "python": platform.python_version(),
         "sightline": sightline.__version__,
         "torch": str(torch.__version__),
@@ -44,6 +46,11 @@ def device_name(device: torch.device) -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def _load() -> float | None:
+    """How many processes wanted a core, on average over the last minute."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def _version(package: str) -> str | None:

@@ -30,6 +30,19 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CostBar:
+    """The most that ours may take where it does more than the peer: watched beside blind.
+
+    Attributes:
+        peer: The contestant whose time is one.
+        most: How many times its time ours may take; None if there is nothing to reach.
+    """
+
+    peer: str
+    most: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
     """The results of one case, ours first, and the bars it is held to.
 
@@ -39,6 +52,7 @@ class Outcome:
         ours: The name of the contestant that the bars are for.
         bar: The least ratio of the best peer's time to ours.
         memory_bar: The most bytes ours may need.
+        cost_bar: In place of ``bar``: the most that ours may cost, in times of one peer.
         slack: An error up to this is no fault, whatever the peers'.
         notes: What a reader should know: who could not run, what was not checked, and why.
 
@@ -54,6 +68,7 @@ class Outcome:
     ours: str
     bar: float | None = None
     memory_bar: int | None = None
+    cost_bar: CostBar | None = None
     slack: float = 1e-12
     notes: tuple[str, ...] = ()
 
@@ -76,6 +91,28 @@ class Outcome:
         return min(times) / self.own.milliseconds
 
     @property
+    def cost(self) -> float | None:
+        """Our median time in times of the peer's: 1 means that what ours does more costs nothing."""
+        return None if self.own is None else self.times(self.own)
+
+    def times(self, result: Result) -> float | None:
+        """How many times the peer's time a contestant took; None where there is no such peer."""
+        if self.cost_bar is None or result.milliseconds is None:
+            return None
+        peer = next((r.milliseconds for r in self.results if r.contestant == self.cost_bar.peer), None)
+        return result.milliseconds / peer if peer else None
+
+    @property
+    def verdict(self) -> str:
+        """The ratio and the bar in words, with the direction of the bar; empty where there is no ratio."""
+        if self.cost_bar is not None and self.cost is not None:
+            bar = "" if self.cost_bar.most is None else f", at most {self.cost_bar.most:.2f}"
+            return f"{self.cost:.2f} x {self.cost_bar.peer}{bar}"
+        if self.cost_bar is not None or self.ratio is None:
+            return ""
+        return f"ratio {self.ratio:.2f}" + ("" if self.bar is None else f", at least {self.bar:.2f}")
+
+    @property
     def faults(self) -> tuple[str, ...]:
         """In what ways our result falls short: a few words each, none if it stands."""
         own = self.own
@@ -83,6 +120,9 @@ class Outcome:
             return ("did not run",)
         faults = []
         if self.bar is not None and self.ratio is not None and self.ratio < self.bar:
+            faults.append("slow")
+        most = None if self.cost_bar is None else self.cost_bar.most
+        if most is not None and self.cost is not None and self.cost > most:
             faults.append("slow")
         if self.memory_bar is not None and own.peak_bytes is not None and own.peak_bytes > self.memory_bar:
             faults.append("large")
@@ -100,6 +140,8 @@ class Outcome:
             "ratio": self.ratio,
             "bar": self.bar,
             "memory_bar": self.memory_bar,
+            "cost": self.cost,
+            "cost_bar": None if self.cost_bar is None else asdict(self.cost_bar),
             "faults": list(self.faults),
             "notes": list(self.notes),
             "results": [_finite(asdict(result)) for result in self.results],

@@ -22,7 +22,7 @@ def text(report: Report, *, color: bool = False) -> str:
     for outcome in report.outcomes:
         style = "red" if outcome.faults else ""
         for cells in lines(outcome):
-            table.add_row(*map(Text, cells), style=style if cells[6] or cells[8] else "")
+            table.add_row(*map(Text, cells), style=style if cells[7] or cells[8] else "")
     console = Console(file=io.StringIO(), width=1000, force_terminal=color)  # no name is cut short
     with console.capture() as captured:
         console.print(table)
@@ -56,7 +56,7 @@ def lines(outcome: Outcome) -> list[tuple[str, ...]]:
                 _number(result.spread, ".0%"),
                 _number(None if result.peak_bytes is None else result.peak_bytes / 1e6, ".1f"),
                 _number(result.error, ".1e"),
-                _number(outcome.ratio, ".2f") if ours else "",
+                _ratio(outcome, result),
                 _bar(outcome) if ours else "",
                 ", ".join(outcome.faults).upper() if ours or (outcome.own is None and i == 0) else "",
             )
@@ -69,9 +69,13 @@ def summary(report: Report) -> str:
     machine = report.machine
     named = ", ".join(machine["devices"].values())
     triton = f", triton {machine['triton']}" if machine["triton"] else ""
-    summary_text = f"\n{named}; {machine['threads']} threads; torch {machine['torch']}{triton}\n"
+    load = f"; load {machine['load']}" if machine.get("load") is not None else ""
+    busy = f", {machine['busy']} cores kept busy" if machine.get("busy") else ""
+    summary_text = f"\n{named}; {machine['threads']} threads{load}{busy}; torch {machine['torch']}{triton}\n"
     summary_text += (
-        "ratio: the best peer's time over ours, 1 or more is at least as fast; error: against float64\n"
+        "ratio: the best peer's time over ours, 1 or more is at least as fast, the bar is the least;\n"
+        "with a peer's name: a time over that peer's, what seeing costs, the bar is the most;\n"
+        "error: against float64\n"
     )
     for note, cases in _by_note(report).items():
         summary_text += (
@@ -80,8 +84,7 @@ def summary(report: Report) -> str:
     total = len(report.outcomes)
     summary_text += f"{total - len(report.failing)} of {total} cases stand\n"
     for outcome in report.failing:
-        ratio = "" if outcome.ratio is None else f" ratio {outcome.ratio:.2f}"
-        summary_text += f"  {', '.join(outcome.faults)}: {outcome.case}{ratio}\n"
+        summary_text += f"  {', '.join(outcome.faults)}: {outcome.case} {outcome.verdict}".rstrip() + "\n"
     return summary_text
 
 
@@ -96,7 +99,18 @@ def _by_note(report: Report) -> dict[str, list[str]]:
 def _bar(outcome: Outcome) -> str:
     if outcome.memory_bar is not None:
         return f"{outcome.memory_bar / 1e6:.0f} MB"
-    return _number(outcome.bar, ".2f")
+    if outcome.cost_bar is not None:
+        return "-" if outcome.cost_bar.most is None else f"at most {outcome.cost_bar.most:.2f}"
+    return "-" if outcome.bar is None else f"at least {outcome.bar:.2f}"
+
+
+def _ratio(outcome: Outcome, result: Result) -> str:
+    """Ours over the peers; where a peer's time is the measure, everyone's time in times of it."""
+    if outcome.cost_bar is None:
+        return _number(outcome.ratio, ".2f") if result.contestant == outcome.ours else ""
+    times = outcome.times(result)
+    known = times is not None and result.contestant != outcome.cost_bar.peer
+    return f"{times:.2f} x {outcome.cost_bar.peer}" if known else ""
 
 
 def _number(value: float | None, form: str) -> str:

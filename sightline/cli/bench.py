@@ -40,9 +40,19 @@ def _command(name: str, purpose: str) -> None:
         only: Annotated[str | None, typer.Option(metavar="PATTERN", help=HELP["only"])] = None,
         model: Annotated[str | None, typer.Option(metavar="KIND", help=HELP["model"])] = None,
         budget: Annotated[float | None, typer.Option(metavar="SECONDS", help=HELP["budget"])] = None,
+        busy: Annotated[bool, typer.Option("--busy", help=HELP["busy"])] = False,
     ) -> None:
         try:
-            run(name, device=device, quick=quick, json_to=json, only=only, model=model, budget=budget)
+            run(
+                name,
+                device=device,
+                quick=quick,
+                json_to=json,
+                only=only,
+                model=model,
+                budget=budget,
+                busy=busy,
+            )
         except ValueError as problem:
             typer.echo(str(problem), err=True)
             raise typer.Exit(2) from None

@@ -15,17 +15,14 @@ from sightline.look.even import even_attention
 from sightline.look.head_kinds import head_shares, kind_of
 from sightline.look.head_rows import Head, HeadTable
 from sightline.look.padding import is_cross_name
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight, Span
 from sightline.look.sight_data import SightData
-from sightline.look.stream import tile_weights
+from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float
 
 __all__ = ["Head", "HeadTable", "by_layer", "distance", "head_table", "mean_per_head", "share", "sharpest"]
-
-_TILE = {"cpu": 1 << 19}  # weights alive at a time
-_TILE_ELSEWHERE = 1 << 24
 
 
 def head_table(
@@ -163,13 +160,14 @@ def mean_per_head(sums: Float[Tensor, "..."], sight: Sight) -> Float[Tensor, " h
 
 
 def _mean_distance(inputs: ScoreInputs, lse: Tensor, first: int) -> Float[Tensor, "B H T"]:
-    distances = torch.zeros_like(lse)
-    for tile in inputs.tiles(_TILE.get(lse.device.type, _TILE_ELSEWHERE)):
-        weights = tile_weights(inputs, tile, lse[tile.row_index])
+    def mean(weights: Tensor, tile: Tile) -> Tensor:
         queries = torch.arange(*tile.rows, device=lse.device) + first
         keys = torch.arange(*tile.columns, device=lse.device)
-        apart = (queries[:, None] - keys).abs_().to(weights.dtype)
-        distances[tile.row_index] = torch.linalg.vecdot(weights, apart)
+        return torch.linalg.vecdot(weights, (queries[:, None] - keys).abs_().to(weights.dtype))
+
+    distances = torch.zeros_like(lse)
+    for tile, part in over_tiles(inputs, lse, mean):
+        distances[tile.row_index] = part
     return distances
 
 

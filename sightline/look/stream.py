@@ -15,6 +15,7 @@ asked for, a tile is computed once more in the backward pass and nothing is kept
 import functools
 import itertools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -22,10 +23,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sightline.look.score_inputs import ScoreInputs, Tile
+from sightline.look.threads import by_tile, shares_tiles
 from sightline.shapes import Float, Int
 
-# Weights alive at a time: on a CPU enough to make starting threads cheap, on a GPU enough to fill it.
-_TILE = {"cpu": 1 << 21, "cuda": 1 << 26}
+_TILE = {"cpu": 1 << 21, "cuda": 1 << 26}  # weights of a tile, at most: on a GPU enough to fill it
+_SHARED_TILE = 1 << 18, 1 << 20  # where threads share the tiles: an eighth of all, but between these
 
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
 _COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6
@@ -97,15 +99,8 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
         lse = None
     if inputs.sink is not None:  # kernels don't agree on whether theirs holds the sink
         lse = None
-    scratch = _Scratch(inputs, request.cells)
     stats = None
-    for tile in inputs.tiles(_tile_size(inputs)):
-        order = (inputs, tile, request, None if lse is None else lse[tile.row_index], scratch, differentiable)
-        part = (
-            checkpoint(_measure_tile, *order, use_reentrant=False)
-            if differentiable
-            else _measure_tile(*order)
-        )
+    for tile, part in _parts(inputs, request, lse):
         if tile.is_all(inputs.shape):  # short inputs: nothing to put together
             stats = part.stats(request)
             break
@@ -115,6 +110,31 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
     if stats.cells is not None and request.cells is not None:
         stats.cells.div_(request.cells.areas(stats.cells.device))
     return stats
+
+
+def _parts(
+    inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None
+) -> Iterator[tuple[Tile, "_Part"]]:
+    """Every tile and what it contributes, in order."""
+    size = _tile_size(inputs)
+    scratches: list[_Scratch] = []  # those that nobody uses; as many are made as there are threads
+
+    def measure_one(tile: Tile) -> _Part:
+        try:
+            scratch = scratches.pop()
+        except IndexError:
+            scratch = _Scratch(inputs, request.cells)
+        known = None if lse is None else lse[tile.row_index]
+        part = _measure_tile(inputs, tile, request, known, scratch, differentiable=False)
+        scratches.append(scratch)
+        return part
+
+    if not inputs.requires_grad:
+        yield from by_tile(inputs, measure_one, inputs.tiles(size))
+        return
+    scratch = _Scratch(inputs, request.cells)
+    for tile in inputs.tiles(size):
+        yield tile, checkpoint(_measure_tile, inputs, tile, request, None, scratch, True, use_reentrant=False)
 
 
 def _empty_stats(inputs: ScoreInputs, request: StatsRequest) -> Stats:
@@ -161,9 +181,13 @@ def pool(
     if queries[0] >= queries[1] or keys[0] >= keys[1]:
         return sums
     columns = local.column_of(torch.arange(*local.keys, device=sums.device))
-    for tile in inputs.tiles(_tile_size(inputs), queries, keys):
+
+    def pool_one(tile: Tile) -> tuple[int, Tensor]:
         first, by_row = sum_rows(tile_weights(inputs, tile, lse[tile.row_index]), tile, local)
-        part = sum_columns(by_row, tile, local, columns)
+        return first, sum_columns(by_row, tile, local, columns)
+
+    tiles = inputs.tiles(_tile_size(inputs), queries, keys)
+    for tile, (first, part) in by_tile(inputs, pool_one, tiles):
         sums[tile.batch, tile.heads, first : first + part.size(2)] += part
     return sums
 
@@ -303,9 +327,9 @@ def _weights_in_place(
     assert shift is not None  # noqa: S101
     shift = shift if empty is None else shift.masked_fill(empty, 0.0)
     logs.sub_(shift.unsqueeze(-1))
-    for first, last in inputs.masked_spans(tile):
-        logs[..., first - tile.columns[0] : last - tile.columns[0]].clamp_(min=_LOG_ZERO)
     weights = torch.exp(logs, out=scratch.take(1, logs.numel()).view(shape))
+    for first, last in inputs.masked_spans(tile):  # exp is slow where it underflows, not at -inf
+        logs[..., first - tile.columns[0] : last - tile.columns[0]].clamp_(min=_LOG_ZERO)
     if empty is not None:
         weights.masked_fill_(empty.unsqueeze(-1), 0.0)
     sums = weights.sum(-1)
@@ -380,12 +404,13 @@ def _empty_part(scores: Tensor, request: StatsRequest) -> _Part:
 
 
 def max_with_index(
-    weights: Float[Tensor, "... t s"], chunk: int = 64
+    weights: Float[Tensor, "... t s"], chunk: int | None = None
 ) -> tuple[Float[Tensor, "... t"], Int[Tensor, "... t"]]:
     """The largest weight and its place. On a CPU in chunks: a maximum is quick to find, its place is not."""
     s = weights.size(-1)
+    chunk = chunk or (32 if s < 2048 else 64)
     whole = s - s % chunk
-    if whole <= chunk or weights.is_cuda or weights.requires_grad:
+    if whole <= 8 * chunk or weights.is_cuda or weights.requires_grad:
         return weights.amax(-1), weights.detach().argmax(-1)
     chunks = weights[..., :whole].unflatten(-1, (-1, chunk))
     largest, best = chunks.amax(-1).max(-1)  # of all, and the chunk that holds it
@@ -409,4 +434,9 @@ def _cell_start(n: int, span: tuple[int, int], cell: int) -> int:
 
 
 def _tile_size(inputs: ScoreInputs) -> int:
-    return _TILE.get(inputs.q.device.type, _TILE["cuda"])
+    """How many weights a tile should hold; it does not depend on the number of threads."""
+    most = _TILE.get(inputs.q.device.type, _TILE["cuda"])
+    if not shares_tiles(inputs):
+        return most
+    smallest, largest = _SHARED_TILE
+    return min(most, largest, max(smallest, math.prod(inputs.shape) // 8))

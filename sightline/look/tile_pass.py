@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.stream import tile_weights
+from sightline.look.threads import by_tile
 from sightline.shapes import Float
 
 _TILE = {"cpu": 1 << 19, "cuda": 1 << 26}  # weights alive at a time
@@ -34,19 +35,19 @@ def over_tiles(
     Args:
         inputs: What the weights are made of.
         lse: Each query's log-sum-exp.
-        ask: Takes the weights (b, h, t, s) of a tile and the tile.
+        ask: Takes the weights (b, h, t, s) of a tile and the tile; on a CPU several threads may call it.
         queries, keys: Look at these only, ``(first, past_the_last)``.
     """
     size = _TILE.get(lse.device.type, _TILE["cuda"])
-    differentiable = needs_grad(inputs, lse)
-    for tile in inputs.tiles(size, queries, keys):
-        if tile.columns[0] >= tile.columns[1]:
-            continue
-        part = lse[tile.row_index]
-        if differentiable:
+    tiles = (tile for tile in inputs.tiles(size, queries, keys) if tile.columns[0] < tile.columns[1])
+    if needs_grad(inputs, lse):
+        for tile in tiles:
+            part = lse[tile.row_index]
             yield tile, checkpoint(_answer, inputs, tile, part, ask, use_reentrant=False)
-        else:
-            yield tile, ask(tile_weights(inputs, tile, part), tile)
+    else:
+        yield from by_tile(
+            inputs, lambda tile: ask(tile_weights(inputs, tile, lse[tile.row_index]), tile), tiles
+        )
 
 
 def needs_grad(inputs: ScoreInputs, lse: Tensor) -> bool:

@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 import sys
@@ -103,9 +104,43 @@ def test_budget_reaches_the_stopwatch(monkeypatch):
     assert seen == [0.001, 0.001]
 
 
+def test_a_case_that_breaks_costs_no_other_its_result(monkeypatch):
+    measure = case.TimedCase.measure
+
+    def break_backward(self, watch, repeats):
+        if "backward" in self.name:
+            raise TypeError("no kernel for 5 rows\nmore")
+        return measure(self, watch, repeats)
+
+    monkeypatch.setattr(case.TimedCase, "measure", break_backward)
+    code, out, _ = run_typer(*FEW)
+    assert code == 0
+    assert "1 of 2 cases stand" in out or "SLOW" in out
+    assert "note: could not be measured: TypeError: no kernel for 5 rows (cpu attention forward+back" in out
+    assert "did not run: cpu attention forward+backward T=5 D=3 causal" in out
+
+
+@both_ways
+def test_busy_is_said_and_kept(call, monkeypatch):
+    inside = []
+
+    @contextlib.contextmanager
+    def busy_cores():
+        inside.append(True)
+        yield 7
+        inside.append(False)
+
+    monkeypatch.setattr(command, "busy_cores", busy_cores)
+    code, out, _ = call(*FEW, "--busy")
+    assert code == 0
+    assert ", 7 cores kept busy; torch" in out
+    assert inside == [True, False]
+    assert "kept busy" not in call(*FEW)[1]
+
+
 def test_help_shows_every_option():
     text = CliRunner().invoke(bench.app, ["attention", "--help"], env={"COLUMNS": "200"}).stdout
-    for option in ("--device", "--quick", "--json", "--only", "--budget"):
+    for option in ("--device", "--quick", "--json", "--only", "--budget", "--busy"):
         assert option in text
 
 

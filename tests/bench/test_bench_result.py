@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from sightline.bench.result import Outcome, Report, Result
+from sightline.bench.result import CostBar, Outcome, Report, Result
 
 
 def outcome(ours=2.0, peers=(3.0, 5.0), *, errors=(1e-7, 1e-7, 1e-7), **keywords):
@@ -64,3 +64,20 @@ def test_report_is_json_even_with_nan():
     assert read["cases"][1]["ratio"] == 1.5
     assert read["cases"][0]["results"][0]["error"] == "nan"
     assert report.failing == report.outcomes[:1]
+
+
+@pytest.mark.parametrize(("ours", "faults"), [(4.5, ()), (4.6, ("slow",))])
+def test_a_cost_is_slow_over_its_bar(ours, faults):
+    it = outcome(ours, (3.0, 1.0), bar=None, cost_bar=CostBar(peer="torch", most=1.5))
+    assert it.cost == ours / 3.0
+    assert it.faults == faults
+    assert it.verdict == f"{ours / 3:.2f} x torch, at most 1.50"
+
+
+def test_a_cost_without_its_peer_is_none():
+    it = outcome(cost_bar=CostBar(peer="blind", most=1.5), bar=None)
+    assert (it.cost, it.faults, it.verdict) == (None, (), "")
+
+
+def test_a_ratio_says_its_direction_too():
+    assert outcome(2.0, (3.0, 5.0)).verdict == "ratio 1.50, at least 0.97"

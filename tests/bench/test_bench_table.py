@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from sightline.bench import table
-from sightline.bench.result import Outcome, Report, Result
+from sightline.bench.result import CostBar, Outcome, Report, Result
 
 MACHINE = {"devices": {"cpu": "Abacus 3000"}, "threads": 7, "torch": "2.13.0", "triton": None}
 
@@ -71,3 +71,22 @@ def test_summary_counts_and_names_what_falls_short(report):
     assert "slow: cpu multihead eval T=1024 ratio 0.75" in text
     assert "Abacus 3000; 7 threads" in text
     assert "note: torch flash could not run: a, b; c (cpu attention [forward] T=128)" in text
+
+
+def test_a_cost_is_shown_for_everyone_with_its_peer_and_its_direction():
+    watched = Outcome(
+        case="cpu watch",
+        results=tuple(
+            Result(case="", contestant=name, milliseconds=time, spread=0.0)
+            for name, time in (("sightline", 7.0), ("listening", 6.0), ("blind", 5.0))
+        ),
+        ours="sightline",
+        cost_bar=CostBar(peer="blind", most=1.3),
+    )
+    rows = [
+        line.split()
+        for line in table.plain(Report(bench="watch", machine=MACHINE, outcomes=(watched,))).splitlines()
+    ]
+    assert rows[1][-7:] == ["1.40", "x", "blind", "at", "most", "1.30", "SLOW"]
+    assert rows[2][-3:] == ["1.20", "x", "blind"]
+    assert rows[3][-1] == "-"

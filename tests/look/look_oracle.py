@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import sightline as sl
-from sightline.look import stream
+from sightline.look import stream, threads
 
 INF = math.inf
 
@@ -20,8 +20,12 @@ def randn(*shape, seed=0, dtype=torch.float64):
 
 @contextmanager
 def tile_of(n):
-    """Cut everything into tiles of about n pairs."""
-    with mock.patch.object(stream, "_TILE", {"cpu": n, "cuda": n}):
+    """Cut everything into tiles of about n pairs, for threads to share."""
+    with (
+        mock.patch.object(stream, "_TILE", {"cpu": n, "cuda": n}),
+        mock.patch.object(threads, "_FEW", 0),
+        mock.patch.object(threads, "_MANY", 0),
+    ):
         yield
 
 
