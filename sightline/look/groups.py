@@ -1,13 +1,14 @@
 """Groups of keys: what ``sight.mass`` sums over."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
+from sightline.look.mass_plan import MassPlan, plan_mass
 from sightline.shapes import Bool
 
 __all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
@@ -29,6 +30,13 @@ class KeyGroups:
 
     members: Bool[Tensor, "... S G"]
     names: tuple[str, ...]
+    _plans: dict[bool, MassPlan] = field(default_factory=dict, repr=False)
+
+    def plan(self, *, banded: bool) -> MassPlan:
+        """How a kernel goes through the keys, made once; see :func:`plan_mass`."""
+        if banded not in self._plans:
+            self._plans[banded] = plan_mass(self.members, banded=banded)
+        return self._plans[banded]
 
     @property
     def overlapping(self) -> list[int]:
@@ -78,7 +86,8 @@ def read_groups(groups: Groups | KeyGroups, s: int, device: torch.device | str =
                 f"these groups are of S={groups.members.size(-2)} keys, got a sight of S={s}; read them "
                 f"again with read_groups(groups, {s})"
             )
-        return KeyGroups(members=groups.members.to(device), names=groups.names)
+        members = groups.members.to(device)
+        return groups if members is groups.members else KeyGroups(members=members, names=groups.names)
     if isinstance(groups, Mapping):
         names, listed = tuple(map(str, groups)), list(groups.values())
     elif isinstance(groups, Tensor) or _is_ids(groups, s):
