@@ -48,7 +48,7 @@ def mass(
         *args.sizes, *args.scale_and_band, DIRECT=plan.is_direct, **args.has, PRECISION=args.precision,
         BM=tile.queries, BN=tile.keys, BD=args.width, COUNTED=_COUNTED, STAGES=tile.stages,
         BY_TILES=k_tiles is not None,
-        num_warps=tile.warps, num_stages=tile.stages,
+        num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
     return sums
 

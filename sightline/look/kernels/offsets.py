@@ -32,7 +32,7 @@ def offsets(inputs: ScoreInputs, lse: Float[Tensor, "B H T"], n: int, first: int
     band_kernel[(n_bands, heads, pieces)](
         *args.tensors, args.lse, *args.mask, parts, *args.sizes, *args.scale_and_band, first, least,
         **args.has, PRECISION=args.precision, BM=tile.queries, BN=tile.keys, BD=args.width,
-        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages,
+        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
     sums = args.empty(n)
     diagonals_kernel[(blocks_of(n, _BLOCK), heads)](

@@ -37,7 +37,7 @@ def received_from(
         *args.tensors, args.lse, *args.mask, args.lse if factors is None else factors, received,
         *args.sizes, *args.scale_and_band, *queries, MAX=largest, WEIGHTED=factors is not None, **args.has,
         PRECISION=args.precision, BM=tile.queries, BN=tile.keys, BD=args.width,
-        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages,
+        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
     return received
 
