@@ -68,7 +68,8 @@ def relevance(
         others, keys, gathered, *args.sizes, v.size(3), *args.scale_and_band,
         BY_QUERY=by_query, **args.has, PRECISION=args.precision,
         BM=tile.queries, BN=tile.keys, BD=args.width, BV=width,
-        STAGES=tile.stages, BY_TILES=engine, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
+        STAGES=tile.stages, BY_TILES=engine,
+        num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
     return RelevanceSums(keys, None if unit is None else (gathered.double() * unit).float())
 
