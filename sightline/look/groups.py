@@ -30,13 +30,13 @@ class KeyGroups:
 
     members: Bool[Tensor, "... S G"]
     names: tuple[str, ...]
-    _plans: dict[bool, MassPlan] = field(default_factory=dict, repr=False)
+    _plans: dict[tuple[bool, int], MassPlan] = field(default_factory=dict, repr=False)
 
-    def plan(self, *, banded: bool) -> MassPlan:
+    def plan(self, *, banded: bool, tile: int) -> MassPlan:
         """How a kernel goes through the keys, made once; see :func:`plan_mass`."""
-        if banded not in self._plans:
-            self._plans[banded] = plan_mass(self.members, banded=banded)
-        return self._plans[banded]
+        if (banded, tile) not in self._plans:
+            self._plans[banded, tile] = plan_mass(self.members, banded=banded, tile=tile)
+        return self._plans[banded, tile]
 
     @property
     def overlapping(self) -> list[int]:
@@ -142,9 +142,10 @@ def _read_ids(ids: Tensor, s: int) -> KeyGroups:
         )
     if ids.dim() not in (1, 2) or ids.size(-1) != s:
         raise ValueError(f"ids must be (S,) or (B, S) with S={s}, got {tuple(ids.shape)}; one per key")
-    if ids.numel() and int(ids.min()) < -1:
-        raise ValueError(f"ids must be at least 0, or -1 for no group, got {int(ids.min())}")
-    n = int(ids.max()) + 1 if ids.numel() else 0
+    least, most = torch.stack(ids.aminmax()).tolist() if ids.numel() else (0, -1)  # one wait for the device
+    if least < -1:
+        raise ValueError(f"ids must be at least 0, or -1 for no group, got {least}")
+    n = most + 1
     members = ids.unsqueeze(-1) == torch.arange(n, device=ids.device)
     return KeyGroups(members=members, names=tuple(map(str, range(n))))
 

@@ -69,10 +69,10 @@ def _sum_members(
 
 
 def _by_kernel(inputs: ScoreInputs, lse: Tensor, groups: KeyGroups) -> Float[Tensor, "B H T G"]:
-    from sightline.look.kernels.mass import mass as mass_on_gpu  # noqa: PLC0415
+    from sightline.look.kernels import mass as on_gpu  # noqa: PLC0415
 
-    plan = groups.plan(banded=bool(inputs.mask.bands))
-    return mass_on_gpu(inputs, lse, plan, groups.members.size(-1))
+    plan = groups.plan(banded=bool(inputs.mask.bands), tile=on_gpu.keys_of_tile(inputs))
+    return on_gpu.mass(inputs, lse, plan, groups.members.size(-1))
 
 
 def _is_fused(inputs: ScoreInputs) -> bool:

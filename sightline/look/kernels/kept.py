@@ -8,6 +8,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.tiles import EMPTY_LSE, LOG2E
+from sightline.look.mass_plan import MassPlan
 from sightline.look.score_inputs import ScoreInputs
 from sightline.shapes import Float
 
@@ -37,6 +38,16 @@ def tiles_of_rows(x: Float[Tensor, "B H n D"], rows: int, width: int) -> TensorD
     if strides[3] != 1 or any(n * x.element_size() % 16 for n in strides[:3]) or x.data_ptr() % 16:
         return None
     return TensorDescriptor(x, list(x.shape), list(strides), [1, 1, rows, width])
+
+
+def plan_args(plan: MassPlan) -> tuple[Tensor, ...]:
+    """A plan as a kernel takes it."""
+    return plan.keys, plan.lowest, plan.highest, plan.walks, plan.sets, plan.owners
+
+
+def plan_strides(plan: MassPlan) -> tuple[int, int]:
+    """How far the places and the tiles of the next item are, 0 where all items have the same plan."""
+    return (plan.keys.size(1), plan.lowest.size(1)) if plan.keys.size(0) > 1 else (0, 0)
 
 
 @triton.jit

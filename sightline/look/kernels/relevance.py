@@ -13,13 +13,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sightline.look.kernels import hopper
 from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile, queries_between, tiles_of_rows
-from sightline.look.kernels.shapes import Tile, power_of_two
+from sightline.look.kernels.shapes import Tile, blocks_of, power_of_two
 from sightline.look.kernels.tiles import real_keys, tile_logs
 from sightline.look.score_inputs import ScoreInputs
 from sightline.shapes import Float
 
-_FIXED = float(1 << 40)
+FIXED = tl.constexpr(float(1 << 40))
+TINY = tl.constexpr(1.1754943508222875e-38)  # no unit is zero
 
 
 class RelevanceSums(NamedTuple):
@@ -48,13 +50,30 @@ def relevance(
     """
     args = KeptArgs(inputs, lse)
     keys = args.empty(args.s)
-    by_query, unit = factors is None, None
-    gathered = args.rows_like(torch.int64).zero_() if by_query else args.lse
-    if by_query:
-        unit = _largest_possible(v, gradient) / _FIXED
-        others = unit.reciprocal()
+    if factors is None:
+        others, gathered = _units(args, v, gradient), args.rows_like(torch.int64).zero_()
     else:
-        others = factors.float().contiguous()  # type: ignore[union-attr]
+        others, gathered = factors.float().contiguous(), args.lse
+    if hopper.supports(args, None) and hopper.supports_values(v, gradient):
+        from sightline.look.kernels.hopper.launch import launch_relevance  # noqa: PLC0415
+
+        launch_relevance(args, v, gradient, others, keys, gathered, by_query=factors is None)
+    else:
+        _launch(args, v, gradient, others, keys, gathered, by_query=factors is None)
+    return RelevanceSums(keys, (gathered.double() / others).float() if factors is None else None)
+
+
+def _launch(
+    args: KeptArgs,
+    v: Tensor,
+    gradient: Tensor,
+    others: Tensor,
+    keys: Tensor,
+    gathered: Tensor,
+    *,
+    by_query: bool,
+) -> None:
+    """Run the plain kernel."""
     width = max(16, power_of_two(v.size(3)))
     tile = tile_of(max(width, args.width), args.q.dtype)
     by_tiles = (
@@ -71,22 +90,57 @@ def relevance(
         STAGES=tile.stages, BY_TILES=engine,
         num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
-    return RelevanceSums(keys, None if unit is None else (gathered.double() * unit).float())
 
 
-def _largest_possible(v: Tensor, gradient: Tensor) -> Float[Tensor, "B H T"]:
-    """What a query's sum can't exceed, since its weights sum to one; no zeros."""
-    longest = torch.linalg.vector_norm(v, dim=-1, dtype=torch.float32).amax(-1)
-    longest = longest.repeat_interleave(gradient.size(1) // v.size(1), 1)
-    most = torch.linalg.vector_norm(gradient, dim=-1, dtype=torch.float32) * longest.unsqueeze(-1)
-    return most.double().clamp_min_(torch.finfo(torch.float32).tiny)
+def _units(args: KeptArgs, v: Tensor, gradient: Tensor) -> Float[Tensor, "B H T"]:
+    """How many units make one: 2^40 are what a query's sum can't exceed, since its weights sum to one."""
+    longest = torch.zeros(args.b, v.size(1), dtype=torch.float32, device=v.device)
+    units = args.rows_like(torch.float64)
+    width = power_of_two(v.size(3))
+    rows = max(16, min(64, 1 << 13 >> (width.bit_length() - 1)))
+    longest_kernel[args.b * v.size(1), blocks_of(args.s, rows)](
+        v, *v.stride(), longest, v.size(1), args.s, v.size(3), ROWS=rows, BV=width, num_warps=4
+    )
+    units_kernel[args.b * args.h, blocks_of(args.t, rows)](
+        gradient, *gradient.stride(), longest, units, *args.sizes[:3], v.size(3), ROWS=rows, BV=width,
+        num_warps=4,
+    )  # fmt: skip
+    return units
 
 
 def tile_of(width: int, dtype: torch.dtype) -> Tile:
     """The tile that was fastest on an H200."""
     if dtype == torch.float32:
         return Tile(16, 16, 4, 1) if width > 128 else Tile(32, 32, 4, 1)
-    return Tile(64, 64, 4, 1) if width > 128 else Tile(64, 128, 8, 2)
+    return Tile(64, 64, 4, 1) if width > 128 else Tile(128, 128, 8, 2)
+
+
+@triton.jit
+def longest_kernel(
+    v_ptr, v_b, v_h, v_s, v_d, longest_ptr, H, S, D, ROWS: tl.constexpr, BV: tl.constexpr
+):  # fmt: skip
+    """The length of each head's longest value."""
+    head = tl.program_id(0).to(tl.int64)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    v = load_tile(v_ptr + (head // H) * v_b + (head % H) * v_h, rows, v_s, S, tl.arange(0, BV), v_d, D)
+    v = v.to(tl.float32)
+    longest = tl.max(tl.sqrt(tl.sum(v * v, 1)), 0)
+    tl.atomic_max(longest_ptr + head, longest, sem="relaxed")
+
+
+@triton.jit
+def units_kernel(
+    g_ptr, g_b, g_h, g_t, g_d, longest_ptr, units_ptr, H, group, T, D,
+    ROWS: tl.constexpr, BV: tl.constexpr,
+):  # fmt: skip
+    """Units of each query's sum."""
+    head = tl.program_id(0).to(tl.int64)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    g = load_tile(g_ptr + (head // H) * g_b + (head % H) * g_h, rows, g_t, T, tl.arange(0, BV), g_d, D)
+    g = g.to(tl.float32)
+    most = tl.sqrt(tl.sum(g * g, 1)) * tl.load(longest_ptr + head // group)
+    units = FIXED / tl.maximum(most, TINY).to(tl.float64)
+    tl.store(units_ptr + head * T + rows, units, mask=rows < T)
 
 
 @triton.jit
@@ -100,7 +154,7 @@ def relevance_kernel(
     lengths_ptr, lengths_b, lengths_h,
     allowed_ptr, allowed_b, allowed_h, allowed_t, allowed_s,
     added_ptr, added_b, added_h, added_t, added_s,
-    others_ptr,  # where BY_QUERY (B H, T) float64: one over the unit; else (B, T): the factors
+    others_ptr,  # where BY_QUERY (B H, T) float64: how many units make one; else (B, T): the factors
     keys_ptr,  # (B H, S)
     queries_ptr,  # (B H, T) int64
     H, group, T, S, D, DV,
