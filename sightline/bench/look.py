@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import sightline as sl
-from sightline.bench import look_gpu, look_questions
+from sightline.bench import look_gpu, look_long, look_questions
 from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
 from sightline.bench.eager import eager
 from sightline.bench.memory import MemoryCase
@@ -36,7 +36,8 @@ def cases(device: torch.device, *, quick: bool = False, sizes: Sizes | None = No
         sizes: Sizes of your own.
     """
     if device.type == "cuda" and sizes is None:
-        return [*look_gpu.cases(device, quick=quick), *look_questions.cases(device, quick=quick)]
+        modules = (look_gpu, look_questions, look_long)
+        return [case for module in modules for case in module.cases(device, quick=quick)]
     own_sizes = sizes is not None
     if sizes is None:
         sizes = Sizes.of(device, quick=quick).with_lengths((1024,) if quick else (1024, 4096))
@@ -56,6 +57,7 @@ def cases(device: torch.device, *, quick: bool = False, sizes: Sizes | None = No
             ]
     if not own_sizes:
         listed += look_questions.cases(device, quick=quick)
+        listed += look_long.cases(device, quick=quick)
     if sizes.memory_length is not None:
         listed += [memory_case(device, length) for length in ((32768,) if quick else (8192, 16384, 32768))]
     return listed

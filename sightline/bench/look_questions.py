@@ -15,9 +15,9 @@ from torch import Tensor, nn
 import sightline as sl
 from sightline.bench.case import OURS, Case, Comparison, Contestant, TimedCase
 from sightline.bench.result import CostBar
-from sightline.look import flow
+from sightline.look.groups import read_groups
 
-_GROUPS, _WINDOW, _DISTANCES, _LAYERS = 64, 64, 4096, 8
+_GROUPS, _WINDOW, _DISTANCES = 64, 64, 4096
 _MOST = {"mass of 64 groups": 0.6, "received from 64 queries": 0.05, "offsets": 0.9}  # of the blind forward
 _RELEVANCE_BAR = CostBar(peer="backward", most=1.5)  # with the backward pass, beside it alone
 _MONITOR_BAR = CostBar(peer="unmonitored", most=1.03)
@@ -49,10 +49,6 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
             partial(compare_relevance, shape, device),
         )
     )
-    tokens = (2 if on_gpu else 1) * t
-    long = (1, shape[1], tokens, shape[3])
-    rollout = partial(compare_rollout, long, device)
-    listed.append(_case(f"rollout of one token {_LAYERS} layers T={tokens}", device, None, rollout))
     listed.append(
         _case("ten monitored steps beside ten", device, _MONITOR_BAR, partial(compare_monitored, device))
     )
@@ -81,8 +77,9 @@ def compare_question(name: str, shape: Shape, device: torch.device) -> Compariso
     n = min(_DISTANCES, t)
     sight = sl.look(q, k, v, causal, measure=sl.Look(received=False, entropy=False, peak=False))
     ids = torch.arange(t, device=device) * 7919 % _GROUPS  # groups are scattered over the sequence
+    groups = read_groups(ids, t, device)  # once for all layers
     questions: dict[str, Callable[[], Tensor]] = {
-        "mass of 64 groups": lambda: sight.mass(ids),
+        "mass of 64 groups": lambda: sight.mass(groups),
         "received from 64 queries": lambda: sight.received_from((t - _WINDOW, t)),
         "offsets": lambda: sight.offsets(n),
     }
@@ -150,23 +147,6 @@ def compare_relevance(shape: Shape, device: torch.device) -> Comparison:
         ),
         notes=("attention alone: no projections, no feed-forward",),
     )
-
-
-def compare_rollout(shape: Shape, device: torch.device) -> Comparison:
-    """Rollout of the last token down several layers; nobody else can."""
-    sights = []
-    for _ in range(_LAYERS):
-        q, k, v = _draw(shape, device)
-        nothing = sl.Look(received=False, entropy=False, peak=False)
-        sights.append(sl.look(q, k, v, sl.masks.causal(), measure=nothing))
-    run = partial(_rollout, sights)
-    matrix = f"one layer's matrix in float32 takes {4 * shape[1] * shape[2] ** 2 / 1e9:.1f} GB"
-    ours = Contestant(name=OURS, run=run, context=torch.no_grad, checked=None)
-    return Comparison(contestants=(ours,), notes=(matrix,))
-
-
-def _rollout(sights: list[sl.Sight]) -> tuple[Tensor, ...]:
-    return (flow.rollout(sights, token=-1),)
 
 
 def compare_monitored(device: torch.device) -> Comparison:

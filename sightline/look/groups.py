@@ -1,13 +1,14 @@
 """Groups of keys: what ``sight.mass`` sums over."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
+from sightline.look.mass_plan import MassPlan, plan_mass
 from sightline.look.media_tokens import is_named
 from sightline.shapes import Bool, did_you_mean
 
@@ -30,6 +31,13 @@ class KeyGroups:
 
     members: Bool[Tensor, "... S G"]
     names: tuple[str, ...]
+    _plans: dict[tuple[bool, int], MassPlan] = field(default_factory=dict, repr=False)
+
+    def plan(self, *, banded: bool, tile: int) -> MassPlan:
+        """How a kernel goes through the keys, made once; see :func:`plan_mass`."""
+        if (banded, tile) not in self._plans:
+            self._plans[banded, tile] = plan_mass(self.members, banded=banded, tile=tile)
+        return self._plans[banded, tile]
 
     @property
     def overlapping(self) -> list[int]:
@@ -86,7 +94,8 @@ def read_groups(
                 f"these groups are of S={groups.members.size(-2)} keys, got a sight of S={s}; read them "
                 f"again with read_groups(groups, {s})"
             )
-        return KeyGroups(members=groups.members.to(device), names=groups.names)
+        members = groups.members.to(device)
+        return groups if members is groups.members else KeyGroups(members=members, names=groups.names)
     if isinstance(groups, Mapping):
         names, listed = tuple(map(str, groups)), list(groups.values())
     elif isinstance(groups, Tensor) or _is_ids(groups, s):
@@ -175,9 +184,10 @@ def _read_ids(ids: Tensor, s: int) -> KeyGroups:
         )
     if ids.dim() not in (1, 2) or ids.size(-1) != s:
         raise ValueError(f"ids must be (S,) or (B, S) with S={s}, got {tuple(ids.shape)}; one per key")
-    if ids.numel() and int(ids.min()) < -1:
-        raise ValueError(f"ids must be at least 0, or -1 for no group, got {int(ids.min())}")
-    n = int(ids.max()) + 1 if ids.numel() else 0
+    least, most = torch.stack(ids.aminmax()).tolist() if ids.numel() else (0, -1)  # one wait for the device
+    if least < -1:
+        raise ValueError(f"ids must be at least 0, or -1 for no group, got {least}")
+    n = most + 1
     members = ids.unsqueeze(-1) == torch.arange(n, device=ids.device)
     return KeyGroups(members=members, names=tuple(map(str, range(n))))
 

@@ -2,7 +2,8 @@
 
     mass[t, g] = Σ_s w[t, s] · [s in g] = (w @ members)[t, g]
 
-So one fused call with the members as values gives it, exact, in O(T + S) memory, and with gradients.
+So one fused call with the members as values gives it, exact, in O(T + S) memory, and with gradients. On a GPU
+a kernel of its own does without that second product: see ``mass_plan``.
 """
 
 from collections.abc import Sequence
@@ -15,20 +16,24 @@ from torch import Tensor
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
 from sightline.look.groups import Groups, KeyGroups, Keys, key_index, read_groups
+from sightline.look.kernels.covers import covers
 from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.tile_pass import over_tiles
-from sightline.shapes import Bool, Float
+from sightline.shapes import Float
 
 if TYPE_CHECKING:
     from sightline.look.sight_data import KeptInputs, SightData
 
 __all__ = ["columns", "mass", "unfitted"]
 
+_FEW = 1 << 22  # with fewer pairs a head, laying out the keys takes longer than a second product
+
 
 def mass(sight: "SightData", groups: Groups | KeyGroups) -> Float[Tensor, "... T G"]:
     """See :meth:`sightline.Sight.mass`."""
     kept = sight.require_kept("mass", history=True)
-    members = read_groups(groups, sight.s, kept[0].lse.device, sight.tokens).members
+    groups = read_groups(groups, sight.s, kept[0].lse.device, sight.tokens)
+    members = groups.members
     if members.dim() == 3:
         n, b = members.size(0), kept[0].inputs.shape[0]
         if n not in (1, b):
@@ -36,7 +41,7 @@ def mass(sight: "SightData", groups: Groups | KeyGroups) -> Float[Tensor, "... T
                 f"ids (B, S) must have a row for each of the B={b} items of the batch, got {n}; ids (S,) are "
                 "the same for all"
             )
-    return _sum_members(sight, kept, members)
+    return _sum_members(sight, kept, groups)
 
 
 def columns(sight: "SightData", index: Keys | Sequence[int]) -> Float[Tensor, "... T n"]:
@@ -45,17 +50,29 @@ def columns(sight: "SightData", index: Keys | Sequence[int]) -> Float[Tensor, ".
     kept = sight.require_kept("columns", history=True)
     members = torch.zeros(sight.s, len(chosen), dtype=torch.bool)
     members[chosen, list(range(len(chosen)))] = True
-    return _sum_members(sight, kept, members.to(kept[0].lse.device))
+    groups = KeyGroups(members=members.to(kept[0].lse.device), names=tuple(map(str, chosen)))
+    return _sum_members(sight, kept, groups)
 
 
 def _sum_members(
-    sight: "SightData", kept: "tuple[KeptInputs, ...]", members: Bool[Tensor, "... S G"]
+    sight: "SightData", kept: "tuple[KeptInputs, ...]", groups: KeyGroups
 ) -> Float[Tensor, "... T G"]:
     parts = []
     for inputs, lse, first_key, _ in kept:  # a step of a loop has some of the keys
-        shown = members[..., first_key : first_key + inputs.shape[3], :].to(inputs.dtype)
+        t, s = inputs.shape[2:]
+        if s == sight.s and t * s >= _FEW and covers(inputs, lse):
+            parts.append(_by_kernel(inputs, lse, groups))
+            continue
+        shown = groups.members[..., first_key : first_key + s, :].to(inputs.dtype)
         parts.append(_fused(inputs, shown) if _is_fused(inputs) else _tiled(inputs, lse, shown))
-    return sight.restore_lead(torch.cat(parts, dim=2))
+    return sight.restore_lead(parts[0] if len(parts) == 1 else torch.cat(parts, dim=2))
+
+
+def _by_kernel(inputs: ScoreInputs, lse: Tensor, groups: KeyGroups) -> Float[Tensor, "B H T G"]:
+    from sightline.look.kernels import mass as on_gpu  # noqa: PLC0415
+
+    plan = groups.plan(banded=bool(inputs.mask.bands), tile=on_gpu.keys_of_tile(inputs))
+    return on_gpu.mass(inputs, lse, plan, groups.members.size(-1))
 
 
 def _is_fused(inputs: ScoreInputs) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from sightline.look.groups import is_integer
+from sightline.look.kernels.covers import covers
 from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float
@@ -41,11 +42,19 @@ def offsets(sight: "SightData", n: int, first: int | None = None) -> Float[Tenso
     total = None
     for inputs, lse, first_key, first_query in kept:
         position = first_query if first is None and first_query is not None else position
-        part = _diagonals(inputs, lse, n, position - first_key)
+        part = _sum_distances(inputs, lse, n, position - first_key)
         total = part if total is None else total + part
         position += inputs.shape[2]
     assert total is not None  # noqa: S101
     return sight.restore_lead(total)
+
+
+def _sum_distances(inputs: ScoreInputs, lse: Tensor, n: int, first: int) -> Float[Tensor, "B H n"]:
+    if not covers(inputs, lse):
+        return _diagonals(inputs, lse, n, first)
+    from sightline.look.kernels.offsets import offsets as offsets_on_gpu  # noqa: PLC0415
+
+    return offsets_on_gpu(inputs, lse, n, first)
 
 
 def _diagonals(inputs: ScoreInputs, lse: Tensor, n: int, first: int) -> Float[Tensor, "B H n"]:

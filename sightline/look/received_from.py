@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch
 from torch import Tensor
 
+from sightline.look.kernels.covers import covers
 from sightline.look.score_inputs import Tile
 from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float, did_you_mean
 
 if TYPE_CHECKING:
-    from sightline.look.sight_data import SightData
+    from sightline.look.sight_data import KeptInputs, SightData
 
 __all__ = ["Reduce", "received_from"]
 
@@ -40,6 +41,24 @@ def received_from(
         )
     group = _group_size(sight, n_kv_heads)
     kept = sight.require_kept("what keys received from a window of queries", history=True)
+    if len(kept) == 1 and covers(kept[0].inputs, kept[0].lse, maxima=reduce == "max"):
+        from sightline.look.kernels.received_from import received_from as on_gpu  # noqa: PLC0415
+
+        total = on_gpu(kept[0].inputs, kept[0].lse, (first, last), largest=reduce == "max")
+    else:
+        total = _by_tiles(sight, kept, (first, last), reduce)
+    total = total if reduce != "mean" else total / (last - first)
+    total = sight.restore_lead(total)
+    if group == 1:
+        return total
+    grouped = total.unflatten(-2, (-1, group))  # query heads that share their keys follow each other
+    return grouped.amax(-2) if reduce == "max" else grouped.sum(-2) if reduce == "sum" else grouped.mean(-2)
+
+
+def _by_tiles(
+    sight: "SightData", kept: "tuple[KeptInputs, ...]", queries: tuple[int, int], reduce: Reduce
+) -> Float[Tensor, "B H S"]:
+    first, last = queries
     b, h = kept[0].inputs.shape[:2]
     total = kept[0].lse.new_zeros(b, h, sight.s)
     position = 0
@@ -60,12 +79,7 @@ def received_from(
                 total[index] = torch.maximum(total[index].clone(), part)
             else:
                 total[index] += part
-    total = total if reduce != "mean" else total / (last - first)
-    total = sight.restore_lead(total)
-    if group == 1:
-        return total
-    grouped = total.unflatten(-2, (-1, group))  # query heads that share their keys follow each other
-    return grouped.amax(-2) if reduce == "max" else grouped.sum(-2) if reduce == "sum" else grouped.mean(-2)
+    return total
 
 
 def _group_size(sight: "SightData", n_kv_heads: int | None) -> int:

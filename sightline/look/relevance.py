@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor
 
 from sightline.look.backward_record import BackwardRecord
-from sightline.look.score_inputs import Tile
+from sightline.look.kernels.covers import covers
+from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from sightline.look.sight_data import SightData
 
 __all__ = ["Relevance", "importance", "relevance", "relevance_matrix", "weighted_columns"]
+
+_WIDEST = 256  # values that a kernel takes
 
 
 class Relevance(NamedTuple):
@@ -44,6 +47,12 @@ def relevance(sight: "SightData") -> Relevance:
     """See :attr:`sightline.Sight.relevance`."""
     record, gradient = _require_gradient(sight, "relevance")
     ((inputs, lse, *_),) = sight.require_kept("relevance")
+    if _has_kernel(inputs, lse, record, gradient):
+        from sightline.look.kernels.relevance import relevance as relevance_on_gpu  # noqa: PLC0415
+
+        sums = relevance_on_gpu(inputs, lse, record.v, gradient)
+        assert sums.queries is not None  # noqa: S101
+        return Relevance(sight.restore_lead(sums.keys), sight.restore_lead(sums.queries))
     keys, queries = (lse.new_zeros(*lse.shape[:2], n) for n in (sight.s, sight.t))
 
     def ask(weights: Tensor, tile: Tile) -> Tensor:
@@ -82,7 +91,12 @@ def weighted_columns(
     """
     record, gradient = _require_gradient(sight, "relevance") if gradients else (None, None)
     ((inputs, lse, *_),) = sight.require_kept("a flow")
-    rows = rows.reshape(-1, 1, 1, sight.t).to(lse.dtype)
+    lead = sight.lead[: sight.n_batch]
+    factors = rows.reshape(-1, sight.t).to(lse.dtype)
+    sums = _weighted_on_gpu(inputs, lse, factors, record, gradient)
+    if sums is not None:
+        return sums.mean(1).reshape(*lead, sight.s)
+    rows = factors[:, None, None]
     total = lse.new_zeros(lse.size(0), sight.s)
 
     def ask(weights: Tensor, tile: Tile) -> Tensor:
@@ -92,7 +106,30 @@ def weighted_columns(
 
     for tile, part in over_tiles(inputs, lse, ask):
         total[tile.batch, slice(*tile.columns)] += part
-    return (total / lse.size(1)).reshape(*sight.lead[: sight.n_batch], sight.s)
+    return (total / lse.size(1)).reshape(*lead, sight.s)
+
+
+def _weighted_on_gpu(
+    inputs: ScoreInputs, lse: Tensor, factors: Tensor, record: BackwardRecord | None, gradient: Tensor | None
+) -> Float[Tensor, "B H S"] | None:
+    """The same of each head by a kernel; None where none covers it."""
+    if record is None or gradient is None:
+        if not covers(inputs, lse):
+            return None
+        from sightline.look.kernels.received_from import received_from  # noqa: PLC0415
+
+        return received_from(inputs, lse, (0, inputs.shape[2]), factors=factors)
+    if not _has_kernel(inputs, lse, record, gradient):
+        return None
+    from sightline.look.kernels.relevance import relevance as relevance_on_gpu  # noqa: PLC0415
+
+    return relevance_on_gpu(inputs, lse, record.v, gradient, factors=factors).keys
+
+
+def _has_kernel(inputs: ScoreInputs, lse: Tensor, record: BackwardRecord, gradient: Tensor) -> bool:
+    """Whether the kernel takes these values and this gradient beside q and k."""
+    v, dtype = record.v, inputs.q.dtype
+    return v.dtype == gradient.dtype == dtype and 0 < v.size(3) <= _WIDEST and covers(inputs, lse)
 
 
 def _relevant(

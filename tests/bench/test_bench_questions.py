@@ -3,9 +3,13 @@
 import pytest
 import torch
 
-from sightline.bench import look, look_questions
+from sightline.bench import look, look_long, look_questions
 
-CASES = {case.name: case for case in look_questions.cases(torch.device("cpu"), quick=True)}
+CASES = {
+    case.name: case
+    for module in (look_questions, look_long)
+    for case in module.cases(torch.device("cpu"), quick=True)
+}
 
 
 @pytest.mark.parametrize("name", CASES)

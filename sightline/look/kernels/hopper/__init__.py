@@ -24,6 +24,7 @@ _TRITON = "3.6."
 BLOCK = 64  # queries of a tile, keys of half of one: a cell of the map is no smaller
 GROUPS = 256  # keys over which 32 groups reach
 WARPS = 4
+MASS_TILE = 128  # keys of a tile where the weights of groups are added up
 
 
 def supports(args: "KernelArgs", cells: Cells | None) -> bool:
@@ -41,6 +42,11 @@ def supports(args: "KernelArgs", cells: Cells | None) -> bool:
         and (cells is None or min(args.t // cells.rows, args.s // cells.columns) >= BLOCK)
         and _is_available(q.device.index)
     )
+
+
+def supports_values(v: Tensor, gradient: Tensor) -> bool:
+    """Whether the kernel of relevance can take these beside q and k."""
+    return v.size(3) in _WIDTHS and _is_aligned(v) and _is_aligned(gradient)
 
 
 def _is_aligned(x: Tensor) -> bool:

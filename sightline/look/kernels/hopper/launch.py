@@ -4,16 +4,23 @@ import functools
 
 import torch
 from torch import Tensor
-from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
+from triton.experimental.gluon.language import NVMMADistributedLayout, NVMMASharedLayout, bfloat16, float16
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from sightline.look.kernels.hopper import BLOCK, WARPS
+from sightline.look.kernels.hopper.mass import mass_kernel
+from sightline.look.kernels.hopper.relevance import relevance_kernel
 from sightline.look.kernels.hopper.weights import weights_kernel
+from sightline.look.kernels.kept import KeptArgs, plan_args, plan_strides
 from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.shapes import blocks_of
+from sightline.look.mass_plan import MassPlan
 from sightline.look.stream import Cells
 
 _STAGES = 4  # tiles of queries on their way or at work
+MASS_QUERIES = (128, 8, 4)  # queries of a program, its warps, and tiles of keys on their way
+RELEVANCE_TILE = (128, 128, 8, 2, 2)  # queries, keys, warps, tiles of queries and of gradients on their way
+_COUNTED = 1024  # tiles whose bounds are read at a time
 
 
 def launch(
@@ -41,6 +48,53 @@ def launch(
         D=d, STAGES=_STAGES, NC=1 if parts is None else parts.size(3),
         ALIGNED=cells is None or t % (cells.rows * BLOCK) == 0, num_warps=WARPS,
     )  # fmt: skip
+
+
+def launch_mass(args: KeptArgs, k: Tensor, plan: MassPlan, sums: Tensor, *, several: bool) -> None:
+    """Add up the weights of groups, with keys in the order of a plan."""
+    h, group, t, s, d = args.sizes
+    lengths, has = args.limits.lengths, args.has
+    queries, warps, stages = MASS_QUERIES
+    mass_kernel[(blocks_of(t, queries) * plan.n_walks, args.b * h)](
+        _tiles(args.q, queries), _tiles(k, plan.tile), args.lse,
+        args.lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
+        *plan_args(plan), sums, plan.n_walks, sums.size(3), *plan_strides(plan),
+        h, group, t, s, *args.scale_and_band,
+        DIRECT=plan.is_direct, SETS=several,
+        HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
+        D=d, STAGES=stages, M=queries, N=plan.tile, MMA=_products(warps, plan.tile), COUNTED=_COUNTED,
+        num_warps=warps,
+    )  # fmt: skip
+
+
+def launch_relevance(
+    args: KeptArgs,
+    v: Tensor,
+    gradient: Tensor,
+    others: Tensor,
+    keys: Tensor,
+    gathered: Tensor,
+    *,
+    by_query: bool,
+) -> None:
+    """Add up weights times gradients."""
+    h, group, t, s, d = args.sizes
+    lengths, has = args.limits.lengths, args.has
+    queries, n, warps, stages, of_gradients = RELEVANCE_TILE
+    relevance_kernel[(args.b * h, blocks_of(s, n))](
+        _tiles(args.q, queries), _tiles(gradient, queries), _tiles(args.k, n), _tiles(v, n), args.lse,
+        args.lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
+        others, keys, gathered, h, group, t, s, *args.scale_and_band, BY_QUERY=by_query,
+        HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
+        D=d, DV=v.size(3), STAGES=stages, G_STAGES=of_gradients, M=queries, N=n, MMA=_products(warps, n),
+        num_warps=warps,
+    )  # fmt: skip
+
+
+@functools.cache
+def _products(warps: int, keys: int) -> NVMMADistributedLayout:
+    """How a tile of products lies in registers."""
+    return NVMMADistributedLayout(version=[3, 0], warps_per_cta=[warps, 1], instr_shape=[16, keys, 16])
 
 
 def _tiles(x: Tensor, rows: int) -> TensorDescriptor:

@@ -1,0 +1,64 @@
+"""docs/alignment_error.py on a translator that has learned next to nothing, and on planted attention."""
+
+import importlib.util
+import json
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+import sightline as sl
+from sightline.evaluate.alignment import alignment_error_rate, read_links
+
+SCRIPT = Path(__file__).parents[2] / "docs" / "alignment_error.py"
+# Made by hand; "3 May 1979" is written as a year, a month and a day.
+PAIRS = [("3 May 1979", "1979 05 03"), ("May 3, 1979", "1979 05 03")]
+GOLD = ["0-2 1-1 2-0", "0-1 1-2 2?0"]
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("alignment_error", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module", params=["transformer", "recurrent"])
+def run(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / request.param
+    settings = {
+        "steps": 2,
+        "n_train": 32,
+        "n_val": 8,
+        "n_test": 8,
+        "tensorboard": False,
+        "device": "cpu",
+        "model": request.param,
+    }
+    sl.tasks.train("translate", data="dates", out=folder, shown=False, **settings)
+    return folder
+
+
+def test_a_table_for_both_steps_of_every_layer(script, run, tmp_path):
+    pairs, gold, out = tmp_path / "pairs", tmp_path / "gold", tmp_path / "out.json"
+    pairs.write_text("\n".join(map(" ||| ".join, [*PAIRS, ("1", "1")])), encoding="utf-8")
+    gold.write_text("\n".join(GOLD), encoding="utf-8")
+    table = script.main([str(run), "--pairs", str(pairs), "--gold", str(gold), "--out", str(out)])
+    assert table
+    for row in table.values():
+        assert row.keys() == {"writes", "reads"}
+        assert all(0 <= error <= 1 for error in row.values())
+    assert json.loads(out.read_text()) == {"pairs": 2, "aer": table}
+
+
+def test_the_step_after_reads_what_was_written(script):
+    """Attention that is right one step late: an error in writing, none in reading."""
+    weights = torch.eye(3)[[1, 2, 1, 0]]  # what steps 0 ... 3 look at, for the first pair
+    layers = {"cross": weights}
+    with mock.patch.object(script, "cross_attention", return_value=(layers, [0, 1, 2], [0, 1, 2])):
+        found = script.predicted_links(None, PAIRS[:1])
+    gold = [read_links(GOLD[0])]
+    assert alignment_error_rate(found["cross", "reads"], gold) == 0
+    assert alignment_error_rate(found["cross", "writes"], gold) == 1
