@@ -16,7 +16,7 @@ TINY = Sizes(device=CPU, lengths=(128,), n_heads=2, d_model=8, memory_length=Non
 
 def test_the_cases() -> None:
     names = [case.name for case in look.cases(CPU)]
-    assert len(names) == len(set(names)) == 2 * 2 * 2 + 6 + 7 + 3
+    assert len(names) == len(set(names)) == 2 * 2 * 2 + 5 + 7 + 3
     assert "cpu look beside eager T=4096 D=64 causal" in names
     assert "cpu memory of a look T=32768 D=64" in names
     bars = {case.name: (case.bar, case.cost) for case in look.cases(CPU, sizes=TINY)}
