@@ -128,8 +128,8 @@ class Watch:
         self._seen = Seen(self._owners.kind, self._owners.attentions)
         self._seen.tokens = self._options.tokens
         self._measurer = CallMeasurer(self._seen, self._options)
-        structure = self._owners.structure
-        self._recorder = AttentionRecorder(self, self._owners.pointers, by_kernels=structure.by_kernels)
+        by_kernels = self._owners.structure.by_kernels
+        self._recorder = AttentionRecorder(self, self._owners.pointers, by_kernels=by_kernels)
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
@@ -152,8 +152,7 @@ class Watch:
         self._name_compiled()
         if register_flex():
             self._seen.mark_dark("", _LATE_FLEX)
-        if self._recorder.n_softmaxes:
-            self._owners.structure.by_kernels = False
+        self._owners.structure.by_kernels &= not self._recorder.n_softmaxes
         if error is not None:
             return
         if self._seen.full:
@@ -289,7 +288,7 @@ class Watch:
             with silence(), context():
                 call = read(owner.module)
                 if may_be_layer:
-                    name = f"{name}.{call.child}".lstrip(".") if call.child else name
+                    name = f"{name}.{call.child}".strip(".")
                     if not self._measurer.is_wanted(name):
                         return
                 sight = self._measurer.measure_call(name, call, now=owner.site is not None)
