@@ -132,8 +132,8 @@ class Watch:
         self._seen.tokens = self._options.tokens
         self._notes = NoteTaker(uncompiled(self._model), self._seen, self._options.tokens)
         self._measurer = CallMeasurer(self._seen, self._options, self._notes)
-        structure = self._owners.structure
-        self._recorder = AttentionRecorder(self, self._owners.pointers, by_kernels=structure.by_kernels)
+        by_kernels = self._owners.structure.by_kernels
+        self._recorder = AttentionRecorder(self, self._owners.pointers, by_kernels=by_kernels)
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
@@ -157,8 +157,7 @@ class Watch:
         self._name_compiled()
         if register_flex():
             self._seen.mark_dark("", _LATE_FLEX)
-        if self._recorder.n_softmaxes:
-            self._owners.structure.by_kernels = False
+        self._owners.structure.by_kernels &= not self._recorder.n_softmaxes
         if error is not None:
             return
         if self._seen.full:
@@ -309,7 +308,7 @@ class Watch:
             with silence(), context():
                 call = read(owner.module)
                 if may_be_layer:
-                    name = f"{name}.{call.child}".lstrip(".") if call.child else name
+                    name = f"{name}.{call.child}".strip(".")
                     plan = self._measurer.plan(name)
                 if plan != "measure":
                     if plan == "leave out":
