@@ -13,7 +13,7 @@ from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.shapes import blocks_of
 from sightline.look.stream import Cells
 
-_STAGES = 4  # tiles of queries on their way or at work
+_LOG2_STAGES = 1
 
 
 def launch(
@@ -21,25 +21,28 @@ def launch(
     lse: Tensor,
     cells: Cells | None,
     received: Tensor | None,
-    parts: Tensor | None,
+    masses: Tensor | None,
     sums: Tensor | None,
     packed: Tensor | None,
 ) -> None:
     """Run the kernel, into what is there to be filled."""
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
+    rows, columns = (1, 1) if cells is None else (cells.rows, cells.columns)
+    fine = min(t // rows, s // columns) < BLOCK
+    step = 16 if fine else BLOCK
     weights_kernel[(args.b * h, blocks_of(s, 2 * BLOCK))](
         _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
-        *(lse if x is None else x for x in (received, parts, sums, packed)),
-        h, group, t, s, *args.scale_and_band,
-        1 if cells is None else cells.rows, 1 if cells is None else cells.columns,
-        1 if parts is None else parts.size(2),
-        RECEIVED=received is not None, CELLS=parts is not None,
+        *(lse if x is None else x for x in (received, masses, sums, packed)),
+        lse if packed is None else packed.view(torch.int32),
+        h, group, t, s, *args.scale_and_band, rows, columns,
+        RECEIVED=received is not None, CELLS=masses is not None,
         ENTROPY=sums is not None, PEAK=packed is not None,
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        D=d, STAGES=_STAGES, NC=1 if parts is None else parts.size(3),
-        ALIGNED=cells is None or t % (cells.rows * BLOCK) == 0, num_warps=WARPS,
+        D=d, LOG2_STAGES=_LOG2_STAGES, FINE=cells is not None and fine,
+        ALIGNED=t % (rows * step) == 0, ALIGNED_KEYS=s % (columns * step) == 0,
+        num_warps=WARPS,
     )  # fmt: skip
 
 
