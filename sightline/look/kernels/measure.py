@@ -48,7 +48,9 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
         if inputs.padding is not None:
             lse = lse.masked_fill(inputs.padding, torch.inf)
         rest, found = None, _Found()
-        if by_key or request.entropy or request.peak:
+        if not by_key and (request.entropy or request.peak) and hopper.supports(args):
+            found = _finish(args, _rows_on_hopper(args, request, lse), None, None)
+        elif by_key or request.entropy or request.peak:
             found = _finish(args, _weights(args, request, lse, None), request.cells, None)
         if inputs.may_have_empty_rows():
             lse = torch.where(lse.abs() < 1e30, lse, -torch.inf)
@@ -168,6 +170,16 @@ def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor 
             num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
     return found
+
+
+def _rows_on_hopper(args: KernelArgs, request: StatsRequest, lse: Tensor) -> _Found:
+    """Entropies, and what is gathered for peaks."""
+    from sightline.look.kernels.hopper.launch import launch_rows  # noqa: PLC0415 (Gluon, where it is known)
+
+    entropy = args.rows_like(torch.float32) if request.entropy else None
+    packed = args.rows_like(torch.int64) if request.peak else None
+    launch_rows(args, lse, entropy, packed)
+    return _Found(entropy=entropy, packed=packed, by_hopper=True)
 
 
 def _cells_touched(length: int, n_cells: int, block: int) -> int:

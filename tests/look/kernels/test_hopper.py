@@ -93,6 +93,13 @@ def test_cells_smaller_than_a_tile(cells, t, s):
         check(pairs_of((1, 2, t, s, 128), mask), everything(t, s, *cells))
 
 
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("name", MASKS)
+def test_rows_alone(d, name):
+    t, s = 307, 661
+    check(pairs_of((2, 4, t, s, d), MASKS[name](s), kv_heads=2), StatsRequest(entropy=True, peak=True))
+
+
 @pytest.mark.parametrize(
     "stats_request",
     [

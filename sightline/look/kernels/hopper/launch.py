@@ -8,6 +8,7 @@ from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, floa
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from sightline.look.kernels.hopper import BLOCK, WARPS
+from sightline.look.kernels.hopper.rows import rows_kernel
 from sightline.look.kernels.hopper.weights import weights_kernel
 from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.shapes import blocks_of
@@ -43,6 +44,20 @@ def launch(
         D=d, LOG2_STAGES=_LOG2_STAGES, FINE=cells is not None and fine,
         ALIGNED=t % (rows * step) == 0, ALIGNED_KEYS=s % (columns * step) == 0,
         num_warps=WARPS,
+    )  # fmt: skip
+
+
+def launch_rows(args: KernelArgs, lse: Tensor, entropy: Tensor | None, packed: Tensor | None) -> None:
+    """Run the kernel for what belongs to queries alone."""
+    h, group, t, s, d = args.sizes
+    lengths, has = args.limits.lengths, args.has
+    rows_kernel[(args.b * h, blocks_of(t, 2 * BLOCK))](
+        _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
+        lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
+        *(lse if x is None else x for x in (entropy, packed)), h, group, t, s, *args.scale_and_band,
+        ENTROPY=entropy is not None, PEAK=packed is not None,
+        HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
+        D=d, LOG2_STAGES=_LOG2_STAGES, num_warps=WARPS,
     )  # fmt: skip
 
 
