@@ -28,12 +28,14 @@ def cell_of(position, n_cells, length):
 
 
 @gluon.jit
-def shares(sums, first_key, n_columns, S, ONE: gl.constexpr):
-    """What two blocks of 64 keys have given to the one or two columns each touches, (4, 8, 8) each."""
+def shares(sums, first_key, edges, ONE: gl.constexpr):
+    """What two blocks of 64 keys have given to the one or two columns each touches, (4, 8, 8) each.
+
+    The second column begins at the block's edge.
+    """
     by_column = sums[:0]
     for half in gl.static_range(2):
-        first = first_key + half * 64
-        edge = start_of(cell_of(first, n_columns, S) + 1, n_columns, S) - first
+        edge = edges[half] - (first_key + half * 64)
         early = gl.zeros_like(sums[0])
         late = gl.zeros_like(sums[0])
         for i in gl.static_range(8):
@@ -51,16 +53,15 @@ def shares(sums, first_key, n_columns, S, ONE: gl.constexpr):
 
 
 @gluon.jit
-def add_shares(cells_ptr, row, by_column, written, first_key, n_columns, S, ONE: gl.constexpr):
+def add_shares(cells_ptr, row, by_column, written, columns, n_columns, ONE: gl.constexpr):
     """Add to a row of cells what has come since the last one."""
     n: gl.constexpr = 1 if ONE else 2
     for half in gl.static_range(2):
-        column = cell_of(first_key + half * 64, n_columns, S)
         for c in gl.static_range(n):
             grown = by_column[half * n + c] - written[half * n + c]
             grown = gl.sum(gl.sum(grown, axis=2), axis=1)  # of each warp
-            at = row.to(gl.int64) * n_columns + column + c + gl.zeros_like(grown, dtype=gl.int32)
-            inside = (column + c < n_columns) & (grown != 0)
+            at = row.to(gl.int64) * n_columns + columns[half] + c + gl.zeros_like(grown, dtype=gl.int32)
+            inside = (columns[half] + c < n_columns) & (grown != 0)
             gl.atomic_add(cells_ptr + at, (grown * FIXED).to(gl.int64), mask=inside, sem="relaxed")
 
 

@@ -88,6 +88,9 @@ def weights_kernel(
     cells_ptr += wide * n_rows * n_columns
     row = cell_of(first_key * 0 + start, n_rows, T)  # of the map
     bound = start_of(row + 1, n_rows, T)
+    height = T // n_rows
+    columns = (cell_of(first_key, n_columns, S), cell_of(first_key + 64, n_columns, S))  # of each 64 keys
+    edges = (start_of(columns[0] + 1, n_columns, S), start_of(columns[1] + 1, n_columns, S))
 
     spare = gl.zeros([M, N], gl.float32, MMA)
     zeros = blocks_of(spare)
@@ -98,7 +101,7 @@ def weights_kernel(
     for i in gl.static_range(16):
         sums += (over_queries(zeros[i]),)
     totals = gl.zeros([N], gl.float32, OWN_KEY)
-    written = shares(sums, first_key, n_columns, S, ALIGNED_KEYS)  # what is in the map already
+    written = shares(sums, first_key, edges, ALIGNED_KEYS)  # what is in the map already
     mbarrier.wait(k_bar.index(0), 0)
     mbarrier.wait(q_bars.index(0), 0, pred=n_pairs > 0)
     ready = warpgroup_mma_wait(0, deps=[product(q_mem.index(0), k_mem.index(0), spare, D)])
@@ -179,18 +182,18 @@ def weights_kernel(
                             before = gl.expand_dims(queries < bound, 1)
                             for n in gl.static_range(16):
                                 early += (sums[n] + over_queries(gl.where(before, w[n], 0.0)),)
-                        now = shares(early, first_key, n_columns, S, ALIGNED_KEYS)
-                        add_shares(cells_ptr, row, now, written, first_key, n_columns, S, ALIGNED_KEYS)
+                        now = shares(early, first_key, edges, ALIGNED_KEYS)
+                        add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
                         written = now
                         row += 1
-                        bound = start_of(row + 1, n_rows, T)
+                        bound = bound + height if ALIGNED else start_of(row + 1, n_rows, T)
                     if (RECEIVED or CELLS) and not (CELLS and FINE):
                         sums = added
                     spare = ready
                     ready = warpgroup_mma_wait(0, deps=[flight])
     if CELLS and not FINE and row < n_rows:  # the walk may have ended inside a row of cells
-        now = shares(sums, first_key, n_columns, S, ALIGNED_KEYS)
-        add_shares(cells_ptr, row, now, written, first_key, n_columns, S, ALIGNED_KEYS)
+        now = shares(sums, first_key, edges, ALIGNED_KEYS)
+        add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
     if RECEIVED:
         total = totals if CELLS and FINE else gl.sum(gl.sum(whole(sums), axis=0), axis=0)
         keys = first_key + gl.arange(0, N, total.type.layout)
