@@ -7,21 +7,20 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from sightline.look import stream
 from sightline.look.kernels import hopper
 from sightline.look.kernels.limits import NO_LIMIT, Limits, limits_of
 from sightline.look.kernels.rows import finish_kernel, rows_kernel
-from sightline.look.kernels.shapes import Tile, Tiles, blocks_of, power_of_two, tiles_of, width_of
+from sightline.look.kernels.shapes import Tiles, blocks_of, power_of_two, tiles_of, width_of
 from sightline.look.kernels.tiles import EMPTY_LSE
 from sightline.look.kernels.top import choose_kernel, groups_kernel
-from sightline.look.kernels.weights import join_kernel, weights_kernel
+from sightline.look.kernels.weights import weights_kernel
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.stream import Cells, Stats, StatsRequest
 from sightline.shapes import Float
 
 _LOG2E = math.log2(math.e)
-_LEAST = -(1 << 63)
-_LEAST_CELL = 16
+_MAX_UNROLLED = 2  # rows or columns of the map in a tile
+_CELLS_AT_ONCE = 512
 
 
 def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None = None) -> Stats:
@@ -34,42 +33,47 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
             parts: a model that forbids with a huge negative number leaves too few digits in one.
     """
     args = KernelArgs(inputs)
-    t, s = args.t, args.s
-    fine = request.cells if request.cells is not None and _is_finer_than_tiles(request.cells, t, s) else None
-    request = request if fine is None else request._replace(cells=None)
     by_key = request.received or request.cells is not None
-    rest = None
-    entropy = peak = peak_at = None
     if args.limits.added is not None or lse is None:
-        lse, largest, rest, entropy, groups = _rows(args, request)
+        lse, shift, rest, entropy, groups = _rows(args, request)
         if inputs.padding is not None:
-            _empty_rows(inputs.padding, lse, largest, rest, entropy, groups)
-        if request.peak:
-            peak, peak_at = _finish_rows(args, groups, rest)
+            _empty_rows(inputs.padding, lse, shift, rest, entropy, groups)
+        found = _Found(entropy=entropy)
         if by_key:
             by_keys = StatsRequest(request.received, cells=request.cells)
-            received, cells, _, _ = _weights(args, by_keys, _plan(args, request.cells, rest), largest, rest)
-        shift = largest
+            found = _weights(args, by_keys, shift, rest)._replace(entropy=entropy)
+        found = _finish(args, found._replace(groups=groups), request.cells, rest)
     else:
         lse = lse.float().contiguous()
         if inputs.padding is not None:
             lse = lse.masked_fill(inputs.padding, torch.inf)
-        plan = _plan(args, request.cells, None)
-        if by_key or request.entropy or request.peak:
-            received, cells, sums, packed = _weights(args, request, plan, lse, None)
-        if request.entropy or request.peak:
-            entropy, peak, peak_at = _finish_weights(args, plan, sums, packed)
+        rest, found = None, _Found()
+        if not by_key and (request.entropy or request.peak) and hopper.supports(args):
+            found = _finish(args, _rows_on_hopper(args, request, lse), None, None)
+        elif by_key or request.entropy or request.peak:
+            found = _finish(args, _weights(args, request, lse, None), request.cells, None)
         if inputs.may_have_empty_rows():
             lse = torch.where(lse.abs() < 1e30, lse, -torch.inf)
         shift = lse
-    if not by_key:
-        received = cells = None
-    if fine is not None:
-        cells = stream.pool(inputs, lse, fine).div_(fine.areas(lse.device))
     top = top_at = None
     if request.top:
         top, top_at = _top(args, request.top, shift, rest)
-    return Stats(lse, received, entropy, peak, peak_at, cells, top, top_at)
+    return Stats(lse, found.received, found.entropy, found.peak, found.peak_at, found.cells, top, top_at)
+
+
+class _Found(NamedTuple):
+    """What has been found so far: as integers first, then as it is handed out."""
+
+    received: Tensor | None = None
+    sums: Tensor | None = None
+    packed: Tensor | None = None
+    masses: Tensor | None = None
+    groups: Tensor | None = None
+    by_hopper: bool = False
+    entropy: Tensor | None = None
+    peak: Tensor | None = None
+    peak_at: Tensor | None = None
+    cells: Tensor | None = None
 
 
 class KernelArgs:
@@ -127,57 +131,63 @@ class KernelArgs:
         return torch.empty((self.b, self.h, self.t), dtype=dtype, device=self.q.device)
 
 
-class KernelPlan(NamedTuple):
-    """Which kernel adds the weights up, and in what tiles."""
-
-    on_hopper: bool
-    tile: Tile
-
-
-def _plan(args: KernelArgs, cells: Cells | None, rest: Tensor | None) -> KernelPlan:
-    tile = _fit_to_cells(args.tiles.weights, cells, args.t, args.s)
-    if rest is None and hopper.supports(args, cells):
-        return KernelPlan(True, tile._replace(keys=hopper.BLOCK))
-    return KernelPlan(False, tile)
-
-
-def _weights(
-    args: KernelArgs, request: StatsRequest, plan: KernelPlan, lse: Tensor, rest: Tensor | None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """received, cells, and what has been gathered for entropies and peaks."""
-    cells, tile = request.cells, plan.tile
-    received = parts = None
+def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor | None) -> _Found:
+    """received, and what is gathered for entropies, peaks and the map."""
+    cells, device = request.cells, args.q.device
+    found = _Found()
     if request.received:
-        received = torch.empty((args.b, args.h, args.s), dtype=torch.float32, device=args.q.device)
-    sums = args.rows_like(torch.int64).zero_() if request.entropy else None
-    packed = args.rows_like(torch.int64).fill_(_LEAST) if request.peak else None
-    blocks, n_cells = 2 * blocks_of(args.s, 2 * tile.keys), 1
-    if cells is not None:
-        n_cells = _columns_per_block(args.s, cells.columns, tile.keys)
-        shape = (args.b * args.h, cells.rows, blocks, n_cells, hopper.WARPS if plan.on_hopper else 1)
-        parts = torch.zeros(shape, dtype=torch.float32, device=args.q.device)
-    unused = args.q
-    if plan.on_hopper:
+        received = torch.empty((args.b, args.h, args.s), dtype=torch.float32, device=device)
+        found = found._replace(received=received)
+    rows, heads = args.b * args.h * args.t, args.b * args.h
+    sizes = (
+        rows if request.entropy else 0,
+        rows if request.peak else 0,
+        0 if cells is None else heads * cells.rows * cells.columns,
+    )
+    parts = torch.zeros(sum(sizes), dtype=torch.int64, device=device).split(sizes)
+    sums, packed, masses = (part if n else None for part, n in zip(parts, sizes, strict=True))
+    found = found._replace(sums=sums, packed=packed, masses=masses)
+    if rest is None and hopper.supports(args):
         from sightline.look.kernels.hopper.launch import launch  # noqa: PLC0415 (Gluon, where it is known)
 
-        launch(args, lse, cells, received, parts, sums, packed)
-    elif args.t and args.s:
+        launch(args, lse, cells, found.received, masses, sums, packed)
+        return found._replace(by_hopper=True)
+    if args.t and args.s:
+        unused, tile = args.q, args.tiles.weights
         q_tiles = args.q_tiles(tile.queries)
         weights_kernel[args.blocks(args.s, 2 * tile.keys)](
             unused if q_tiles is None else q_tiles, *args.tensors,
             lse, unused if rest is None else rest, *args.mask,
-            unused if received is None else received, unused if parts is None else parts,
-            unused if sums is None else sums, unused if packed is None else packed,
+            *(unused if x is None else x for x in (found.received, masses, sums, packed)),
             *args.sizes, *args.scale_and_band,
             cells.rows if cells else 1, cells.columns if cells else 1,
             RECEIVED=request.received, CELLS=cells is not None, ENTROPY=request.entropy, PEAK=request.peak,
             **args.has, TWO_PARTS=rest is not None, PRECISION=args.precision,
-            BM=tile.queries, BN=tile.keys, BD=args.width, NC=n_cells, STAGES=tile.stages,
-            BY_TILES=q_tiles is not None,
+            BM=tile.queries, BN=tile.keys, BD=args.width,
+            NC=_cells_touched(args.s, cells.columns, tile.keys) if cells else 0,
+            ENDS=_cells_touched(args.t, cells.rows, tile.queries) if cells else 0,
+            STAGES=tile.stages, BY_TILES=q_tiles is not None,
             num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
-    picture = None if parts is None or cells is None else _join_cells(parts, cells, args, tile.keys)
-    return received, picture, sums, packed
+    return found
+
+
+def _rows_on_hopper(args: KernelArgs, request: StatsRequest, lse: Tensor) -> _Found:
+    """Entropies, and what is gathered for peaks."""
+    from sightline.look.kernels.hopper.launch import launch_rows  # noqa: PLC0415 (Gluon, where it is known)
+
+    entropy = args.rows_like(torch.float32) if request.entropy else None
+    packed = args.rows_like(torch.int64) if request.peak else None
+    launch_rows(args, lse, entropy, packed)
+    return _Found(entropy=entropy, packed=packed, by_hopper=True)
+
+
+def _cells_touched(length: int, n_cells: int, block: int) -> int:
+    """How many rows or columns of cells a block reaches over at most; 0 for many."""
+    if length % (n_cells * block) == 0:
+        return 1
+    touched = (block - 2) // max(1, length // n_cells) + 2
+    return touched if touched <= _MAX_UNROLLED else 0
 
 
 def _rows(
@@ -212,45 +222,33 @@ def _empty_rows(
         groups.masked_fill_(padding, -1)
 
 
-def _finish_weights(
-    args: KernelArgs, plan: KernelPlan, sums: Tensor | None, packed: Tensor | None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    entropy = None if sums is None else args.rows_like(torch.float32)
-    peak = None if packed is None else args.rows_like(torch.float32)
-    peak_at = None if packed is None else args.rows_like(torch.int64)
-    keys, n = (hopper.GROUPS, 1) if plan.on_hopper else (plan.tile.keys, 2)
-    _finish(args, keys, n, sums, packed, None, None, entropy, peak, peak_at)
-    return entropy, peak, peak_at
-
-
-def _finish_rows(args: KernelArgs, groups: Tensor | None, rest: Tensor) -> tuple[Tensor, Tensor]:
-    peak, peak_at = args.rows_like(torch.float32), args.rows_like(torch.int64)
-    _finish(args, args.tiles.rows.keys, 1, None, None, groups, rest, None, peak, peak_at)
-    return peak, peak_at
-
-
-def _finish(
-    args: KernelArgs,
-    keys: int,
-    n: int,
-    sums: Tensor | None,
-    packed: Tensor | None,
-    groups: Tensor | None,
-    rest: Tensor | None,
-    entropy: Tensor | None,
-    peak: Tensor | None,
-    peak_at: Tensor | None,
-) -> None:
-    if not args.t:
-        return
+def _finish(args: KernelArgs, found: _Found, cells: Cells | None, rest: Tensor | None) -> _Found:
+    """Turn integers into numbers, and the best group of each query into its best key."""
+    peaks = found.packed is not None or found.groups is not None
+    if found.sums is not None:
+        found = found._replace(entropy=args.rows_like(torch.float32))
+    if peaks:
+        found = found._replace(peak=args.rows_like(torch.float32), peak_at=args.rows_like(torch.int64))
+    if cells is not None:
+        shape = (args.b, args.h, cells.rows, cells.columns)
+        found = found._replace(cells=torch.empty(shape, dtype=torch.float32, device=args.q.device))
+    if not (found.sums is not None or peaks or cells is not None) or not args.b * args.h:
+        return found
+    keys, n = (args.tiles.rows.keys, 1) if found.groups is not None else (args.tiles.weights.keys, 2)
+    n_blocks = blocks_of(args.t, 32) if found.sums is not None or peaks else 0
+    n_cells = 0 if cells is None else blocks_of(cells.rows * cells.columns, _CELLS_AT_ONCE)
     unused = args.q
-    finish_kernel[args.blocks(args.t, 32)](
-        *args.tensors, *args.mask,
-        *(unused if x is None else x for x in (sums, packed, groups, rest, entropy, peak, peak_at)),
+    given = (found.sums, found.packed, found.masses, found.groups, rest)
+    finish_kernel[n_blocks + n_cells, args.b * args.h](
+        *args.tensors, *args.mask, *(unused if x is None else x for x in given),
+        *(unused if x is None else x for x in (found.entropy, found.peak, found.peak_at, found.cells)),
         *args.sizes, *args.scale_and_band,
-        GATHERED=groups is None, ENTROPY=entropy is not None, PEAK=peak is not None, **args.has,
-        BM=32, BN=keys, N=n, BD=args.width, num_warps=4,
+        1 if cells is None else cells.rows, 1 if cells is None else cells.columns, n_blocks,
+        GATHERED=found.groups is None, ENTROPY=found.sums is not None, PEAK=peaks, CELLS=cells is not None,
+        **args.has, BM=32, BN=keys, N=0 if found.by_hopper else n, BD=args.width, BC=_CELLS_AT_ONCE,
+        num_warps=4,
     )  # fmt: skip
+    return found
 
 
 def _top(args: KernelArgs, n: int, lse: Tensor, rest: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -273,37 +271,3 @@ def _top(args: KernelArgs, n: int, lse: Tensor, rest: Tensor | None) -> tuple[Te
         K=kept, BM=16, BN=tile.keys, num_warps=4,
     )  # fmt: skip
     return top, top_at
-
-
-def _is_finer_than_tiles(cells: Cells, t: int, s: int) -> bool:
-    """Whether cells are smaller than any tile: adding them up is the plain path's business."""
-    return t // cells.rows < _LEAST_CELL or s // cells.columns < _LEAST_CELL
-
-
-def _fit_to_cells(tile: Tile, cells: Cells | None, t: int, s: int) -> Tile:
-    """A tile no higher than a row of cells, so that it leaves one row at most."""
-    if cells is None:
-        return tile
-    queries = min(tile.queries, 1 << ((t // cells.rows).bit_length() - 1))
-    keys = tile.keys if s // cells.columns >= tile.keys else min(tile.keys, 64)
-    return tile._replace(queries=queries, keys=keys, warps=tile.warps if queries == tile.queries else 4)
-
-
-def _columns_per_block(s: int, columns: int, keys: int) -> int:
-    """Over how many columns of cells a block of keys may reach, at most."""
-    narrowest = max(1, s // columns)
-    if s % (columns * keys) == 0:
-        return 1
-    return power_of_two((keys - 2) // narrowest + 2)
-
-
-def _join_cells(parts: Tensor, cells: Cells, args: KernelArgs, keys: int) -> Tensor:
-    """Put what the blocks of keys have added to their cells in place: the mean weight of each cell."""
-    heads, rows, blocks, spanned, warps = parts.shape
-    picture = parts.new_empty((args.b, args.h, rows, cells.columns))
-    widest = blocks_of(args.s, cells.columns)
-    join_kernel[(rows, heads, blocks_of(cells.columns, 64))](
-        parts, picture, args.t, args.s, rows, cells.columns, blocks, (widest - 1) // keys + 2,
-        BN=keys, NC=spanned, WARPS=warps, BC=64, num_warps=2,
-    )  # fmt: skip
-    return picture

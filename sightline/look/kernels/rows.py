@@ -16,8 +16,9 @@ from sightline.look.kernels.tiles import (
     key_of,
     keys_for,
     real_keys,
+    start_of,
     tile_scores,
-    unordered,
+    unpacked,
 )
 
 LN2 = tl.constexpr(0.6931471805599453)
@@ -118,68 +119,102 @@ def finish_kernel(
     lengths_ptr, lengths_b, lengths_h,
     allowed_ptr, allowed_b, allowed_h, allowed_t, allowed_s,
     added_ptr, added_b, added_h, added_t, added_s,
-    sums_ptr, packed_ptr,  # what the pass over weights has gathered, int64
+    sums_ptr, packed_ptr, masses_ptr,  # what the pass over weights has gathered, int64
     group_ptr, rest_ptr,  # or what the pass over rows has found
     entropy_ptr, peak_ptr, peak_at_ptr,
+    cells_ptr,  # (B H, rows, columns)
     H, group, T, S, D,
-    scale2, low, high,
-    GATHERED: tl.constexpr, ENTROPY: tl.constexpr, PEAK: tl.constexpr,
+    scale2, low, high, n_rows, n_columns,
+    n_blocks,  # of queries; the programs beyond them finish the map
+    GATHERED: tl.constexpr, ENTROPY: tl.constexpr, PEAK: tl.constexpr, CELLS: tl.constexpr,
     HAS_LENGTHS: tl.constexpr, HAS_ALLOWED: tl.constexpr, HAS_ADDED: tl.constexpr,
     HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, N: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """From integers to entropies, peaks and cells; of the few keys in the best group, which one it is."""
+    head = tl.program_id(1).to(tl.int64)
+    if tl.program_id(0) >= n_blocks:
+        if CELLS:
+            block = tl.program_id(0) - n_blocks
+            finish_cells(masses_ptr, cells_ptr, block, head, T, S, n_rows, n_columns, BC)
+    else:
+        b, h = head // H, head % H
+        queries = tl.program_id(0) * BM + tl.arange(0, BM)
+        there = queries < T
+        row = head * T + queries
+        if ENTROPY and GATHERED:
+            bits = tl.load(sums_ptr + row, mask=there, other=0)
+            spread = -bits.to(tl.float64) * (0.6931471805599453 / FIXED)
+            tl.store(entropy_ptr + row, tl.maximum(spread, 0.0).to(tl.float32), mask=there)
+        if PEAK:
+            if GATHERED:
+                best, which = unpacked(tl.load(packed_ptr + row, mask=there, other=0))
+                seen = best > -5e3
+            else:
+                which = tl.load(group_ptr + row, mask=there, other=-1)
+                best = -tl.load(rest_ptr + row, mask=there, other=0.0)
+                seen = which >= 0
+            which = tl.where(seen, which, 0)
+            limit = real_keys(lengths_ptr, lengths_b, lengths_h, b, h, S, HAS_LENGTHS)
+            at = best_key(
+                q_ptr + b * q_b + h * q_h, q_t, q_d, k_ptr + b * k_b + (h // group) * k_h, k_s, k_d,
+                allowed_ptr + b * allowed_b + h * allowed_h, allowed_t, allowed_s,
+                added_ptr + b * added_b + h * added_h, added_t, added_s,
+                queries, which, limit, scale2, low, high, T, D,
+                HAS_ALLOWED, HAS_ADDED, HAS_LOW, HAS_HIGH, BM, BN, N, BD,
+            )  # fmt: skip
+            tl.store(peak_ptr + row, tl.where(seen, tl.minimum(tl.exp2(best), 1.0), 0.0), mask=there)
+            tl.store(peak_at_ptr + row, tl.where(seen, at, -1).to(tl.int64), mask=there)
+
+
+@triton.jit
+def finish_cells(masses_ptr, cells_ptr, block, head, T, S, n_rows, n_columns, BC: tl.constexpr):
+    """The mean weight of BC cells."""
+    cell = block * BC + tl.arange(0, BC)
+    inside = cell < n_rows * n_columns
+    row, column = cell // n_columns, cell % n_columns
+    height = start_of(row + 1, n_rows, T) - start_of(row, n_rows, T)
+    width = start_of(column + 1, n_columns, S) - start_of(column, n_columns, S)
+    at = head * n_rows * n_columns + cell
+    mass = tl.load(masses_ptr + at, mask=inside, other=0).to(tl.float64) * (1 / FIXED)
+    tl.store(cells_ptr + at, mass.to(tl.float32) / (height.to(tl.float32) * width), mask=inside)
+
+
+@triton.jit
+def best_key(
+    q_ptr, q_t, q_d, k_ptr, k_s, k_d,
+    allowed_ptr, allowed_t, allowed_s, added_ptr, added_t, added_s,
+    queries,
+    which,  # each query's group
+    limit, scale2, low, high, T, D,
+    HAS_ALLOWED: tl.constexpr, HAS_ADDED: tl.constexpr, HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, N: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """From integers to entropies and peaks; of the few keys in the best group, which one it is."""
-    head = tl.program_id(1).to(tl.int64)
-    b, h = head // H, head % H
-    q_ptr += b * q_b + h * q_h
-    k_ptr += b * k_b + (h // group) * k_h
-    allowed_ptr += b * allowed_b + h * allowed_h
-    added_ptr += b * added_b + h * added_h
-    queries = tl.program_id(0) * BM + tl.arange(0, BM)
+    """Which of the keys in a group has the largest score."""
     there = queries < T
-    row = head * T + queries
-    if ENTROPY and GATHERED:
-        bits = tl.load(sums_ptr + row, mask=there, other=0)
-        spread = -bits.to(tl.float64) * (0.6931471805599453 / FIXED)
-        tl.store(entropy_ptr + row, tl.maximum(spread, 0.0).to(tl.float32), mask=there)
-    if PEAK:
-        if GATHERED:
-            packed = tl.load(packed_ptr + row, mask=there, other=0)
-            best = unordered((packed >> 32).to(tl.int32))
-            which = (0x7FFFFFFF - (packed & 0x7FFFFFFF)).to(tl.int32)
-            seen = best > -5e3
-        else:
-            which = tl.load(group_ptr + row, mask=there, other=-1)
-            best = -tl.load(rest_ptr + row, mask=there, other=0.0)
-            seen = which >= 0
-        which = tl.where(seen, which, 0)
-        limit = real_keys(lengths_ptr, lengths_b, lengths_h, b, h, S, HAS_LENGTHS)
-        width = tl.arange(0, BD)
-        fits = (width < D)[None, :]
-        q = tl.load(q_ptr + queries[:, None].to(tl.int64) * q_t + width[None, :] * q_d,
-                    mask=there[:, None] & fits, other=0.0).to(tl.float32)  # fmt: skip
-        largest = tl.full((BM,), float("-inf"), tl.float32)
-        at = tl.full((BM,), -1, tl.int32)
-        for i in tl.static_range(N * BN // 32):
-            key = key_of(which, i, BN, N)
-            ok = there & (key < limit)
-            if HAS_HIGH:
-                ok = ok & (key - queries <= high)
-            if HAS_LOW:
-                ok = ok & (key - queries >= low)
-            k = tl.load(k_ptr + key[:, None].to(tl.int64) * k_s + width[None, :] * k_d,
-                        mask=ok[:, None] & fits, other=0.0).to(tl.float32)  # fmt: skip
-            x = tl.sum(q * k, 1) * scale2
-            place = queries.to(tl.int64)
-            if HAS_ADDED:
-                x += (
-                    tl.load(added_ptr + place * added_t + key * added_s, mask=ok, other=0.0).to(tl.float32)
-                    * 1.4426950408889634
-                )
-            if HAS_ALLOWED:
-                ok = ok & (tl.load(allowed_ptr + place * allowed_t + key * allowed_s, mask=ok, other=0) != 0)
-            x = tl.where(ok, x, float("-inf"))
-            at = tl.where(x > largest, key, at)
-            largest = tl.maximum(x, largest)
-        tl.store(peak_ptr + row, tl.where(seen, tl.minimum(tl.exp2(best), 1.0), 0.0), mask=there)
-        tl.store(peak_at_ptr + row, tl.where(seen, at, -1).to(tl.int64), mask=there)
+    width = tl.arange(0, BD)
+    fits = (width < D)[None, :]
+    q = tl.load(q_ptr + queries[:, None].to(tl.int64) * q_t + width[None, :] * q_d,
+                mask=there[:, None] & fits, other=0.0).to(tl.float32)  # fmt: skip
+    largest = tl.full((BM,), float("-inf"), tl.float32)
+    at = tl.full((BM,), -1, tl.int32)
+    for i in tl.static_range(N * BN // 32 if N > 0 else 8):
+        key = key_of(which, i, BN, N)
+        ok = there & (key < limit)
+        if HAS_HIGH:
+            ok = ok & (key - queries <= high)
+        if HAS_LOW:
+            ok = ok & (key - queries >= low)
+        k = tl.load(k_ptr + key[:, None].to(tl.int64) * k_s + width[None, :] * k_d,
+                    mask=ok[:, None] & fits, other=0.0).to(tl.float32)  # fmt: skip
+        x = tl.sum(q * k, 1) * scale2
+        place = queries.to(tl.int64)
+        if HAS_ADDED:
+            added = tl.load(added_ptr + place * added_t + key * added_s, mask=ok, other=0.0)
+            x += added.to(tl.float32) * 1.4426950408889634
+        if HAS_ALLOWED:
+            ok = ok & (tl.load(allowed_ptr + place * allowed_t + key * allowed_s, mask=ok, other=0) != 0)
+        x = tl.where(ok, x, float("-inf"))
+        at = tl.where(x > largest, key, at)
+        largest = tl.maximum(x, largest)
+    return at

@@ -147,21 +147,42 @@ def group_maxima(x, BM: tl.constexpr, BN: tl.constexpr):
 def key_of(group, i, BN: tl.constexpr, N: tl.constexpr):
     """The i-th key of a numbered group, groups being counted through all tiles.
 
-    A program's 32 groups reach over its N tiles of BN keys.
+    A program's 32 groups reach over its N tiles of BN keys. N is 0 for those of the Hopper kernel: there
+    each 32 keys hold 4 groups of 8, a group's keys being those that lie in one thread.
     """
-    inside = group % 32
-    tile = (group // 32) * N + i // (BN // 32)
-    return tile * BN + (inside // 8) * (BN // 4) + (i % (BN // 32)) * 8 + inside % 8
+    if N == 0:
+        key = (group // 4) * 32 + (i // 2) * 8 + (group % 4) * 2 + i % 2
+    else:
+        inside = group % 32
+        tile = (group // 32) * N + i // (BN // 32)
+        key = tile * BN + (inside // 8) * (BN // 4) + (i % (BN // 32)) * 8 + inside % 8
+    return key
 
 
 @triton.jit
-def ordered(x):
-    """Floats as integers in the same order."""
-    bits = x.to(tl.int32, bitcast=True)
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+def packed(log2_w, group):
+    """A logarithm of a weight and the group that holds it as an integer, the larger the better; 0 is less.
+
+    No log w is above zero but by rounding, so the bits of its size are in order, upside down.
+    """
+    size = tl.minimum(log2_w, 0.0).to(tl.int32, bitcast=True) & 0x7FFFFFFF
+    return ((0x7FFFFFFF - size).to(tl.int64) << 32) | (0x7FFFFFFF - group).to(tl.int64)
 
 
 @triton.jit
-def unordered(bits):
-    """And back."""
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+def unpacked(best):
+    """And back; not a number where nothing was packed."""
+    size = 0x7FFFFFFF - (best >> 32).to(tl.int32)
+    return -size.to(tl.float32, bitcast=True), (0x7FFFFFFF - (best & 0x7FFFFFFF)).to(tl.int32)
+
+
+@triton.jit
+def cell_of(position, n_cells, length):
+    """The row or column of the map that a position falls into."""
+    return (((position.to(tl.int64) + 1) * n_cells - 1) // length).to(tl.int32)
+
+
+@triton.jit
+def start_of(cell, n_cells, length):
+    """Where a row or column of the map begins."""
+    return (cell.to(tl.int64) * length // n_cells).to(tl.int32)

@@ -1,9 +1,10 @@
 """The second pass: every weight computed once more from q, k and lse, and added up where it belongs.
 
-A program owns BN keys and walks over the queries that may look at them. Sums over queries stay in its
-registers: ``received`` is written once, a row of the map when the walk leaves it. What belongs to a query
-is gathered from many programs, so it is added as an integer (fixed point, 2^-40) and compared as one:
-integers add up the same in any order, and the result does not depend on who came first.
+A program owns 2 BN keys and walks over the queries that may look at them. Sums over queries stay in its
+registers: ``received`` is written once, and a row of the map gets its share when the walk leaves it. What
+belongs to a query or to a cell is gathered from many programs, so it is added as an integer (fixed point,
+2^-40) and compared as one: integers add up the same in any order, and the result does not depend on who
+came first.
 """
 
 import triton
@@ -12,10 +13,12 @@ import triton.language as tl
 from sightline.look.kernels.tiles import (
     EMPTY_LSE,
     LOG2E,
+    cell_of,
     group_maxima,
-    ordered,
+    packed,
     queries_for,
     real_keys,
+    start_of,
     tile_logs,
 )
 
@@ -33,7 +36,7 @@ def weights_kernel(
     allowed_ptr, allowed_b, allowed_h, allowed_t, allowed_s,
     added_ptr, added_b, added_h, added_t, added_s,
     received_ptr,  # (B H, S)
-    cells_ptr,  # (B H, rows, n_blocks, NC): what each block of keys adds to the cells it touches
+    cells_ptr,  # (B H, rows, columns) int64: the weights of each cell
     entropy_ptr,  # (B H, T) int64: sum of w log2 w
     peak_ptr,  # (B H, T) int64: the largest log2 w, and the group of keys that holds it
     H, group, T, S, D,
@@ -43,7 +46,8 @@ def weights_kernel(
     HAS_LENGTHS: tl.constexpr, HAS_ALLOWED: tl.constexpr, HAS_ADDED: tl.constexpr,
     HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, TWO_PARTS: tl.constexpr, PRECISION: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
-    NC: tl.constexpr,  # columns of the map that BN keys may touch
+    NC: tl.constexpr,  # columns of the map that BN keys may touch, 0 for many
+    ENDS: tl.constexpr,  # rows of the map that may end in a tile, 0 for many
     STAGES: tl.constexpr,
     BY_TILES: tl.constexpr,
 ):  # fmt: skip
@@ -69,18 +73,15 @@ def weights_kernel(
     k_at = k_ptr + keys[:, None].to(tl.int64) * k_s + width[None, :] * k_d
     k0 = tl.load(k_at, mask=(keys < S)[:, None] & (width[None, :] < D), other=0.0)
     k1 = tl.load(k_at + BN * k_s, mask=(keys + BN < S)[:, None] & (width[None, :] < D), other=0.0)
-    n_cells = head * 0 + n_rows  # in 64 bits
-    row = ((start + 1) * n_cells - 1) // T  # of the map
-    bound = ((row + 1) * T) // n_cells  # where the next one begins
-    n_blocks = 2 * tl.num_programs(0)
-    cells_ptr += (head * n_rows * n_blocks + block) * NC
-    column0 = column_of(keys, head * 0 + first_key, n_columns, S)
-    column1 = column_of(keys + BN, head * 0 + first_key + BN, n_columns, S)
-    mass0 = tl.zeros((NC, BM, 8), tl.float32)  # of the row of the map that the walk is in
-    mass1 = tl.zeros((NC, BM, 8), tl.float32)
+    cells_ptr += head * n_rows * n_columns
+    column0 = cell_of(keys, n_columns, S)
+    column1 = cell_of(keys + BN, n_columns, S)
+    row = cell_of(head * 0 + start, n_rows, T)  # of the map
 
-    sums0 = tl.zeros((BM // 16, 8, BN), tl.float32)
+    sums0 = tl.zeros((BM // 16, 8, BN), tl.float32)  # with a map: of the row of cells that the walk is in
     sums1 = tl.zeros((BM // 16, 8, BN), tl.float32)
+    total0 = tl.zeros((BN,), tl.float32)
+    total1 = tl.zeros((BN,), tl.float32)
     for part in tl.static_range(3):  # tiles that a limit cuts, those it does not, those that one cuts again
         if part == 0:
             begin, stop = start, inner
@@ -114,10 +115,8 @@ def weights_kernel(
                     spread = tl.sum(tl.reshape(w0 * x0, (BM, BN // 8, 8)), axis=1)
                 if PEAK:
                     maxima = group_maxima(x0, BM, BN)
-                if RECEIVED:
-                    sums0 += tl.sum(tl.reshape(w0, (BM // 16, 2, 8, BN)), axis=1)
-                if CELLS:
-                    tile0 = tile_mass(w0, column0, BM, BN, NC)
+                if RECEIVED and not CELLS:
+                    sums0 += over_queries(w0, BM, BN)
                 x1 = tile_logs(
                     q, k1, lse, rest, queries, keys + BN, scale2, limit, low, high,
                     allowed_ptr, allowed_t, allowed_s, added_ptr, added_t, added_s, T, S,
@@ -131,89 +130,79 @@ def weights_kernel(
                 if PEAK:
                     maxima = tl.maximum(maxima, group_maxima(x1, BM, BN))
                     best, at = tl.max(maxima, axis=1, return_indices=True)
-                    at += tl.program_id(0) * 32
-                    found = (ordered(best).to(tl.int64) << 32) | (0x7FFFFFFF - at).to(tl.int64)
+                    found = packed(best, at + tl.program_id(0) * 32)
                     tl.atomic_max(peak_ptr + queries, found, mask=there, sem="relaxed")
-                if RECEIVED:
-                    sums1 += tl.sum(tl.reshape(w1, (BM // 16, 2, 8, BN)), axis=1)
+                if RECEIVED and not CELLS:
+                    sums1 += over_queries(w1, BM, BN)
                 if CELLS:
-                    tile1 = tile_mass(w1, column1, BM, BN, NC)
-                    if first_query + BM >= bound:  # a row of the map ends with this tile, or inside it
-                        before = (queries < bound)[None, :, None]
-                        at_row = cells_ptr + row * n_blocks * NC
-                        store_cells(at_row, mass0 + tl.where(before, tile0, 0.0), NC)
-                        store_cells(at_row + NC, mass1 + tl.where(before, tile1, 0.0), NC)
-                        mass0 = tl.where(before, 0.0, tile0)
-                        mass1 = tl.where(before, 0.0, tile1)
-                        row += 1
-                        bound = ((row + 1) * T) // n_cells
+                    last = cell_of(tl.minimum(first_query + BM, T) - 1, n_rows, T)
+                    if ENDS > 0:
+                        for _ in tl.static_range(ENDS):
+                            if row < last:  # this row of cells ends before the tile does
+                                got0 = in_row(sums0, w0, queries, row, n_rows, T, BM, BN)
+                                got1 = in_row(sums1, w1, queries, row, n_rows, T, BM, BN)
+                                add_to_cells(cells_ptr, row, got0, column0, keys, S, n_columns, NC)
+                                add_to_cells(cells_ptr, row, got1, column1, keys + BN, S, n_columns, NC)
+                                total0 += got0
+                                total1 += got1
+                                sums0 = tl.zeros_like(sums0)
+                                sums1 = tl.zeros_like(sums1)
+                                row += 1
                     else:
-                        mass0 += tile0
-                        mass1 += tile1
-    if CELLS and row < n_rows:  # the walk may have ended inside a row of the map
-        at_row = cells_ptr + row * n_blocks * NC
-        store_cells(at_row, mass0, NC)
-        store_cells(at_row + NC, mass1, NC)
+                        for i in range(row, last):
+                            ended = head * 0 + i
+                            got0 = in_row(sums0, w0, queries, ended, n_rows, T, BM, BN)
+                            got1 = in_row(sums1, w1, queries, ended, n_rows, T, BM, BN)
+                            add_to_cells(cells_ptr, ended, got0, column0, keys, S, n_columns, NC)
+                            add_to_cells(cells_ptr, ended, got1, column1, keys + BN, S, n_columns, NC)
+                            total0 += got0
+                            total1 += got1
+                            sums0 = tl.zeros_like(sums0)
+                            sums1 = tl.zeros_like(sums1)
+                        row = last
+                    begins = start_of(row, n_rows, T)
+                    if begins > first_query:
+                        w0 = tl.where((queries >= begins)[:, None], w0, 0.0)
+                        w1 = tl.where((queries >= begins)[:, None], w1, 0.0)
+                    sums0 += over_queries(w0, BM, BN)
+                    sums1 += over_queries(w1, BM, BN)
+    got0 = tl.sum(tl.sum(sums0, axis=0), axis=0)
+    got1 = tl.sum(tl.sum(sums1, axis=0), axis=0)
+    if CELLS and start < end:  # the walk has ended inside a row of the map
+        add_to_cells(cells_ptr, row, got0, column0, keys, S, n_columns, NC)
+        add_to_cells(cells_ptr, row, got1, column1, keys + BN, S, n_columns, NC)
+    total0 += got0
+    total1 += got1
     if RECEIVED:
         received_ptr += head * S
-        got = tl.sum(tl.sum(sums0, axis=0), axis=0)
-        tl.store(received_ptr + keys, tl.where(keys < limit, got, 0.0), mask=keys < S)
-        got = tl.sum(tl.sum(sums1, axis=0), axis=0)
+        tl.store(received_ptr + keys, tl.where(keys < limit, total0, 0.0), mask=keys < S)
         keys += BN
-        tl.store(received_ptr + keys, tl.where(keys < limit, got, 0.0), mask=keys < S)
+        tl.store(received_ptr + keys, tl.where(keys < limit, total1, 0.0), mask=keys < S)
 
 
 @triton.jit
-def column_of(keys, first_key, n_columns, S):
-    """Into which column of the map each key falls, counted from the first key's."""
-    first = ((first_key + 1) * n_columns - 1) // S
-    return (((keys.to(tl.int64) + 1) * n_columns - 1) // S - first).to(tl.int32)
+def over_queries(w, BM: tl.constexpr, BN: tl.constexpr):
+    """Sums over a thread's queries, (BM // 16, 8, BN)."""
+    return tl.sum(tl.reshape(w, (BM // 16, 2, 8, BN)), axis=1)
 
 
 @triton.jit
-def tile_mass(w, column, BM: tl.constexpr, BN: tl.constexpr, NC: tl.constexpr):
-    """What queries give to each column of the map that the tile touches: (NC, BM, 8), the 8 to be added."""
-    if NC == 1:
-        mass = tl.sum(tl.reshape(w, (BM, BN // 8, 8)), axis=1)[None, :, :]
-    else:
-        mass = tl.zeros((NC, BM, 8), tl.float32)
+def in_row(sums, w, queries, row, n_rows, T, BM: tl.constexpr, BN: tl.constexpr):
+    """What keys got from a row of cells: before this tile, and from its queries in the row."""
+    inside = (queries >= start_of(row, n_rows, T)) & (queries < start_of(row + 1, n_rows, T))
+    sums += over_queries(tl.where(inside[:, None], w, 0.0), BM, BN)
+    return tl.sum(tl.sum(sums, axis=0), axis=0)
+
+
+@triton.jit
+def add_to_cells(cells_ptr, row, got, column, keys, S, n_columns, NC: tl.constexpr):
+    """Add what keys got to their cells of one row."""
+    cells_ptr += row.to(tl.int64) * n_columns
+    got = tl.where(keys < S, got, 0.0)
+    if NC > 0:
+        first = tl.min(column)
         for c in tl.static_range(NC):
-            part = tl.sum(tl.reshape(tl.where((column == c)[None, :], w, 0.0), (BM, BN // 8, 8)), axis=1)
-            mass += tl.where((tl.arange(0, NC) == c)[:, None, None], part[None, :, :], 0.0)
-    return mass
-
-
-@triton.jit
-def store_cells(cells_ptr, mass, NC: tl.constexpr):
-    """Write what a block of keys adds to each cell it touches."""
-    tl.store(cells_ptr + tl.arange(0, NC), tl.sum(tl.sum(mass, axis=2), axis=1))
-
-
-@triton.jit
-def join_kernel(
-    parts_ptr,  # (B H, rows, n_blocks, NC, WARPS)
-    cells_ptr,  # (B H, rows, columns)
-    T, S, n_rows, n_columns, n_blocks,
-    n_touching,  # how many blocks may touch a column, at most
-    BN: tl.constexpr, NC: tl.constexpr, WARPS: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
-    """Add up what the blocks of keys gave to each cell, in their order, and take the mean."""
-    row = tl.program_id(0)
-    head = tl.program_id(1).to(tl.int64)
-    wide = head * 0 + 1
-    column = (tl.program_id(2) * BC + tl.arange(0, BC)) * wide
-    inside = column < n_columns
-    first = column * S // n_columns
-    last = (column + 1) * S // n_columns
-    parts_ptr += (head * n_rows + row) * n_blocks * (NC * WARPS)
-    total = tl.zeros((BC,), tl.float32)
-    for i in range(n_touching):
-        block = first // BN + i
-        begins_in = ((block * BN + 1) * n_columns - 1) // S
-        touches = inside & (block * BN < last)
-        at = (block * NC + column - begins_in) * WARPS
-        for warp in tl.static_range(WARPS):
-            total += tl.load(parts_ptr + at + warp, mask=touches, other=0.0)
-    height = (row + 1) * wide * T // n_rows - row * wide * T // n_rows
-    mean = total / (height * (last - first)).to(tl.float32)
-    tl.store(cells_ptr + (head * n_rows + row) * n_columns + column, mean, mask=inside)
+            fixed = (tl.sum(tl.where(column == first + c, got, 0.0)) * FIXED).to(tl.int64)
+            tl.atomic_add(cells_ptr + first + c, fixed, mask=first + c < n_columns, sem="relaxed")
+    else:
+        tl.atomic_add(cells_ptr + column, (got * FIXED).to(tl.int64), mask=keys < S, sem="relaxed")

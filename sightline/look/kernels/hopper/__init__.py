@@ -12,8 +12,6 @@ import torch
 import triton
 from torch import Tensor
 
-from sightline.look.stream import Cells
-
 if TYPE_CHECKING:
     from sightline.look.kernels.measure import KernelArgs
 
@@ -21,13 +19,12 @@ _DTYPES = (torch.float16, torch.bfloat16)
 _WIDTHS = (64, 128)
 _HOPPER = 9
 _TRITON = "3.6."
-BLOCK = 64  # queries of a tile, keys of half of one: a cell of the map is no smaller
-GROUPS = 256  # keys over which 32 groups reach
+BLOCK = 64  # queries of a tile, keys of half of one
 WARPS = 4
 MASS_TILE = 128  # keys of a tile where the weights of groups are added up
 
 
-def supports(args: "KernelArgs", cells: Cells | None) -> bool:
+def supports(args: "KernelArgs") -> bool:
     """Whether this kernel can add up the weights."""
     q, k, limits = args.q, args.k, args.limits
     return (
@@ -39,7 +36,6 @@ def supports(args: "KernelArgs", cells: Cells | None) -> bool:
         and args.t * args.s > 0
         and _is_aligned(q)
         and _is_aligned(k)
-        and (cells is None or min(args.t // cells.rows, args.s // cells.columns) >= BLOCK)
         and _is_available(q.device.index)
     )
 

@@ -10,6 +10,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from sightline.look.kernels.hopper import BLOCK, WARPS
 from sightline.look.kernels.hopper.mass import mass_kernel
 from sightline.look.kernels.hopper.relevance import relevance_kernel
+from sightline.look.kernels.hopper.rows import rows_kernel
 from sightline.look.kernels.hopper.weights import weights_kernel
 from sightline.look.kernels.kept import KeptArgs, plan_args, plan_strides
 from sightline.look.kernels.measure import KernelArgs
@@ -17,9 +18,9 @@ from sightline.look.kernels.shapes import blocks_of
 from sightline.look.mass_plan import MassPlan
 from sightline.look.stream import Cells
 
-_STAGES = 4  # tiles of queries on their way or at work
-MASS_QUERIES = (128, 8, 4)  # queries of a program, its warps, and tiles of keys on their way
-RELEVANCE_TILE = (128, 128, 8, 2, 2)  # queries, keys, warps, tiles of queries and of gradients on their way
+_LOG2_STAGES = 1
+MASS_QUERIES = (64, 4, 3)  # queries of a program, its warps, and tiles of keys on their way
+RELEVANCE_TILE = (64, 128, 4, 2, 1)  # queries, keys, warps, tiles of queries and of gradients on their way
 _COUNTED = 1024  # tiles whose bounds are read at a time
 
 
@@ -28,25 +29,42 @@ def launch(
     lse: Tensor,
     cells: Cells | None,
     received: Tensor | None,
-    parts: Tensor | None,
+    masses: Tensor | None,
     sums: Tensor | None,
     packed: Tensor | None,
 ) -> None:
     """Run the kernel, into what is there to be filled."""
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
+    rows, columns = (1, 1) if cells is None else (cells.rows, cells.columns)
+    fine = min(t // rows, s // columns) < BLOCK
+    step = 16 if fine else BLOCK
     weights_kernel[(args.b * h, blocks_of(s, 2 * BLOCK))](
         _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
-        *(lse if x is None else x for x in (received, parts, sums, packed)),
-        h, group, t, s, *args.scale_and_band,
-        1 if cells is None else cells.rows, 1 if cells is None else cells.columns,
-        1 if parts is None else parts.size(2),
-        RECEIVED=received is not None, CELLS=parts is not None,
+        *(lse if x is None else x for x in (received, masses, sums, packed)),
+        lse if packed is None else packed.view(torch.int32),
+        h, group, t, s, *args.scale_and_band, rows, columns,
+        RECEIVED=received is not None, CELLS=masses is not None,
         ENTROPY=sums is not None, PEAK=packed is not None,
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        D=d, STAGES=_STAGES, NC=1 if parts is None else parts.size(3),
-        ALIGNED=cells is None or t % (cells.rows * BLOCK) == 0, num_warps=WARPS,
+        D=d, LOG2_STAGES=_LOG2_STAGES, FINE=cells is not None and fine,
+        ALIGNED=t % (rows * step) == 0, ALIGNED_KEYS=s % (columns * step) == 0,
+        num_warps=WARPS,
+    )  # fmt: skip
+
+
+def launch_rows(args: KernelArgs, lse: Tensor, entropy: Tensor | None, packed: Tensor | None) -> None:
+    """Run the kernel for what belongs to queries alone."""
+    h, group, t, s, d = args.sizes
+    lengths, has = args.limits.lengths, args.has
+    rows_kernel[(args.b * h, blocks_of(t, 2 * BLOCK))](
+        _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
+        lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
+        *(lse if x is None else x for x in (entropy, packed)), h, group, t, s, *args.scale_and_band,
+        ENTROPY=entropy is not None, PEAK=packed is not None,
+        HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
+        D=d, LOG2_STAGES=_LOG2_STAGES, num_warps=WARPS,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Tiles of 64 queries and 128 keys on Hopper: how they come in, and what is made of them.
 
-Of a tile a thread has 2 queries and, of every 8 keys, 2. Sums and maxima are taken first over what lies in
-one thread, and over threads only when they must be.
+Of a tile a thread has 2 queries and, of every 8 keys, 2. A tile is worked on in blocks of 8 keys, one after
+the other, so that few numbers are alive at a time. Sums and maxima are taken first over what lies in one
+thread, and over threads only when they must be.
 """
 
 from triton.experimental import gluon
@@ -10,33 +11,35 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 M = gl.constexpr(64)  # queries of a tile
 N = gl.constexpr(128)  # keys of a tile
+FIXED = gl.constexpr(float(1 << 40))  # what is added up as an integer is counted in units of its inverse
 LOG2E = gl.constexpr(1.4426950408889634)
 LOG2_ZERO = gl.constexpr(-1e4)  # log w of a pair that may not look, as in the plain kernels
 EMPTY_LSE = gl.constexpr(3e4)  # lse of a query that looks at nothing
 BYTES = gl.constexpr(2)  # of a number
 MMA = gl.constexpr(gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 128, 16]))
-OF_QUERIES = gl.constexpr(gl.SliceLayout(1, MMA.value))
-OF_KEYS = gl.constexpr(gl.SliceLayout(0, MMA.value))
 
 
 @gluon.jit
-def ring(tiles, n: gl.constexpr, rows: gl.constexpr, D: gl.constexpr):
-    """Shared memory for n tiles, and a barrier for each."""
+def ring(tiles, n: gl.constexpr, n_slots: gl.constexpr, rows: gl.constexpr, D: gl.constexpr):
+    """Shared memory for n tiles, and a barrier for each slot of them."""
     memory = gl.allocate_shared_memory(tiles.dtype, [n, 1, 1, rows, D], tiles.layout)
-    barriers = gl.allocate_shared_memory(gl.int64, [n, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(n):
+    barriers = gl.allocate_shared_memory(gl.int64, [n_slots, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(n_slots):
         mbarrier.init(barriers.index(i), count=1)
     fence_async_shared()
     return memory, barriers
 
 
 @gluon.jit
-def fetch(tiles, b, h, first, memory, barriers, slot, wanted, rows: gl.constexpr, D: gl.constexpr):
-    """Have the copy engine bring a tile into its slot, if it is wanted; zeros beyond the end."""
-    mbarrier.expect(barriers.index(slot), rows * D * BYTES, pred=wanted)
-    tma.async_copy_global_to_shared(
-        tiles, [b, h, first, 0], barriers.index(slot), memory.index(slot), pred=wanted
-    )
+def fetch(
+    tiles, b, h, first, memory, barriers, slot, wanted, n: gl.constexpr, rows: gl.constexpr, D: gl.constexpr
+):  # fmt: skip
+    """Have the copy engine bring n tiles into a slot, if they are wanted; zeros beyond the end."""
+    mbarrier.expect(barriers.index(slot), n * rows * D * BYTES, pred=wanted)
+    for i in gl.static_range(n):
+        tma.async_copy_global_to_shared(
+            tiles, [b, h, first + i * rows, 0], barriers.index(slot), memory.index(n * slot + i), pred=wanted
+        )
 
 
 @gluon.jit
@@ -47,26 +50,57 @@ def product(q, k, into, D: gl.constexpr):
 
 
 @gluon.jit
+def halves(x):
+    """The first and the second half of a tile's keys; nothing is moved."""
+    m: gl.constexpr = x.shape[0]
+    n: gl.constexpr = x.shape[1]
+    return gl.split(gl.permute(gl.reshape(x, (m, 2, n // 2)), (0, 2, 1)))
+
+
+@gluon.jit
+def blocks_of(x):
+    """A tile as 16 blocks of 8 keys, (M, 8) each."""
+    blocks = halves(x)
+    for _ in gl.static_range(3):
+        finer = blocks[:0]
+        for i in gl.static_range(len(blocks)):
+            finer += halves(blocks[i])
+        blocks = finer
+    return blocks
+
+
+@gluon.jit
+def whole(blocks):
+    """Blocks of (4, 8, 8) put together again, (4, 8, N)."""
+    for _ in gl.static_range(4):
+        coarser = blocks[:0]
+        for i in gl.static_range(len(blocks) // 2):
+            both = gl.permute(gl.join(blocks[2 * i], blocks[2 * i + 1]), (0, 1, 3, 2))
+            coarser += (gl.reshape(both, (4, 8, 2 * blocks[0].shape[2])),)
+        blocks = coarser
+    return blocks[0]
+
+
+@gluon.jit
 def log2_of(lse):
     """Turn lse into units of log2, EMPTY_LSE where it is not finite."""
     return gl.where(gl.abs(lse) < 1e30, lse * LOG2E, EMPTY_LSE)
 
 
 @gluon.jit
-def tile_logs(
+def block_logs(
     scores, lse, queries, first_key, scale2, limit, low, high,
     CUT: gl.constexpr, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr,
 ):  # fmt: skip
     """The logarithms of a block's weights; one that is not CUT lies inside length and band."""
-    x = scores * scale2 - gl.expand_dims(lse, 1)
+    x = scores * scale2 - lse
     if CUT:
-        keys = gl.expand_dims(first_key + gl.arange(0, N, OF_KEYS), 0)
-        ahead = keys - gl.expand_dims(queries, 1)
+        keys = gl.expand_dims(first_key + gl.arange(0, 8, gl.SliceLayout(0, scores.type.layout)), 0)
         ok = keys < limit
         if HAS_HIGH:
-            ok = ok & (ahead <= high)
+            ok = ok & (keys - queries <= high)
         if HAS_LOW:
-            ok = ok & (ahead >= low)
+            ok = ok & (keys - queries >= low)
         x = gl.where(ok, x, LOG2_ZERO)
     return x
 
@@ -80,29 +114,14 @@ def exp2(x):
 
 @gluon.jit
 def over_queries(w):
-    """Sums over the two queries of each thread, (4, 8, N)."""
-    return gl.sum(gl.reshape(w, (4, 2, 8, N)), axis=1)
+    """Sums over the two queries of each thread, (4, 8, keys)."""
+    return gl.sum(gl.reshape(w, (4, 2, 8, w.shape[1])), axis=1)
 
 
 @gluon.jit
-def over_keys(x):
-    """Sums over keys of each thread, (M, 8)."""
-    return gl.sum(gl.reshape(x, (M, N // 8, 8)), axis=1)
-
-
-@gluon.jit
-def group_maxima(x):
-    """The largest of each group of 8 keys, (M, 16): key 64 j + 8 i + c is in group 8 j + c."""
-    return gl.reshape(gl.max(gl.reshape(x, (M, 2, 8, 8)), axis=2), (M, 16))
-
-
-@gluon.jit
-def largest(maxima):
-    """The largest of each query's maxima, and its group."""
-    top = gl.max(maxima, axis=1)
-    groups = gl.expand_dims(gl.arange(0, 16, gl.SliceLayout(0, maxima.type.layout)), 0)
-    at = gl.min(gl.where(maxima == gl.expand_dims(top, 1), groups, 16), axis=1)
-    return top, at
+def least_in_thread(x):
+    """The least over the two neighbouring keys of each thread, as bits, (M, 4)."""
+    return gl.min(gl.reshape(x.to(gl.uint32, bitcast=True), (M, 4, 2)), axis=2)
 
 
 @gluon.jit

@@ -1,32 +1,38 @@
 """The sums of the plain weights.py: a program owns 128 keys and walks over the queries that may look at them.
 
-What belongs to a key is added up in registers. The map is read off the same sums: when the walk leaves
-a row of cells, what has come since the last row is what that row has given.
+What belongs to a key is added up in registers. So is the map where its cells are no smaller than a tile: it
+is read off the same sums whenever the walk leaves a row of cells.
 """
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma_wait
 
+from sightline.look.kernels.hopper.cells import (
+    OWN_KEY,
+    add_fine_cells,
+    add_shares,
+    cell_of,
+    shares,
+    start_of,
+)
 from sightline.look.kernels.hopper.tiles import (
+    FIXED,
     MMA,
-    OF_QUERIES,
     M,
     N,
+    block_logs,
+    blocks_of,
     exp2,
     fetch,
-    group_maxima,
-    largest,
+    least_in_thread,
     log2_of,
-    over_keys,
     over_queries,
     product,
     real_keys,
     ring,
-    tile_logs,
+    whole,
 )
-
-FIXED = gl.constexpr(float(1 << 40))
 
 
 @gluon.jit
@@ -35,17 +41,20 @@ def weights_kernel(
     lse_ptr,  # (B H, T), natural
     lengths_ptr, lengths_b, lengths_h,
     received_ptr,  # (B H, S)
-    cells_ptr,  # (B H, rows, n_blocks, NC, 4): what each warp adds to the cells that a block of keys touches
+    cells_ptr,  # (B H, rows, columns) int64: the weights of each cell
     entropy_ptr,  # (B H, T) int64: sum of w log2 w
     peak_ptr,  # (B H, T) int64: the largest log2 w, and the group of keys that holds it
-    H, group, T, S, scale2, low, high, n_rows, n_columns, n_blocks,
+    known_ptr,  # the same as 32-bit words
+    H, group, T, S, scale2, low, high, n_rows, n_columns,
     RECEIVED: gl.constexpr, CELLS: gl.constexpr, ENTROPY: gl.constexpr, PEAK: gl.constexpr,
     HAS_LENGTHS: gl.constexpr, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr,
-    D: gl.constexpr, STAGES: gl.constexpr,
-    NC: gl.constexpr,  # columns of the map that a block of keys may touch
-    ALIGNED: gl.constexpr,  # whether no row of the map ends inside a tile
+    D: gl.constexpr, LOG2_STAGES: gl.constexpr,  # pairs of tiles on their way or at work
+    FINE: gl.constexpr,  # whether cells may be smaller than a tile
+    ALIGNED: gl.constexpr,  # whether no row of cells ends inside a tile; if FINE, inside 16 queries
+    ALIGNED_KEYS: gl.constexpr,  # whether no column of cells ends inside 64 keys; if FINE, inside 16
 ):  # fmt: skip
     """Add up the weights of N keys."""
+    STAGES: gl.constexpr = 1 << LOG2_STAGES
     head = gl.program_id(0)
     b, h = head // H, head % H
     first_key = gl.program_id(1) * N
@@ -66,29 +75,40 @@ def weights_kernel(
     if (first_key + N > limit) | (outer <= inner):
         inner, outer = n_pairs, n_pairs
 
-    k_mem, k_bar = ring(k_tiles, 1, N, D)
-    q_mem, q_bars = ring(q_tiles, STAGES, M, D)
-    fetch(k_tiles, b, h // group, first_key, k_mem, k_bar, 0, True, N, D)
+    k_mem, k_bar = ring(k_tiles, 1, 1, N, D)
+    q_mem, q_bars = ring(q_tiles, 2 * STAGES, STAGES, M, D)
+    fetch(k_tiles, b, h // group, first_key, k_mem, k_bar, 0, True, 1, N, D)
     for i in gl.static_range(STAGES):
-        fetch(q_tiles, b, h, start + i * M, q_mem, q_bars, i, i < 2 * n_pairs, M, D)
+        fetch(q_tiles, b, h, start + 2 * i * M, q_mem, q_bars, i, i < n_pairs, 2, M, D)
     wide = head.to(gl.int64)
     lse_ptr += wide * T
     entropy_ptr += wide * T
     peak_ptr += wide * T
-    row = ((start + 1) * (wide * 0 + n_rows) - 1) // T  # of the map
-    bound = ((row + 1) * T // n_rows).to(gl.int32)  # where the next one begins
-    cells_ptr += ((wide * n_rows + row) * n_blocks + gl.program_id(1) * 2) * (NC * 4)
+    known_ptr += wide * T * 2 + 1  # the upper half of each
+    cells_ptr += wide * n_rows * n_columns
+    row = cell_of(first_key * 0 + start, n_rows, T)  # of the map
+    bound = start_of(row + 1, n_rows, T)
+    height = T // n_rows
+    columns = (cell_of(first_key, n_columns, S), cell_of(first_key + 64, n_columns, S))  # of each 64 keys
+    edges = (start_of(columns[0] + 1, n_columns, S), start_of(columns[1] + 1, n_columns, S))
 
-    in_tile = gl.arange(0, M, OF_QUERIES)
     spare = gl.zeros([M, N], gl.float32, MMA)
-    sums = over_queries(spare)
-    edges = edges_of(first_key, n_columns, S)  # where a block's keys pass into another column of the map
-    written = shares(sums, edges, NC)  # how much of the sums is in the map already
-    none = written
+    zeros = blocks_of(spare)
+    LAYOUT: gl.constexpr = zeros[0].type.layout
+    OF_QUERIES: gl.constexpr = gl.SliceLayout(1, LAYOUT)
+    in_tile = gl.arange(0, M, OF_QUERIES)
+    sums = zeros[:0]
+    for i in gl.static_range(16):
+        sums += (over_queries(zeros[i]),)
+    totals = gl.zeros([N], gl.float32, OWN_KEY)
+    written = shares(sums, first_key, edges, ALIGNED_KEYS)  # what is in the map already
     mbarrier.wait(k_bar.index(0), 0)
     mbarrier.wait(q_bars.index(0), 0, pred=n_pairs > 0)
     ready = warpgroup_mma_wait(0, deps=[product(q_mem.index(0), k_mem.index(0), spare, D)])
     lse_next = gl.load(lse_ptr + start + in_tile, mask=start + in_tile < T, other=float("inf"))
+    known_next = gl.zeros([M], gl.int32, OF_QUERIES)
+    if PEAK:
+        known_next = gl.load(known_ptr + 2 * (start + in_tile), mask=start + in_tile < T, other=0)
     for part in gl.static_range(3):  # tiles that a limit cuts, those it does not, those that one cuts again
         if part == 0:
             begin, stop = 0, inner
@@ -99,100 +119,98 @@ def weights_kernel(
         if part < 2 or HAS_LOW:
             for pair in range(begin, stop):
                 for i in gl.static_range(2):
-                    t = pair * 2 + i
-                    after = t + 1
-                    mbarrier.wait(
-                        q_bars.index(after % STAGES), (after // STAGES) & 1, pred=after < 2 * n_pairs
-                    )
-                    flight = product(q_mem.index(after % STAGES), k_mem.index(0), spare, D)
-                    coming = t + STAGES
-                    fetch(q_tiles, b, h, start + coming * M, q_mem, q_bars, t % STAGES, coming < 2 * n_pairs,
-                          M, D)  # fmt: skip
-                    first_query = start + t * M
+                    slot = pair & (STAGES - 1)
+                    if i == 0:  # the next product is in flight while a tile is worked on
+                        flight = product(q_mem.index(2 * slot + 1), k_mem.index(0), spare, D)
+                    else:
+                        after = pair + 1
+                        there = after & (STAGES - 1)
+                        mbarrier.wait(q_bars.index(there), (after >> LOG2_STAGES) & 1, pred=after < n_pairs)
+                        flight = product(q_mem.index(2 * there), k_mem.index(0), spare, D)
+                        coming = pair + STAGES
+                        fetch(q_tiles, b, h, start + 2 * coming * M, q_mem, q_bars, slot, coming < n_pairs,
+                              2, M, D)  # fmt: skip
+                    first_query = start + (2 * pair + i) * M
                     queries = first_query + in_tile
                     there = queries < T
-                    lse = log2_of(lse_next)
+                    lse = gl.expand_dims(log2_of(lse_next), 1)
+                    known = known_next
                     lse_next = gl.load(lse_ptr + queries + M, mask=queries + M < T, other=float("inf"))
-                    x = tile_logs(
-                        ready, lse, queries, first_key, scale2, limit, low, high, part != 1, HAS_LOW, HAS_HIGH
-                    )
-                    w = exp2(x)
-                    if RECEIVED or CELLS:
-                        sums += over_queries(w)
-                    if CELLS:
-                        late = none  # what belongs to the next row of the map already
-                        if not ALIGNED and first_query + M > bound:
-                            w_late = gl.where(gl.expand_dims(queries >= bound, 1), w, 0.0)
-                            late = shares(over_queries(w_late), edges, NC)
+                    if PEAK:
+                        known_next = gl.load(
+                            known_ptr + 2 * (queries + M), mask=queries + M < T, other=0, cache_modifier=".cg"
+                        )
+                    scores = blocks_of(ready)
+                    w = scores[:0]
+                    added = sums[:0]
+                    spread = gl.zeros([M, 8], gl.float32, LAYOUT)
+                    best = least_in_thread(scores[0])  # of a group, as bits: no log w is above zero
+                    least = best
+                    at = gl.zeros_like(least, dtype=gl.int32)
+                    for n in gl.static_range(16):
+                        x = block_logs(
+                            scores[n], lse, gl.expand_dims(queries, 1), first_key + 8 * n, scale2,
+                            limit, low, high, part != 1, HAS_LOW, HAS_HIGH,
+                        )  # fmt: skip
+                        w += (exp2(x),)
+                        added += (sums[n] + over_queries(w[n]),)
+                        if ENTROPY:
+                            spread = w[n] * x + spread
+                        if PEAK:
+                            here = least_in_thread(x)
+                            best = here if n % 4 == 0 else gl.minimum(best, here)
+                            if n == 3:  # a group ends here
+                                least = best
+                            elif n % 4 == 3:
+                                at = gl.where(best < least, n // 4, at)
+                                least = gl.minimum(least, best)
                     if ENTROPY:
-                        fixed = (gl.sum(over_keys(w * x), axis=1) * FIXED).to(gl.int64)
-                        fixed = gl.convert_layout(fixed, OF_QUERIES)
+                        fixed = (gl.sum(spread, axis=1) * FIXED).to(gl.int64)
                         gl.atomic_add(entropy_ptr + queries, fixed, mask=there, sem="relaxed")
                     if PEAK:
-                        found = packed(group_maxima(x), first_key // 8)
-                        gl.atomic_max(peak_ptr + queries, found, mask=there, sem="relaxed")
+                        offer_peaks(peak_ptr, least, at, queries, known, first_key // 32, T)
+                    if CELLS and FINE:
+                        totals += add_fine_cells(
+                            cells_ptr, w, first_query, first_key, T, S, n_rows, n_columns,
+                            ALIGNED, ALIGNED_KEYS,
+                        )  # fmt: skip
+                    elif CELLS and (first_query + M >= bound) & (bound <= T):
+                        # A row of cells ends in this tile.
+                        early = added
+                        if not ALIGNED:
+                            early = added[:0]
+                            before = gl.expand_dims(queries < bound, 1)
+                            for n in gl.static_range(16):
+                                early += (sums[n] + over_queries(gl.where(before, w[n], 0.0)),)
+                        now = shares(early, first_key, edges, ALIGNED_KEYS)
+                        add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
+                        written = now
+                        row += 1
+                        bound = bound + height if ALIGNED else start_of(row + 1, n_rows, T)
+                    if (RECEIVED or CELLS) and not (CELLS and FINE):
+                        sums = added
                     spare = ready
                     ready = warpgroup_mma_wait(0, deps=[flight])
-                    if CELLS and (first_query + M >= bound) & (first_query < T):  # a row of the map ends here
-                        written = store_shares(cells_ptr, shares(sums, edges, NC), late, written, NC)
-                        row += 1
-                        bound = ((row + 1) * T // n_rows).to(gl.int32)
-                        cells_ptr += n_blocks * (NC * 4)
-    if CELLS and row < n_rows:  # the walk may have ended inside a row of the map
-        store_shares(cells_ptr, shares(sums, edges, NC), none, written, NC)
+    if CELLS and not FINE and row < n_rows:  # the walk may have ended inside a row of cells
+        now = shares(sums, first_key, edges, ALIGNED_KEYS)
+        add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
     if RECEIVED:
-        total = gl.sum(gl.sum(sums, axis=0), axis=0)
+        total = totals if CELLS and FINE else gl.sum(gl.sum(whole(sums), axis=0), axis=0)
         keys = first_key + gl.arange(0, N, total.type.layout)
         gl.store(received_ptr + wide * S + keys, gl.where(keys < limit, total, 0.0), mask=keys < S)
 
 
 @gluon.jit
-def packed(maxima, first_group):
-    """The largest of each query's maxima and its group as an integer, the larger the better."""
-    top, at = largest(maxima)
-    bits = top.to(gl.int32, bitcast=True)
-    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # floats as integers in the same order
-    found = (bits.to(gl.int64) << 32) | (0x7FFFFFFF - first_group - at).to(gl.int64)
-    return gl.convert_layout(found, OF_QUERIES)
+def offer_peaks(peak_ptr, least, at, queries, known, first_group, T):
+    """Offer the best group of each thread to its query, unless a better one is known already.
 
-
-@gluon.jit
-def edges_of(first_key, n_columns, S):
-    """Where the second column of the map begins in each of two blocks of 64 keys, counted from the first."""
-    wide = first_key.to(gl.int64)
-    first = (((wide + 1) * n_columns - 1) // S + 1) * S // n_columns - wide
-    second = (((wide + 65) * n_columns - 1) // S + 1) * S // n_columns - wide
-    return first.to(gl.int32), second.to(gl.int32)
-
-
-@gluon.jit
-def shares(sums, edges, NC: gl.constexpr):
-    """What each of two blocks of keys has given to each column it touches, (4, 8, 2): of threads in a row."""
-    sums_by_column = edges[:0]
-    if NC == 1:
-        sums_by_column += (of_blocks(sums),)
-    else:
-        keys = gl.arange(0, N, gl.SliceLayout(0, gl.SliceLayout(0, sums.type.layout)))
-        first = gl.expand_dims(gl.expand_dims(keys < gl.where(keys < 64, edges[0], edges[1]), 0), 0)
-        sums_by_column += (of_blocks(gl.where(first, sums, 0.0)), of_blocks(gl.where(first, 0.0, sums)))
-    return sums_by_column
-
-
-@gluon.jit
-def of_blocks(sums):
-    """Sums over each block of 64 keys."""
-    return gl.sum(gl.sum(gl.reshape(sums, (4, 8, 2, 8, 8)), axis=3), axis=3)
-
-
-@gluon.jit
-def store_shares(cells_ptr, sums_by_column, late, written, NC: gl.constexpr):
-    """Write what a row of the map has got, and say how much is written now."""
-    now = written[:0]
-    for c in gl.static_range(NC):
-        early = sums_by_column[c] - late[c]
-        grown = gl.sum(early - written[c], axis=1)  # (4, 2)
-        warps = gl.expand_dims(gl.arange(0, 4, gl.SliceLayout(1, grown.type.layout)), 1)
-        blocks = gl.expand_dims(gl.arange(0, 2, gl.SliceLayout(0, grown.type.layout)), 0)
-        gl.store(cells_ptr + (blocks * NC + c) * 4 + warps, grown)
-        now += (early,)
-    return now
+    What is known may be out of date: then a group is offered in vain, and never is one held back.
+    """
+    least = gl.maximum(least, 0x80000000)  # rounding may leave a log w above zero
+    queries = gl.expand_dims(gl.convert_layout(queries, gl.SliceLayout(1, least.type.layout)), 1) + 0 * at
+    known = gl.expand_dims(gl.convert_layout(known, gl.SliceLayout(1, least.type.layout)), 1)
+    value = (0xFFFFFFFF - least).to(gl.int32, bitcast=True)  # not below zero: the larger the better
+    lane = gl.expand_dims(gl.arange(0, 4, gl.SliceLayout(0, least.type.layout)), 0)
+    which = (0x7FFFFFFF - first_group * 4) - (at * 4 + lane)
+    packed = (value.to(gl.int64) << 32) | which.to(gl.int64)
+    gl.atomic_max(peak_ptr + queries, packed, mask=(value >= known) & (queries < T), sem="relaxed")

@@ -1,0 +1,117 @@
+"""The map on Hopper: weights added up in cells of any height and width, as integers in units of 2^-40.
+
+Cells no smaller than a tile are read off the sums of the keys when the walk leaves a row of them, so no
+weight is added twice. Finer ones are added up tile by tile: each thread then owns one key.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from sightline.look.kernels.hopper.tiles import FIXED, M, N, over_queries, whole
+
+# Threads in the order of keys: each adds up what its key got from four warps, eight pairs of queries each.
+BY_KEY = gl.constexpr(gl.BlockedLayout([4, 8, 1], [1, 1, 32], [1, 1, 4], [2, 1, 0]))
+OF_WARPS = gl.constexpr(gl.SliceLayout(1, BY_KEY.value))
+OWN_KEY = gl.constexpr(gl.SliceLayout(0, OF_WARPS.value))
+
+
+@gluon.jit
+def start_of(cell, n_cells, length):
+    """Where a row or a column of cells begins."""
+    return (cell.to(gl.int64) * length // n_cells).to(gl.int32)
+
+
+@gluon.jit
+def cell_of(position, n_cells, length):
+    """The row or the column of cells that a position falls into."""
+    return (((position.to(gl.int64) + 1) * n_cells - 1) // length).to(gl.int32)
+
+
+@gluon.jit
+def shares(sums, first_key, edges, ONE: gl.constexpr):
+    """What two blocks of 64 keys have given to the one or two columns each touches, (4, 8, 8) each.
+
+    The second column begins at the block's edge.
+    """
+    by_column = sums[:0]
+    for half in gl.static_range(2):
+        edge = edges[half] - (first_key + half * 64)
+        early = gl.zeros_like(sums[0])
+        late = gl.zeros_like(sums[0])
+        for i in gl.static_range(8):
+            part = sums[half * 8 + i]
+            if not ONE:
+                keys = 8 * i + gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(0, part.type.layout)))
+                is_late = gl.expand_dims(gl.expand_dims(keys >= edge, 0), 0)
+                late += gl.where(is_late, part, 0.0)
+                part = gl.where(is_late, 0.0, part)
+            early += part
+        by_column += (early,)
+        if not ONE:
+            by_column += (late,)
+    return by_column
+
+
+@gluon.jit
+def add_shares(cells_ptr, row, by_column, written, columns, n_columns, ONE: gl.constexpr):
+    """Add to a row of cells what has come since the last one."""
+    n: gl.constexpr = 1 if ONE else 2
+    for half in gl.static_range(2):
+        for c in gl.static_range(n):
+            grown = by_column[half * n + c] - written[half * n + c]
+            grown = gl.sum(gl.sum(grown, axis=2), axis=1)  # of each warp
+            at = row.to(gl.int64) * n_columns + columns[half] + c + gl.zeros_like(grown, dtype=gl.int32)
+            inside = (columns[half] + c < n_columns) & (grown != 0)
+            gl.atomic_add(cells_ptr + at, (grown * FIXED).to(gl.int64), mask=inside, sem="relaxed")
+
+
+@gluon.jit
+def add_fine_cells(
+    cells_ptr, w, first_query, first_key, T, S, n_rows, n_columns,
+    ALIGNED: gl.constexpr, ALIGNED_KEYS: gl.constexpr,
+):  # fmt: skip
+    """Add a tile, given in blocks, to the cells it touches, and give the sums of its keys."""
+    if ALIGNED:  # each warp's 16 queries lie in one row of cells
+        part = by_key(w)  # (4, N)
+        rows = (gl.arange(0, 4, gl.SliceLayout(1, OF_WARPS)) * 16 + first_query) // (T // n_rows)
+        add_by_key(cells_ptr, part, gl.expand_dims(rows, 1), first_key, S, n_rows, n_columns, ALIGNED_KEYS)
+        total = gl.sum(part, axis=0)
+    else:
+        total = gl.zeros([N], gl.float32, OWN_KEY)
+        queries = first_query + gl.arange(0, M, gl.SliceLayout(1, w[0].type.layout))
+        last = cell_of(gl.minimum(first_query + M, T) - 1, n_rows, T)
+        for row in range(cell_of(first_query, n_rows, T), last + 1):
+            inside = (queries >= start_of(row, n_rows, T)) & (queries < start_of(row + 1, n_rows, T))
+            inside = gl.expand_dims(inside, 1)
+            masked = w[:0]
+            for i in gl.static_range(16):
+                masked += (gl.where(inside, w[i], 0.0),)
+            part = gl.expand_dims(gl.sum(by_key(masked), axis=0), 0)
+            rows = gl.zeros([1, 1], gl.int32, OF_WARPS) + row
+            add_by_key(cells_ptr, part, rows, first_key, S, n_rows, n_columns, ALIGNED_KEYS)
+            total += gl.sum(part, axis=0)
+    return total
+
+
+@gluon.jit
+def by_key(w):
+    """What each key got from each warp's queries, (4, N)."""
+    sums = w[:0]
+    for i in gl.static_range(16):
+        sums += (over_queries(w[i]),)
+    return gl.sum(gl.convert_layout(whole(sums), BY_KEY), axis=1)
+
+
+@gluon.jit
+def add_by_key(cells_ptr, part, rows, first_key, S, n_rows, n_columns, ALIGNED_KEYS: gl.constexpr):
+    """Add what the keys got, (n, N), to their cells in some rows, (n, 1)."""
+    n: gl.constexpr = part.shape[0]
+    if ALIGNED_KEYS:  # 16 keys after each other lie in one column of cells
+        part = gl.sum(gl.reshape(part, (n, N // 16, 16)), axis=2)
+        rows = gl.convert_layout(rows, part.type.layout)
+        keys = first_key + 16 * gl.arange(0, N // 16, gl.SliceLayout(0, part.type.layout))
+    else:
+        keys = first_key + gl.arange(0, N, gl.SliceLayout(0, part.type.layout))
+    at = rows.to(gl.int64) * n_columns + gl.expand_dims(cell_of(keys, n_columns, S), 0)
+    inside = gl.expand_dims(keys < S, 0) & (rows < n_rows) & (part != 0)
+    gl.atomic_add(cells_ptr + at, (part * FIXED).to(gl.int64), mask=inside, sem="relaxed")
