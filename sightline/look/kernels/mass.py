@@ -60,7 +60,7 @@ def mass(
 
 def keys_of_tile(inputs: ScoreInputs) -> int:
     """How many keys a tile of the plan has, so that the fastest kernel can take it."""
-    return hopper.MASS_TILE if hopper.supports(KernelArgs(inputs), None) else TILE
+    return hopper.MASS_TILE if hopper.supports(KernelArgs(inputs)) else TILE
 
 
 def _in_order(k: Float[Tensor, "B Hkv S D"], plan: MassPlan) -> Float[Tensor, "B Hkv n D"]:

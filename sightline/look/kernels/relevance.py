@@ -54,7 +54,7 @@ def relevance(
         others, gathered = _units(args, v, gradient), args.rows_like(torch.int64).zero_()
     else:
         others, gathered = factors.float().contiguous(), args.lse
-    if hopper.supports(args, None) and hopper.supports_values(v, gradient):
+    if hopper.supports(args) and hopper.supports_values(v, gradient):
         from sightline.look.kernels.hopper.launch import launch_relevance  # noqa: PLC0415
 
         launch_relevance(args, v, gradient, others, keys, gathered, by_query=factors is None)
