@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from sightline.look.kernels import hopper
+from sightline.look.kernels import hopper, prepared
 from sightline.look.kernels.limits import NO_LIMIT, Limits, limits_of
 from sightline.look.kernels.rows import finish_kernel, rows_kernel
 from sightline.look.kernels.shapes import Tiles, blocks_of, power_of_two, tiles_of, width_of
@@ -239,7 +239,8 @@ def _finish(args: KernelArgs, found: _Found, cells: Cells | None, rest: Tensor |
     n_cells = 0 if cells is None else blocks_of(cells.rows * cells.columns, _CELLS_AT_ONCE)
     unused = args.q
     given = (found.sums, found.packed, found.masses, found.groups, rest)
-    finish_kernel[n_blocks + n_cells, args.b * args.h](
+    prepared.launch(
+        finish_kernel, (n_blocks + n_cells, args.b * args.h),
         *args.tensors, *args.mask, *(unused if x is None else x for x in given),
         *(unused if x is None else x for x in (found.entropy, found.peak, found.peak_at, found.cells)),
         *args.sizes, *args.scale_and_band,

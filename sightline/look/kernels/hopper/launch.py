@@ -7,6 +7,7 @@ from torch import Tensor
 from triton.experimental.gluon.language import NVMMADistributedLayout, NVMMASharedLayout, bfloat16, float16
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from sightline.look.kernels import prepared
 from sightline.look.kernels.hopper import BLOCK, WARPS
 from sightline.look.kernels.hopper.mass import mass_kernel
 from sightline.look.kernels.hopper.relevance import relevance_kernel
@@ -39,7 +40,8 @@ def launch(
     rows, columns = (1, 1) if cells is None else (cells.rows, cells.columns)
     fine = min(t // rows, s // columns) < BLOCK
     step = 16 if fine else BLOCK
-    weights_kernel[(args.b * h, blocks_of(s, 2 * BLOCK))](
+    prepared.launch(
+        weights_kernel, (args.b * h, blocks_of(s, 2 * BLOCK)),
         _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *(lse if x is None else x for x in (received, masses, sums, packed)),
@@ -58,7 +60,8 @@ def launch_rows(args: KernelArgs, lse: Tensor, entropy: Tensor | None, packed: T
     """Run the kernel for what belongs to queries alone."""
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
-    rows_kernel[(args.b * h, blocks_of(t, 2 * BLOCK))](
+    prepared.launch(
+        rows_kernel, (args.b * h, blocks_of(t, 2 * BLOCK)),
         _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *(lse if x is None else x for x in (entropy, packed)), h, group, t, s, *args.scale_and_band,

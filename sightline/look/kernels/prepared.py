@@ -1,0 +1,58 @@
+"""Launch a kernel that was compiled before without Triton's search for it.
+
+Triton inspects every argument of every launch to find the kernel compiled for its kind: for a short kernel
+that takes longer than the kernel. Here a compiled kernel is kept for each call, by its arguments' kinds.
+"""
+
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+from triton.compiler import CompiledKernel
+from triton.runtime.jit import JITFunction
+
+_MAX_KEPT = 512
+_kept: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
+
+
+def launch(kernel: Any, grid: tuple[int, int], *args: Any, **constants: Any) -> None:
+    """``kernel[grid](*args, **constants)``.
+
+    Args:
+        kernel: A kernel of Triton or Gluon.
+        grid: How many programs, along two axes.
+        args: Tensors, descriptors and numbers, in the kernel's order.
+        constants: The kernel's constexprs, all of them, and options such as ``num_warps``.
+    """
+    if not isinstance(kernel, JITFunction) or torch.version.hip or torch.compiler.is_compiling():
+        kernel[grid](*args, **constants)  # the interpreter, or a compiler with other rules
+        return
+    key = key_of(kernel, torch.cuda.current_device(), args, constants)
+    kept = _kept.get(key)
+    if kept is not None:
+        compiled, rest = kept
+        compiled[(*grid, 1)](*args, *rest)
+        return
+    compiled = kernel[grid](*args, **constants)
+    if isinstance(compiled, CompiledKernel):
+        if len(_kept) >= _MAX_KEPT:
+            _kept.clear()
+        _kept[key] = compiled, tuple(constants[name] for name in kernel.arg_names[len(args) :])
+
+
+def key_of(kernel: Any, device: int, args: tuple[Any, ...], constants: dict[str, Any]) -> Hashable:
+    """All that the choice of a compiled kernel depends on; of integers more than that, their value."""
+    kinds = tuple([x if type(x) is int else _kind(x) for x in args])
+    return id(kernel), device, kinds, tuple(constants.items()), tuple(map(type, constants.values()))
+
+
+def _kind(x: Any) -> Hashable:
+    """A tensor's dtype and whether it begins at a multiple of 16 bytes; a float's type; else the value."""
+    if type(x) is Tensor or isinstance(x, Tensor):
+        return x.dtype, x.data_ptr() % 16 == 0
+    if isinstance(x, float):
+        return float
+    if hasattr(x, "block_shape"):  # a tensor as the copy engine reads it
+        return type(x), x.base.dtype, tuple(x.block_shape), getattr(x, "layout", None), x.padding
+    return type(x), x
