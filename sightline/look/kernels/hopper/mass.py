@@ -1,4 +1,4 @@
-"""``mass`` on Hopper: a program owns 128 queries and walks over keys in the order of ``mass_plan``.
+"""``mass`` on Hopper: a program owns 64 queries and walks over keys in the order of ``mass_plan``.
 
 A tile's scores are multiplied into one half of the registers while the weights of the one before are added
 up from the other. Pairs of neighbouring keys belong to one group and lie in one thread.
@@ -54,11 +54,11 @@ def mass_kernel(
     n_pairs = (n_tiles + 1) // 2  # of tiles: two at a time change places without a move
     n_whole = 0 if SETS else gl.minimum(n_whole, n_tiles) // 2  # a set may end in empty places
 
-    q_mem, q_bar = ring(q_tiles, 1, M, D)
-    k_mem, k_bars = ring(k_tiles, STAGES, N, D)
-    fetch(q_tiles, b, h, first_query, q_mem, q_bar, 0, True, M, D)
+    q_mem, q_bar = ring(q_tiles, 1, 1, M, D)
+    k_mem, k_bars = ring(k_tiles, STAGES, STAGES, N, D)
+    fetch(q_tiles, b, h, first_query, q_mem, q_bar, 0, True, 1, M, D)
     for i in gl.static_range(STAGES):
-        fetch(k_tiles, b, h // group, (start + i) * N, k_mem, k_bars, i, i < 2 * n_pairs, N, D)
+        fetch(k_tiles, b, h // group, (start + i) * N, k_mem, k_bars, i, i < 2 * n_pairs, 1, N, D)
     queries = first_query + gl.arange(0, M, gl.SliceLayout(1, MMA))
     lse = log2_of(gl.load(lse_ptr + wide * T + queries, mask=queries < T, other=float("inf")))
     in_tile = gl.arange(0, N, gl.SliceLayout(0, MMA))
@@ -80,7 +80,7 @@ def mass_kernel(
                 mbarrier.wait(k_bars.index(after % STAGES), (after // STAGES) & 1, pred=after < 2 * n_pairs)
                 flight = scores(q_mem.index(0), k_mem.index(after % STAGES), spare, M, N, D)
                 fetch(k_tiles, b, h // group, (start + tile + STAGES) * N, k_mem, k_bars, tile % STAGES,
-                      tile + STAGES < 2 * n_pairs, N, D)  # fmt: skip
+                      tile + STAGES < 2 * n_pairs, 1, N, D)  # fmt: skip
                 is_cut = True
                 if SETS:
                     next_set = gl.load(sets_ptr + start + gl.minimum(after, n_tiles))

@@ -48,16 +48,16 @@ def relevance_kernel(
     if (first_key + N > limit) | (outer <= inner):
         inner, outer = n_tiles, n_tiles
 
-    k_mem, k_bar = ring(k_tiles, 1, N, D)
-    v_mem, v_bar = ring(v_tiles, 1, N, DV)
-    q_mem, q_bars = ring(q_tiles, STAGES, M, D)
-    g_mem, g_bars = ring(g_tiles, G_STAGES, M, DV)
-    fetch(k_tiles, b, h // group, first_key, k_mem, k_bar, 0, True, N, D)
+    k_mem, k_bar = ring(k_tiles, 1, 1, N, D)
+    v_mem, v_bar = ring(v_tiles, 1, 1, N, DV)
+    q_mem, q_bars = ring(q_tiles, STAGES, STAGES, M, D)
+    g_mem, g_bars = ring(g_tiles, G_STAGES, G_STAGES, M, DV)
+    fetch(k_tiles, b, h // group, first_key, k_mem, k_bar, 0, True, 1, N, D)
     for i in gl.static_range(STAGES):
-        fetch(q_tiles, b, h, start + i * M, q_mem, q_bars, i, i < n_tiles, M, D)
-    fetch(v_tiles, b, h // group, first_key, v_mem, v_bar, 0, True, N, DV)
+        fetch(q_tiles, b, h, start + i * M, q_mem, q_bars, i, i < n_tiles, 1, M, D)
+    fetch(v_tiles, b, h // group, first_key, v_mem, v_bar, 0, True, 1, N, DV)
     for i in gl.static_range(G_STAGES):
-        fetch(g_tiles, b, h, start + i * M, g_mem, g_bars, i, i < n_tiles, M, DV)
+        fetch(g_tiles, b, h, start + i * M, g_mem, g_bars, i, i < n_tiles, 1, M, DV)
     lse_ptr += wide * T
     queries_ptr += wide * T
     others_ptr += (wide if BY_QUERY else wide // H) * T
@@ -90,7 +90,7 @@ def relevance_kernel(
                 mbarrier.wait(g_bars.index(tile % G_STAGES), (tile // G_STAGES) & 1)
                 slopes = scores(g_mem.index(tile % G_STAGES), v_mem.index(0), relevant, M, N, DV)
                 fetch(q_tiles, b, h, start + (tile + STAGES) * M, q_mem, q_bars, tile % STAGES,
-                      tile + STAGES < n_tiles, M, D)  # fmt: skip
+                      tile + STAGES < n_tiles, 1, M, D)  # fmt: skip
                 x = ready * scale2 - gl.expand_dims(lse, 1)
                 if part != 1:
                     x = gl.where(may_look(queries, keys, limit, low, high, HAS_LOW, HAS_HIGH), x, LOG2_ZERO)
@@ -100,7 +100,7 @@ def relevance_kernel(
                 mbarrier.wait(q_bars.index(after % STAGES), (after // STAGES) & 1, pred=after < n_tiles)
                 flight = scores(q_mem.index(after % STAGES), k_mem.index(0), w, M, N, D)
                 fetch(g_tiles, b, h, start + (tile + G_STAGES) * M, g_mem, g_bars, tile % G_STAGES,
-                      tile + G_STAGES < n_tiles, M, DV)  # fmt: skip
+                      tile + G_STAGES < n_tiles, 1, M, DV)  # fmt: skip
                 if BY_QUERY:
                     fixed = (gl.sum(relevant, axis=1).to(gl.float64) * others).to(gl.int64)
                     gl.atomic_add(queries_ptr + queries, fixed, mask=there, sem="relaxed")

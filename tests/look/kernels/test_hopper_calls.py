@@ -1,0 +1,142 @@
+"""Arguments of calls inside the Hopper kernels, and of their launches, fit what is called.
+
+Only a GPU of that kind, with the Triton they were written for, compiles them; here they are read.
+"""
+
+import ast
+import inspect
+from inspect import Parameter
+from pathlib import Path
+
+import pytest
+import torch
+
+import sightline
+from sightline.attention.masks import Mask, causal, padding
+from sightline.look.mass_plan import plan_mass
+from sightline.look.score_inputs import ScoreInputs
+from sightline.look.stream import Cells
+
+PACKAGE = "sightline.look.kernels.hopper"
+FOLDER = Path(sightline.__file__).parents[1].joinpath(*PACKAGE.split("."))
+MODULES = {path.stem: ast.parse(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.py"))}
+
+
+def defined_in(module):
+    """The functions for the GPU that a module defines, by name."""
+    functions = (node for node in MODULES[module].body if isinstance(node, ast.FunctionDef))
+    return {x.name: x for x in functions if "gluon.jit" in map(ast.unparse, x.decorator_list)}
+
+
+def imported_into(module):
+    """Where a module's names from its neighbours come from: (name here, module, name there)."""
+    for node in ast.walk(MODULES[module]):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}."):
+            for alias in node.names:
+                yield alias.asname or alias.name, node.module.rpartition(".")[2], alias.name
+
+
+def known_in(module):
+    known = defined_in(module)
+    for here, other, there in imported_into(module):
+        if there in defined_in(other):
+            known[here] = defined_in(other)[there]
+    return known
+
+
+def signature_of(function):
+    """A function's signature as it is written; no other kind of parameter is used for the GPU."""
+    given = function.args
+    assert not any((given.posonlyargs, given.kwonlyargs, given.vararg, given.kwarg)), function.name
+    no_default = len(given.args) - len(given.defaults)
+    defaults = [Parameter.empty] * no_default + given.defaults
+    return inspect.Signature(
+        [
+            Parameter(x.arg, Parameter.POSITIONAL_OR_KEYWORD, default=default)
+            for x, default in zip(given.args, defaults, strict=True)
+        ]
+    )
+
+
+def calls_in(module):
+    """(where, called function, call) of each call between functions for the GPU."""
+    known = known_in(module)
+    for function in defined_in(module).values():
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known:
+                yield f"{module}.py:{node.lineno} {ast.unparse(node)}", known[node.func.id], node
+
+
+def test_the_kernels_are_found():
+    found = {name for module in MODULES for name in defined_in(module)}
+    assert found >= {"weights_kernel", "rows_kernel", "mass_kernel", "relevance_kernel"}
+    called = {function.name for module in MODULES for _, function, _ in calls_in(module)}
+    assert called >= {"ring", "fetch", "scores"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_is_imported_is_there(module):
+    for _, other, name in imported_into(module):
+        body = MODULES[other].body
+        there = {x.name for x in body if isinstance(x, ast.FunctionDef)}
+        there |= {ast.unparse(x.targets[0]) for x in body if isinstance(x, ast.Assign)}
+        assert name in there, f"{module}.py imports {name} from {other}.py"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_calls_fit_what_is_called(module):
+    for where, called, call in calls_in(module):
+        try:
+            signature_of(called).bind(*call.args, **{x.arg: x.value for x in call.keywords})
+        except TypeError as error:
+            pytest.fail(f"{where}: {error}")
+
+
+class Launched:
+    """Stands for a kernel, and takes only arguments that fit its signature."""
+
+    def __init__(self, module, name):
+        self.signature = signature_of(defined_in(module)[name])
+        self.calls = []
+
+    def __getitem__(self, grid):
+        def run(*args, num_warps, **constants):
+            assert num_warps in (4, 8)
+            self.calls.append(self.signature.bind(*args, **constants).arguments)
+
+        return run
+
+
+@pytest.fixture
+def launch(monkeypatch):
+    launch = pytest.importorskip(f"{PACKAGE}.launch", reason="no Triton with Gluon", exc_type=ImportError)
+    for module in ("weights", "rows", "mass", "relevance"):
+        monkeypatch.setattr(launch, f"{module}_kernel", Launched(module, f"{module}_kernel"))
+    return launch
+
+
+@pytest.mark.parametrize("mask", [Mask(), causal() & padding(torch.tensor([149, 131]))])
+def test_launches_fit_the_kernels(launch, mask):
+    from sightline.look.kernels.hopper import MASS_TILE
+    from sightline.look.kernels.kept import KeptArgs
+
+    b, h, t, s, d = 2, 4, 131, 149, 64
+    q, k = torch.zeros(b, h, t, d).half(), torch.zeros(b, 2, s, d).half()
+    lse = torch.zeros(b, h, t)
+    args = KeptArgs(ScoreInputs(q, k, mask.fitted((b, h), t, s), 0.125), lse)
+    whole, sums, keys = torch.zeros(b, h, t).long(), torch.zeros(b, h, t, 3), torch.zeros(b, h, s)
+    plan = plan_mass(torch.arange(s)[:, None] % 3 == torch.arange(3), banded=True, tile=MASS_TILE)
+    launch.launch(args, lse, Cells(3, 5, (0, t), (0, s)), keys, whole, whole, whole)
+    launch.launch_rows(args, lse, lse, whole)
+    launch.launch_mass(args, k, plan, sums, several=False)
+    launch.launch_relevance(args, k, q, lse.double(), keys, whole, by_query=True)
+    filled = {
+        "weights": ("received", keys),
+        "rows": ("entropy", lse),
+        "mass": ("sums", sums),
+        "relevance": ("queries", whole),
+    }
+    for name, (place, tensor) in filled.items():
+        (given,) = getattr(launch, f"{name}_kernel").calls
+        assert given[f"{place}_ptr"] is tensor, name
+        assert [given[x] for x in ("H", "group", "T", "S", "D")] == [h, 2, t, s, d], name
