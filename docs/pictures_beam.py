@@ -4,7 +4,8 @@
 Usage: python docs/pictures_beam.py [--caption RUN] [--translate RUN] [--text TEXT] [--scene 0] [--width 3]
            [--out FOLDER]
 
-RUN is what `sightline demo` leaves, or what `sightline train translate --data dates --out RUN` does.
+RUN is what `sightline demo` leaves, or what `sightline train translate --data dates --out RUN` does. Without
+--out the pictures in docs/pictures are written anew.
 """
 
 import argparse
@@ -57,13 +58,22 @@ def of_a_translation(folder: str, text: str, width: int) -> Figure:
 def main() -> None:
     """Draw what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--caption", help="a run of captioning")
-    parser.add_argument("--translate", help="a run of translation")
-    parser.add_argument("--text", default="le jeudi 3 mai 1979")
-    parser.add_argument("--scene", type=int, default=0)
-    parser.add_argument("--width", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=HERE / "pictures")
+    parser.add_argument("--caption", metavar="RUN", help="a run of captioning: draws beam_caption.png")
+    parser.add_argument("--translate", metavar="RUN", help="a run of translation: draws beam_translation.png")
+    parser.add_argument(
+        "--text", default="le jeudi 3 mai 1979", help="what to translate; default: %(default)s"
+    )
+    parser.add_argument(
+        "--scene", type=int, default=0, help="number of the test scene to caption; default: 0"
+    )
+    parser.add_argument("--width", type=int, default=3, help="beginnings that are kept; default: 3")
+    parser.add_argument(
+        "--out", type=Path, default=HERE / "pictures", help="a folder; default: docs/pictures"
+    )
     given = parser.parse_args()
+    if given.caption is None and given.translate is None:
+        parser.error("nothing to draw; give --caption RUN, --translate RUN or both")
+    given.out.mkdir(parents=True, exist_ok=True)
     figures = {}
     if given.caption is not None:
         figures["beam_caption"] = of_a_caption(given.caption, given.scene, given.width)

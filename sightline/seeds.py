@@ -76,7 +76,8 @@ def visualize_positional_encoding(PE: Any) -> Any:  # noqa: N803
     """Draw a table of positions, a tensor or an array, as a heatmap; returns the figure.
 
     Where a window can be opened the heatmap is in it, and a program waits until it is closed, as with the
-    document's ``plt.show()``; a notebook shows the figure that is returned.
+    document's ``plt.show()``; a notebook shows the figure that is returned. Without either nothing is to be
+    seen: ``visualize_positional_encoding(PE).savefig("positions.png")`` writes it.
 
     Raises:
         ImportError: If matplotlib is not installed; the sentence names the extra.

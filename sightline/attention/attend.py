@@ -106,8 +106,10 @@ def attention(
         q, k, v: Queries, keys and values. Any number of leading dimensions, which broadcast; with four
             dimensions q may have a multiple of the heads of k and v (grouped queries).
         mask: A boolean tensor, True where a query may look, of a shape that broadcasts to
-            ``(..., T, S)``, where ``(B, 1, S)`` is understood as one row for each item of the batch; or a
-            float tensor that is added to the scores, never one of ones and zeros alone; or a
+            ``(..., T, S)``, where three dimensions are items, not heads: ``(B, 1, S)`` is one row for each
+            item of the batch, ``(B, T, S)`` a table for each, and ``mask[None]`` makes ``(H, T, S)`` one
+            for each head; or a float tensor that is added to the scores, never one of ones and zeros alone,
+            whose three dimensions are ``(H, T, S)``, as in torch; or a
             :class:`~sightline.attention.masks.Mask`.
         score: How a query and a key are matched, a :class:`~sightline.attention.scores.Score` or the
             name of one without parameters. Default: the scaled dot product.

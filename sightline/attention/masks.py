@@ -20,6 +20,7 @@ both begin at position zero, torch's rule for ``is_causal``.
 """
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -404,19 +405,33 @@ def _fit(x: Tensor, scores: tuple[int, ...], *, batch_first: bool) -> Tensor:
             f"the mask has more dimensions than the scores (..., T, S) = {scores}, got a mask of shape "
             f"{tuple(x.shape)}; squeeze it, or give q, k and v as many"
         )
-    if x.dim() == 3 < len(scores) and not batch_first and scores[0] == x.size(0) == scores[-3] > 1:
+    if x.dim() == 3 < len(scores) and _could_be_heads(x, scores, batch_first=batch_first):
+        kind = "boolean" if batch_first else "float"
         raise ValueError(
-            f"a float mask of three dimensions could mean the batch or the heads of scores {scores}, got "
+            f"a {kind} mask of three dimensions could mean the batch or the heads of scores {scores}, got "
             f"{tuple(x.shape)}; write mask[:, None] for (B, T, S) and mask[None] for (H, T, S)"
         )
     shape = _aligned(x.shape, len(scores), batch_first=batch_first)
     if not _broadcasts(shape, scores):
         read = f", read as {shape}" if shape != tuple(x.shape) else ""
+        missing = any(_broadcasts(x.shape, some) for some in itertools.combinations(scores, x.dim()))
+        remedy = (
+            "insert the missing dimensions with mask[:, None] or mask[None]"
+            if missing
+            else "no dimension is missing, a size is wrong: each must be 1 or that of the scores"
+        )
         raise ValueError(
             f"the mask must broadcast to the scores (..., T, S) = {scores}, got a mask of shape "
-            f"{tuple(x.shape)}{read}; insert the missing dimensions with mask[:, None] or mask[None]"
+            f"{tuple(x.shape)}{read}; {remedy}"
         )
     return x.reshape(shape)
+
+
+def _could_be_heads(x: Tensor, scores: tuple[int, ...], *, batch_first: bool) -> bool:
+    """Whether (N, T, S) fits the batch and the heads, both N; a boolean (N, 1, S) is always of the batch."""
+    if batch_first and (x.size(1) == 1 or torch.compiler.is_compiling()):  # a traced batch has no size yet
+        return False
+    return scores[0] == x.size(0) == scores[-3] > 1
 
 
 def _cut(x: Tensor, queries: tuple[int, int], keys: tuple[int, int]) -> Tensor:

@@ -243,6 +243,34 @@ def test_a_float_mask_that_could_be_of_the_batch_or_of_the_heads_is_refused():
         bias.fitted((3, 3), 5, 7)
 
 
+@pytest.mark.bad_input
+def test_a_boolean_mask_that_could_be_of_the_batch_or_of_the_heads_is_refused():
+    allowed = masks.dense(torch.ones(3, 5, 7, dtype=torch.bool))
+    expected = (
+        r"boolean mask .* batch or the heads of scores \(3, 3, 5, 7\), got \(3, 5, 7\); write mask\[:, None\]"
+    )
+    with pytest.raises(ValueError, match=expected):
+        allowed.fitted((3, 3), 5, 7)
+    assert allowed.fitted((3, 2), 5, 7).allowed[0].shape == (3, 1, 5, 7)  # it can only be the batch
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("shape", "remedy"),
+    [
+        ((4, 7), "a size is wrong"),
+        ((5, 6), "a size is wrong"),
+        ((5, 5, 7), "a size is wrong"),
+        ((2, 3, 4, 7), "a size is wrong"),
+        ((2, 7), "insert the missing dimensions"),
+        ((3, 5, 7), "insert the missing dimensions"),
+    ],
+)
+def test_a_mask_that_does_not_fit_is_told_a_missing_dimension_from_a_wrong_size(shape, remedy):
+    with pytest.raises(ValueError, match=rf"scores .* = \(2, 3, 5, 7\), got .*; .*{remedy}"):
+        masks.dense(torch.ones(shape, dtype=torch.bool)).fitted((2, 3), 5, 7)
+
+
 def test_with_three_dimensions_of_scores_both_are_the_batch():
     allowed = torch.rand(2, 5, 7) > 0.5
     assert torch.equal(on_scores(masks.dense(allowed), lead=(2,))[0], allowed)

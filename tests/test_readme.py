@@ -1,0 +1,24 @@
+"""The table of README.md that says what to read: the files are there, and about as long as it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TABLE = (ROOT / "README.md").read_text().split("## To understand X, read Y")[1].split("\n## ")[0]
+ROWS = [line.strip("|").split("|") for line in TABLE.splitlines() if line.startswith("| ")][1:]
+
+
+def test_the_table_is_found():
+    assert len(ROWS) > 10
+    assert all(len(row) == 3 for row in ROWS)
+
+
+@pytest.mark.parametrize(("read", "counts"), [row[1:] for row in ROWS], ids=[row[0].strip() for row in ROWS])
+def test_a_count_of_lines_is_that_of_its_file_but_for_a_tenth(read, counts):
+    linked = [ROOT / path for path in re.findall(r"\]\(([^)]+)\)", read)]
+    assert linked
+    assert all(path.exists() for path in linked)
+    actual = [len(path.read_text().splitlines()) for path in linked if path.suffix == ".py"]
+    assert [int(count) for count in re.findall(r"\d+", counts)] == pytest.approx(actual, rel=0.1)
