@@ -108,10 +108,13 @@ class MultiHeadSelfAttention(nn.Module):
     ) -> Float[Tensor, "... T d_v"]:
         """Attend with every head at once and join the results.
 
-        A mask is shared by all heads: ``(T, S)``, ``(B, 1, S)``, or one with a dimension for the heads.
+        A mask is shared by all heads: ``(T, S)``, ``(B, 1, S)``, ``(B, T, S)``, or one with a dimension for
+        the heads. Three dimensions are those of the input's items, whatever the number of heads.
         """
         projected = zip(*(head.project(x) for head in self.heads), strict=True)
         q, k, v = (torch.stack(heads, dim=-3) for heads in projected)  # (..., H, T, d_k / H) and d_v / H
+        if isinstance(mask, Tensor) and mask.dim() == 3 and x.dim() == 3:
+            mask = mask.unsqueeze(1)
         context = attention(q, k, v, mask)  # (..., H, T, d_v / H)
         return self.Wo(context.transpose(-3, -2).flatten(-2))
 

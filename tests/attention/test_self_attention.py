@@ -60,3 +60,10 @@ def test_heads_are_counted_once():
         sl.nn.MultiHeadSelfAttention(8, 6, 6, 2, n_heads=3)
     with pytest.raises(TypeError, match="num_heads must be a whole number, got '2'"):
         sl.nn.MultiHeadSelfAttention(8, 6, 6, "2")
+
+
+def test_a_mask_of_items_stays_one_where_there_are_as_many_heads():
+    ours, x = sl.nn.MultiHeadSelfAttention(E, 4, 6, 2), torch.randn(3, T, E)
+    mask = torch.rand(3, T, T) < 0.6
+    mask[..., 0] = True
+    torch.testing.assert_close(ours(x[:2], mask[:2]), ours(x, mask)[:2])
