@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -22,6 +22,7 @@ _MODULE = "transformers.integrations.flex_attention"
 _CLASS = "WrappedFlexAttention"
 
 
+@runtime_checkable
 class FlexListener(Protocol):
     """Who makes a call of compiled FlexAttention, and may look at what it was called with."""
 

@@ -55,6 +55,7 @@ def test_a_text_is_cut_the_same_in_whichever_batch(tokenizer):
     assert torch.equal(again.batch([3, 1], 5), together)
 
 
+@pytest.mark.plain  # long, and its shapes are others' too
 def test_each_word_is_cut_by_chances_of_its_own():
     texts = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"]
     pairs = Tokenizer.train(texts, kind="bpe", vocab_size=500)

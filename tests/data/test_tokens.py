@@ -165,6 +165,7 @@ def chances(pieces, rank, p):
     return table
 
 
+@pytest.mark.plain  # long, and its shapes are others' too
 def test_dropout_falls_as_often_as_the_paper_says():
     merges = [("a", "b"), ("ab", "c"), ("b", "c"), ("a", "bc"), ("abc", "abc")]
     vocab = {piece: i for i, piece in enumerate(["a", "b", "c", "ab", "abc", "bc", "abcabc"])}

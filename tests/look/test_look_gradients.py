@@ -185,6 +185,7 @@ print(after - before)
 """
 
 
+@pytest.mark.plain  # long, and its shapes are others' too
 def test_a_long_sequence_takes_little_memory():
     """The matrix would take 4.3 GB."""
     command = [sys.executable, "-c", _MEMORY]

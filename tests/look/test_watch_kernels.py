@@ -290,6 +290,7 @@ def test_no_softmax_is_taken_for_attention_that_is_none():
 # DTensors
 
 
+@pytest.mark.plain  # long, and its shapes are others' too
 def test_dtensors():
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
