@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     from transformers import modeling_flash_attention_utils as flash_utils
     from transformers.integrations.flex_attention import WrappedFlexAttention
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.plain]  # other watches have its shapes
 
 V, B, T, H = 97, 2, 23, 4
 SIZES = {
