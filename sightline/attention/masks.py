@@ -20,8 +20,6 @@ both begin at position zero, torch's rule for ``is_causal``.
 """
 
 import functools
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
@@ -29,6 +27,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sightline.attention.mask_shapes import aligned, cut, fit, fit_lengths, trailing_ones
 from sightline.attention.mask_values import refuse_marks, refuse_ones
 from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
 
@@ -143,9 +142,9 @@ class Mask:
         if self.added and of_batch:  # a float tensor of three dimensions would read as (H, T, S)
             rank = max(rank, 4)
         leads = [
-            *(_aligned(x.shape, rank, batch_first=True)[:-2] for x in self.allowed),
-            *(_aligned(x.shape, rank, batch_first=False)[:-2] for x in self.added),
-            *(_trailing_ones(x.shape, rank - 2) for x in self.lengths),
+            *(aligned(x.shape, rank, batch_first=True)[:-2] for x in self.allowed),
+            *(aligned(x.shape, rank, batch_first=False)[:-2] for x in self.added),
+            *(trailing_ones(x.shape, rank - 2) for x in self.lengths),
         ]
         try:
             lead = torch.broadcast_shapes(*leads)
@@ -163,9 +162,9 @@ class Mask:
         bands = (band.clipped(t, s) for band in self.bands)
         return Mask(
             bands=tuple(band for band in bands if (band.left, band.right) != (None, None)),
-            lengths=tuple(_fit_lengths(x, lead) for x in self.lengths),
-            allowed=tuple(_fit(x, (*lead, t, s), batch_first=True) for x in self.allowed),
-            added=tuple(_fit(x, (*lead, t, s), batch_first=False) for x in self.added),
+            lengths=tuple(fit_lengths(x, lead) for x in self.lengths),
+            allowed=tuple(fit(x, (*lead, t, s), batch_first=True) for x in self.allowed),
+            added=tuple(fit(x, (*lead, t, s), batch_first=False) for x in self.added),
         )
 
     def keys(self, queries: tuple[int, int], t: int, s: int) -> tuple[int, int]:
@@ -194,11 +193,11 @@ class Mask:
         rows, columns = torch.arange(*queries, device=device), torch.arange(*keys, device=device)
         parts = [band.allows(rows, columns, t, s) for band in self.bands]
         parts += [columns < lengths for lengths in self.lengths]
-        parts += [_cut(x, queries, keys) for x in self.allowed]
+        parts += [cut(x, queries, keys) for x in self.allowed]
         allowed = functools.reduce(torch.logical_and, parts) if parts else None
         if not self.added:
             return torch.ones(1, 1, dtype=torch.bool, device=device) if allowed is None else allowed
-        added = functools.reduce(torch.add, [_cut(x, queries, keys) for x in self.added])
+        added = functools.reduce(torch.add, [cut(x, queries, keys) for x in self.added])
         return added if allowed is None else torch.where(allowed, added, -torch.inf)
 
 
@@ -367,75 +366,3 @@ def _intersected(bands: tuple[Band, ...]) -> tuple[Band, ...]:
             right = [band.right for band in same if band.right is not None]
             merged.append(Band(min(left) if left else None, min(right) if right else None, align))
     return tuple(merged)
-
-
-def _trailing_ones(shape: Sequence[int], rank: int) -> tuple[int, ...]:
-    return (*shape, *(1,) * (rank - len(shape)))
-
-
-def _aligned(shape: Sequence[int], rank: int, *, batch_first: bool) -> tuple[int, ...]:
-    """Give the shape of a mask the rank of the scores.
-
-    Shapes line up at the end, as everywhere in torch, but for one case: a boolean mask of three
-    dimensions belongs to the batch, ``(B, 1, S)`` or ``(B, T, S)``, and is the same for all heads.
-    """
-    if batch_first and len(shape) == 3 < rank:
-        return (*_trailing_ones(shape[:1], rank - 2), *shape[1:])
-    return (*(1,) * (rank - len(shape)), *shape)
-
-
-def _broadcasts(shape: Sequence[int], target: Sequence[int]) -> bool:
-    return len(shape) == len(target) and all(n in (1, m) for n, m in zip(shape, target, strict=True))
-
-
-def _fit_lengths(lengths: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """(B,) -> (B, 1, ..., 1), ready to be compared with the positions of the keys."""
-    shape = _trailing_ones(lengths.shape, len(lead))
-    if not _broadcasts(shape, lead):
-        raise ValueError(
-            "padding's lengths must line up with the leading dimensions of q, k and v, "
-            f"got lengths {tuple(lengths.shape)} for {tuple(lead)}; give one length for each item"
-        )
-    return lengths.reshape(*shape, 1, 1)
-
-
-def _fit(x: Tensor, scores: tuple[int, ...], *, batch_first: bool) -> Tensor:
-    if x.dim() > len(scores):
-        raise ValueError(
-            f"the mask has more dimensions than the scores (..., T, S) = {scores}, got a mask of shape "
-            f"{tuple(x.shape)}; squeeze it, or give q, k and v as many"
-        )
-    if x.dim() == 3 < len(scores) and _could_be_heads(x, scores, batch_first=batch_first):
-        kind = "boolean" if batch_first else "float"
-        raise ValueError(
-            f"a {kind} mask of three dimensions could mean the batch or the heads of scores {scores}, got "
-            f"{tuple(x.shape)}; write mask[:, None] for (B, T, S) and mask[None] for (H, T, S)"
-        )
-    shape = _aligned(x.shape, len(scores), batch_first=batch_first)
-    if not _broadcasts(shape, scores):
-        read = f", read as {shape}" if shape != tuple(x.shape) else ""
-        missing = any(_broadcasts(x.shape, some) for some in itertools.combinations(scores, x.dim()))
-        remedy = (
-            "insert the missing dimensions with mask[:, None] or mask[None]"
-            if missing
-            else "no dimension is missing, a size is wrong: each must be 1 or that of the scores"
-        )
-        raise ValueError(
-            f"the mask must broadcast to the scores (..., T, S) = {scores}, got a mask of shape "
-            f"{tuple(x.shape)}{read}; {remedy}"
-        )
-    return x.reshape(shape)
-
-
-def _could_be_heads(x: Tensor, scores: tuple[int, ...], *, batch_first: bool) -> bool:
-    """Whether (N, T, S) fits the batch and the heads, both N; a boolean (N, 1, S) is always of the batch."""
-    if batch_first and (x.size(1) == 1 or torch.compiler.is_compiling()):  # a traced batch has no size yet
-        return False
-    return scores[0] == x.size(0) == scores[-3] > 1
-
-
-def _cut(x: Tensor, queries: tuple[int, int], keys: tuple[int, int]) -> Tensor:
-    """Slice the last two dimensions, leaving those of size one to broadcast."""
-    rows = slice(*queries) if x.size(-2) != 1 else slice(None)
-    columns = slice(*keys) if x.size(-1) != 1 else slice(None)
-    return x[..., rows, columns]
