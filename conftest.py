@@ -1,4 +1,4 @@
-"""What every doctest may use without importing it, a fixed seed for all tests, and which tests check shapes."""
+"""What every doctest may use without importing it, a fixed seed, and which tests check shapes."""
 
 import pytest
 import torch
@@ -18,8 +18,8 @@ def _names(doctest_namespace: dict[str, object]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--without-shaped`: the tests that `--jaxtyping-packages` leaves out, so that each runs in one pass."""
-    parser.addoption("--without-shaped", action="store_true", help="leave out what the shape hook's pass runs")
+    """Add `--without-shaped`: the tests that `--jaxtyping-packages` leaves out."""
+    parser.addoption("--without-shaped", action="store_true", help="leave out what runs under the shape hook")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -34,8 +34,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_shaped(item: pytest.Item) -> bool:
     """Whether a test runs under the shape hook.
 
-    Kernels do not: the hook rewrites functions whose source Triton must read. Commands call what the rooms' own
-    tests call.
+    Kernels do not: the hook rewrites functions whose source Triton must read. Commands call what the rooms'
+    own tests call.
     """
     parts = item.path.relative_to(item.config.rootpath).parts
     return (
