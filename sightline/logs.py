@@ -3,6 +3,8 @@
 import logging
 import sys
 
+from sightline.messages import printable
+
 __all__ = ["logger", "print_to_stderr"]
 
 logger = logging.getLogger("sightline")
@@ -12,7 +14,7 @@ class _Stderr(logging.Handler):
     """Prints messages to whatever standard error is at that moment."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(self.format(record) + "\n")
+        sys.stderr.write(printable(self.format(record)) + "\n")
 
 
 def print_to_stderr() -> None:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sightline.messages import did_you_mean
+from sightline.messages import did_you_mean, shortened
 
 __all__ = [
     "Setting",
@@ -35,6 +35,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 
+_LARGEST = (1 << 63) - 1  # what torch and numpy hold
 Limit = int | float  # run-time checks of annotations do not take an int for a float
 
 
@@ -45,6 +46,7 @@ class Setting:
     Attributes:
         help: One sentence.
         at_least, above, at_most, below: Limits of a number.
+        largest: The most that a machine could ever have room or time for; told only where it is passed.
         choices: The names it may have.
         aliases: Names it had before; files that still use them are read.
         group: Under which heading the command line lists it; None: that of its config.
@@ -57,6 +59,7 @@ class Setting:
     above: Limit | None = None
     at_most: Limit | None = None
     below: Limit | None = None
+    largest: int | None = None
     choices: tuple[str, ...] | None = None
     aliases: tuple[str, ...] = ()
     group: str | None = None
@@ -74,12 +77,14 @@ class Setting:
         if self.choices is not None and value not in self.choices:
             raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, self.choices)}")
         limits = self._limits()
-        if limits and not (isinstance(value, numbers.Real) and self._allows(float(value))):
-            raise ValueError(f"{name} must be {limits}, got {value!r}")
+        if limits and not (isinstance(value, numbers.Real) and self._allows(value)):
+            raise ValueError(f"{name} must be {limits}, got {shortened(value)}")
+        if self.largest is not None and value > self.largest:
+            raise ValueError(f"{name} may be at most {self.largest}, got {shortened(value)}; choose less")
 
-    def _allows(self, value: float) -> bool:
+    def _allows(self, value: Any) -> bool:
         return (
-            math.isfinite(value)
+            (isinstance(value, int) or math.isfinite(value))
             and (self.at_least is None or value >= self.at_least)
             and (self.above is None or value > self.above)
             and (self.at_most is None or value <= self.at_most)
@@ -105,6 +110,7 @@ def setting(
     above: Limit | None = None,
     at_most: Limit | None = None,
     below: Limit | None = None,
+    largest: int | None = None,
     choices: Sequence[str] | None = None,
     aliases: tuple[str, ...] = (),
     group: str | None = None,
@@ -118,6 +124,7 @@ def setting(
         above=above,
         at_most=at_most,
         below=below,
+        largest=largest,
         choices=None if choices is None else tuple(choices),
         aliases=aliases,
         group=group,
@@ -157,6 +164,8 @@ def check(config: Any) -> None:
         setting_of(field).check(field.name, value)
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{field.name} must be a finite number, got {value}")
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            raise ValueError(f"{field.name} must be a number of 64 bits, got {shortened(value)}")
 
 
 def as_json(config: Any) -> dict[str, Any]:
@@ -169,8 +178,10 @@ def from_json(kind: type[_T], values: Mapping[str, Any], *, where: str = "config
 
     Raises:
         ValueError: If a name is not one of its fields, then the sentence names the nearest one, or a value is
-            outside the limits of its field.
+            of another type than its field, or outside its limits.
     """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"settings must be an object with names, got {shortened(values)} in {where}")  # noqa: TRY004
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(typing.cast("Any", kind))]
     values = current_names(kind, values)
@@ -217,11 +228,45 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(hint: Any, value: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return from_json(typing.cast("Any", hint), value, where=where)
-    origins = hint.__args__ if isinstance(hint, types.UnionType) else (hint,)
-    if isinstance(value, list) and any(typing.get_origin(x) is tuple for x in origins):
-        return tuple(value)
-    if isinstance(value, int) and not isinstance(value, bool) and float in origins and int not in origins:
-        return float(value)
-    return value
+    """A value as its field wants it: lists become tuples, and whole numbers floats where those are meant."""
+    kinds = hint.__args__ if isinstance(hint, types.UnionType) else (hint,)
+    for kind in kinds:
+        if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+            return from_json(typing.cast("Any", kind), value, where=where)
+        if typing.get_origin(kind) is tuple and isinstance(value, list | tuple):
+            return tuple(_typed(kind.__args__[0], inner, where) for inner in value)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool) and int not in kinds:
+            return _as_float(value, where)
+        if _is_a(kind, value):
+            return value
+    raise ValueError(f"{where} must be {' or '.join(map(_type_name, kinds))}, got {shortened(value)}")
+
+
+def _is_a(kind: Any, value: Any) -> bool:
+    if kind is Any or typing.get_origin(kind) is typing.Literal:  # the config itself says what it takes
+        return isinstance(value, str) or kind is Any
+    if dataclasses.is_dataclass(kind):
+        return isinstance(value, typing.cast("type", kind))
+    known = kind in _TYPE_NAMES
+    return not known or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool)))
+
+
+def _as_float(value: int, where: str) -> float:
+    if abs(value) > _LARGEST:
+        raise ValueError(f"{where} must be a number of 64 bits, got {shortened(value)}")
+    return float(value)
+
+
+_TYPE_NAMES: dict[Any, str] = {
+    bool: "true or false",
+    float: "a number",
+    int: "a whole number",
+    str: "a text",
+    types.NoneType: "null",
+}
+
+
+def _type_name(kind: Any) -> str:
+    if typing.get_origin(kind) is tuple:
+        return "a list"
+    return "an object with names" if dataclasses.is_dataclass(kind) else _TYPE_NAMES.get(kind, "a text")

@@ -11,7 +11,8 @@ PACKAGE = Path(__file__).parents[1] / "sightline"
 
 # Left to right. A file may import from its own place and from places with a smaller number.
 ORDER = [
-    ["logs", "messages"],
+    ["messages"],
+    ["border", "logs"],
     ["shapes"],
     ["settings"],
     ["attention", "positions"],
