@@ -56,6 +56,7 @@ def app() -> Any:
         *((kind, summary(kind), lambda kind=kind: _predict(kind)) for kind in kinds()),
         ("look", "Run a model once over its input, and show where it looked.", _look),
         ("data", "Check data before training on it.", _data),
+        ("check", "Check that a run is as its training left it.", _check),
         ("positions", "Draw sinusoidal positions as a heatmap.", _positions),
         ("bench", "Side-by-side measurements against peers.", _bench),
     ]
@@ -98,6 +99,12 @@ def _data() -> Any:
     from sightline.cli.data import group  # noqa: PLC0415
 
     return group()
+
+
+def _check() -> Any:
+    from sightline.cli.check import command  # noqa: PLC0415
+
+    return command()
 
 
 def _positions() -> Any:

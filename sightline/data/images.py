@@ -7,8 +7,11 @@ file that is broken, or far too large to be a picture for a model, is refused be
 import codecs
 import hashlib
 import io
+import math
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -17,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sightline.border import check_regular
 from sightline.data.files import atomic_write
 from sightline.shapes import Float, Shaped
 
@@ -29,6 +33,7 @@ __all__ = [
     "normalise",
     "read_image",
     "resize_crop",
+    "sample_path",
     "save_sample",
 ]
 
@@ -77,15 +82,19 @@ def read_image(
     """
     pil = _pillow()
     name = name or (str(source) if isinstance(source, Path) else str(getattr(source, "name", "given")))
-    if isinstance(source, Path) and not source.exists():
-        raise FileNotFoundError(f"there is no image {str(source)!r}")
+    if isinstance(source, Path):
+        if not source.exists():
+            raise FileNotFoundError(f"there is no image {str(source)!r}")
+        if not source.is_dir():  # that has a sentence of its own
+            check_regular(source)
     try:
         with pil.open(source, formats=[x for x in _FORMATS if x in pil.OPEN]) as picture:
             width, height = picture.size
             if width * height <= MOST_PIXELS:
                 if size is not None:  # a JPEG can be decoded at a half, a quarter or an eighth of its size
                     picture.draft(None, (2 * size, 2 * size))
-                pixels = np.array(_rgb(_upright(picture)))
+                with _DECODING.share(math.prod(picture.size)):
+                    return _decoded(picture, size)
     except (pil.DecompressionBombError, pil.DecompressionBombWarning) as bomb:
         count = re.search(r"\d+", str(bomb))  # the library refuses by itself what is far too large
         raise BrokenImage(_too_large(name, count[0] if count else "more")) from None
@@ -93,10 +102,35 @@ def read_image(
         raise BrokenImage(f"{name!r} is not an image that can be read; {_looks_like(source)}") from None
     except Exception as problem:  # a damaged file makes a decoder raise anything
         raise BrokenImage(f"the image {name!r} can't be read: {_reason(problem)}") from problem
-    if width * height > MOST_PIXELS:
-        raise BrokenImage(_too_large(name, str(width * height)))
-    image = torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+    raise BrokenImage(_too_large(name, str(width * height)))
+
+
+def _decoded(picture: "Image.Image", size: int | None) -> Shaped[Tensor, "3 h w"]:
+    image = torch.from_numpy(np.array(_rgb(_upright(picture)))).permute(2, 0, 1).contiguous()
     return image if size is None else resize_crop(image, size)
+
+
+class _PixelBudget:
+    """Lets threads decode at once as many pixels as one image may have: memory does not grow with threads."""
+
+    def __init__(self, most: int) -> None:
+        self._left, self._change = most, threading.Condition()
+
+    @contextmanager
+    def share(self, count: int) -> Iterator[None]:
+        """Wait for so many pixels, and keep them in this block."""
+        with self._change:
+            self._change.wait_for(lambda: count <= self._left)
+            self._left -= count
+        try:
+            yield
+        finally:
+            with self._change:
+                self._left += count
+                self._change.notify_all()
+
+
+_DECODING = _PixelBudget(MOST_PIXELS)
 
 
 def resize_crop(image: Shaped[Tensor, "3 h w"], size: int) -> Shaped[Tensor, "3 size size"]:
@@ -228,12 +262,15 @@ def check_image_paths(inputs: Sequence[Any]) -> None:
             raise ValueError(f"an image is a file, {str(path)!r} is a folder; try {Path(path) / '*'}")
 
 
-def save_sample(image: Shaped[Tensor, "C h w"], folder: Path) -> str:
-    """Save an image, grey or coloured bytes, beside a run, and give its path."""
+def sample_path(folder: Path) -> str:
+    """Where :func:`save_sample` saves an image beside a run."""
+    return str(folder / "sample.png")
+
+
+def save_sample(image: Shaped[Tensor, "C h w"], folder: Path) -> None:
+    """Save an image, grey or coloured bytes, beside a run."""
     from PIL import Image  # noqa: PLC0415
 
     pixels = image[0] if len(image) == 1 else image.permute(1, 2, 0)
-    path = folder / "sample.png"
-    with atomic_write(path) as beside:
+    with atomic_write(Path(sample_path(folder))) as beside:
         Image.fromarray(pixels.contiguous().numpy()).save(beside, format="PNG")
-    return str(path)

@@ -240,7 +240,8 @@ def pretrained_network(name: str, image_size: int) -> nn.Module:
     path = weights_file(name)
     library = _imported("efficientnet_lite_pytorch", name)
     net: Any = library.EfficientNet.from_name(NETWORKS[name][0], image_size=image_size)
-    net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    if not next(net.parameters()).is_meta:  # an outline has no values
+        net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     net._fc = nn.Identity()  # noqa: SLF001 - nobody asks for its thousand classes
     return net.to(memory_format=torch.channels_last).eval()  # about twice as fast on a CPU
 

@@ -17,34 +17,43 @@ class CaptionerConfig:
     """Settings of a captioner; a run keeps them beside its weights."""
 
     vocab_size: int = setting(
-        10000, "Words the model knows, the special ones included.", at_least=5, advanced=True
+        10000, "Words the model knows, the special ones included.", at_least=5, largest=1 << 24, advanced=True
     )
     encoder: str = setting("patches", f"What sees the picture: {', '.join(ENCODERS)}.", choices=ENCODERS)
     decoder: str = setting(
         "transformer", f"What writes the caption: {', '.join(DECODERS)}.", choices=DECODERS, advanced=True
     )
-    image_size: int = setting(224, "Side of the square pictures, in pixels.", at_least=1)
+    image_size: int = setting(224, "Side of the square pictures, in pixels.", at_least=1, largest=1 << 13)
     patch: int = setting(
-        16, "Side of a patch in pixels, for encoder patches; it divides image_size.", at_least=1
+        16,
+        "Side of a patch in pixels, for encoder patches; it divides image_size.",
+        at_least=1,
+        largest=1 << 13,
     )
     stem: int = setting(
-        0, "Convolutions of stride two before the cut into patches.", at_least=0, advanced=True
+        0, "Convolutions of stride two before the cut into patches.", at_least=0, largest=12, advanced=True
     )
-    n_convs: int = setting(0, "Residual convolutions over the grid of patches.", at_least=0, advanced=True)
+    n_convs: int = setting(
+        0, "Residual convolutions over the grid of patches.", at_least=0, largest=1000, advanced=True
+    )
     local_keys: bool = setting(
         False, "Find a patch by its own pixels, without what convolutions add.", advanced=True
     )
     finetune: bool = setting(
         False, "Train the pretrained encoder along instead of keeping it frozen.", advanced=True
     )
-    d_model: int = setting(512, "Width of the model.", at_least=1)
-    n_heads: int = setting(8, "Attention heads; they divide d_model.", at_least=1)
-    n_layers: int = setting(3, "Layers of the Transformer decoder.", at_least=1)
+    d_model: int = setting(512, "Width of the model.", at_least=1, largest=1 << 16)
+    n_heads: int = setting(8, "Attention heads; they divide d_model.", at_least=1, largest=1 << 12)
+    n_layers: int = setting(3, "Layers of the Transformer decoder.", at_least=1, largest=1000)
     n_encoder_layers: int = setting(
-        0, "Layers of the Transformer encoder over the grid.", at_least=0, advanced=True
+        0, "Layers of the Transformer encoder over the grid.", at_least=0, largest=1000, advanced=True
     )
-    d_ff: int = setting(2048, "Width inside the feed-forward layers.", at_least=1, advanced=True)
-    d_hidden: int = setting(512, "Width of the recurrent decoder's LSTM.", at_least=1, advanced=True)
+    d_ff: int = setting(
+        2048, "Width inside the feed-forward layers.", at_least=1, largest=1 << 20, advanced=True
+    )
+    d_hidden: int = setting(
+        512, "Width of the recurrent decoder's LSTM.", at_least=1, largest=1 << 16, advanced=True
+    )
     dropout: float = setting(0.1, "Share of activations dropped in training.", at_least=0, below=1)
     feature_dropout: float = setting(
         0.0,
@@ -54,7 +63,9 @@ class CaptionerConfig:
         advanced=True,
     )
     tied: bool = setting(True, "Whether words read and words written share their vectors.", advanced=True)
-    max_length: int = setting(40, "Most tokens of a caption, its end included.", at_least=1, advanced=True)
+    max_length: int = setting(
+        40, "Most tokens of a caption, its end included.", at_least=1, largest=1 << 20, advanced=True
+    )
     positions: str = setting(
         "sinusoidal",
         f"Where a word or a patch stands: {', '.join(POSITIONS)}.",

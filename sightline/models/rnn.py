@@ -52,9 +52,11 @@ class RecurrentConfig:
 
     architecture: Literal["recurrent"] = setting("recurrent", "Which translator this is.", advanced=True)
     source_vocab_size: int = setting(
-        0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, advanced=True
+        0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, largest=1 << 24, advanced=True
     )
-    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, advanced=True)
+    vocab_size: int = setting(
+        0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, largest=1 << 24, advanced=True
+    )
     cell: str = setting("gru", "gru or lstm.", choices=CELLS, advanced=True)
     score: str = setting(
         "additive",
@@ -68,17 +70,21 @@ class RecurrentConfig:
         choices=FEEDS,
         advanced=True,
     )
-    d_model: int = setting(256, "Width of embeddings and states.", at_least=1)
-    d_attn: int = setting(128, "Width of queries and keys.", at_least=1, advanced=True)
-    rank: int = setting(32, "Rank of the low_rank score.", at_least=1, advanced=True)
-    n_layers: int = setting(1, "Layers of the encoder and of the decoder.", at_least=1)
+    d_model: int = setting(256, "Width of embeddings and states.", at_least=1, largest=1 << 16)
+    d_attn: int = setting(128, "Width of queries and keys.", at_least=1, largest=1 << 16, advanced=True)
+    rank: int = setting(32, "Rank of the low_rank score.", at_least=1, largest=1 << 16, advanced=True)
+    n_layers: int = setting(1, "Layers of the encoder and of the decoder.", at_least=1, largest=1000)
     dropout: float = setting(0.2, "Share of values dropped in training.", at_least=0, below=1)
     tied: bool = setting(True, "Whether the output uses the target's embeddings.", advanced=True)
     shared: bool = setting(
         False, "Whether source and target share embeddings; needs a joint vocabulary.", advanced=True
     )
     max_length: int = setting(
-        128, "The longest source and target in training, in tokens.", at_least=1, advanced=True
+        128,
+        "The longest source and target in training, in tokens.",
+        at_least=1,
+        largest=1 << 20,
+        advanced=True,
     )
     longest: ClassVar[None] = None  # a recurrence has no end: what it can read is not bounded
 
@@ -143,10 +149,12 @@ class RecurrentTranslator(SaveableModel):
             self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     @classmethod
-    def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> "RecurrentTranslator":
+    def load(
+        cls, folder: Path | str, device: torch.device | str = "cpu", *, force: bool = False
+    ) -> "RecurrentTranslator":
         """The model of a run folder, in eval; see :meth:`sightline.models.run_folder.SaveableModel.load`."""
         check_architecture(folder, "recurrent")
-        return super().load(folder, device)
+        return super().load(folder, device, force=force)
 
     def forward(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """The logits of each next token, given the source and the true tokens before it."""

@@ -6,7 +6,7 @@
 ``config.json`` is one object with ``kind``, ``version``, ``model``, ``data`` and ``train``.
 """
 
-import json
+import re
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -15,16 +15,29 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import nn
 
+from sightline.border import check_memory, need, read_json, to_json
 from sightline.data.files import atomic_write
+from sightline.logs import logger
+from sightline.messages import shortened
+from sightline.models.manifest import drop_manifest, is_forced, trusted, write_manifest
+from sightline.models.weights_file import (
+    check_bounds,
+    check_finite,
+    check_shapes,
+    read_shapes,
+    read_weights,
+    write_weights,
+)
 from sightline.settings import as_json, from_json
 
-__all__ = ["CONFIG", "WEIGHTS", "SaveableModel", "kind_of", "read_config", "write_config"]
+__all__ = ["CONFIG", "WEIGHTS", "SaveableModel", "kind_of", "note_version", "read_config", "write_config"]
 
 _Model = TypeVar(
     "_Model", bound="SaveableModel"
 )  # typing.Self, which run-time checks of a method can't resolve
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+_MOST_CONFIG = 1 << 24
 
 
 class SaveableModel(nn.Module):
@@ -48,10 +61,12 @@ class SaveableModel(nn.Module):
             OSError: If a file can't be written.
         """
         folder = Path(folder)
+        need("safetensors", "saving a model", "look")
         kept: dict[str, Any] = {}
         if (folder / CONFIG).exists():
             kept = read_config(folder)
             _check_kind(kept, self.kind, folder)
+        drop_manifest(folder)
         write_config(
             folder,
             kind=self.kind,
@@ -60,10 +75,20 @@ class SaveableModel(nn.Module):
             train=kept.get("train", {}),
         )
         write_weights(folder / WEIGHTS, self.state_dict())
+        write_manifest(folder)
 
     @classmethod
-    def load(cls: type[_Model], folder: Path | str, device: torch.device | str = "cpu") -> _Model:  # noqa: PYI019
+    def load(  # noqa: PYI019
+        cls: type[_Model], folder: Path | str, device: torch.device | str = "cpu", *, force: bool = False
+    ) -> _Model:
         """Build the model a folder describes and give it the folder's weights, in eval.
+
+        The config is held against the names and shapes in the weights' header before anything is made.
+
+        Args:
+            folder: The run folder.
+            device: Where the model should be.
+            force: Load it also where the files are not those that were written, or weights are no numbers.
 
         Raises:
             ValueError: If the folder holds another kind of model, or a file is damaged.
@@ -72,17 +97,46 @@ class SaveableModel(nn.Module):
         folder = Path(folder)
         config = read_config(folder)
         _check_kind(config, cls.kind, folder)
-        model = cls(from_json(cls.Config, config["model"], where=str(folder / CONFIG)))
-        weights = read_weights(folder / WEIGHTS)
-        try:
+        settings = from_json(cls.Config, config["model"], where=str(folder / CONFIG))
+        path = folder / WEIGHTS
+        shapes = read_shapes(path)
+        with trusted(folder, force=force):
+            check_bounds(config["model"], shapes, path)
+            outline = _outline(cls, settings)
+            if outline is not None:
+                check_shapes(outline, shapes, path)
+            model = cls.build(settings)
+            check_shapes(model, shapes, path)
+            weights = read_weights(path)
+            check_finite(weights, path, force=is_forced())
             model.load_state_dict(weights)
-        except RuntimeError as problem:
-            what = " ".join(str(problem).split("\n")[1].split()) if "\n" in str(problem) else str(problem)
-            raise ValueError(
-                f"the weights in {str(folder / WEIGHTS)!r} don't fit the model that {CONFIG} describes: "
-                f"{what}; the two files belong to different runs"
-            ) from problem
         return model.to(device).eval()
+
+    @classmethod
+    def build(cls: type[_Model], config: Any) -> _Model:  # noqa: PYI019
+        """The model of a config, if there is memory for it.
+
+        Raises:
+            ValueError: If it needs more memory than is free.
+        """
+        outline = _outline(cls, config)
+        if outline is not None:
+            tensors = [*outline.parameters(), *outline.buffers()]
+            count = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            check_memory(count, "the model", "make it narrower or shallower, or free some")
+        return cls(config)
+
+
+def _outline(cls: type[_Model], config: Any) -> _Model | None:
+    """The model on torch's meta device, where tensors have shapes and no memory; None if it can't be there.
+
+    Models of our own can; one of yours may ask for values while it is made.
+    """
+    try:
+        with torch.device("meta"):
+            return cls(config)
+    except (NotImplementedError, RuntimeError):
+        return None
 
 
 def kind_of(folder: Path | str) -> str:
@@ -112,58 +166,45 @@ def write_config(
         "train": dict(train),
     }
     with atomic_write(Path(folder) / CONFIG) as beside:
-        beside.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        beside.write_text(to_json(whole, indent=2) + "\n", encoding="utf-8")
 
 
 def read_config(folder: Path | str) -> dict[str, Any]:
     """A run's config, checked to have its kind and its model."""
     path = Path(folder) / CONFIG
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(
             f"a run folder has a {CONFIG}, {str(folder)!r} has none; `sightline train` makes one"
         )
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
-        raise ValueError(f"{str(path)!r} is not JSON: {problem}; it was cut off or edited") from problem
-    if not isinstance(config, dict) or "kind" not in config or not isinstance(config.get("model"), dict):
-        raise ValueError(
+    config = read_json(path, at_most=_MOST_CONFIG)
+    if not (
+        isinstance(config, dict)
+        and isinstance(config.get("kind"), str)
+        and isinstance(config.get("model"), dict)
+    ):
+        raise ValueError(  # noqa: TRY004 - a file of a user
             f"a run's {CONFIG} has a kind and a model, {str(path)!r} has not; is it another program's folder?"
         )
+    for part in ("data", "train"):
+        if not isinstance(config.get(part, {}), dict):
+            raise ValueError(  # noqa: TRY004 - a file of a user
+                f"the {part} of a run's {CONFIG} is an object with names, got {shortened(config[part])} in "
+                f"{str(path)!r}; it was edited"
+            )
     return config
 
 
-def write_weights(path: Path | str, weights: Mapping[str, torch.Tensor]) -> None:
-    """Write named tensors to a safetensors file, whole or not at all."""
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.torch import save_file  # noqa: PLC0415
-
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    with atomic_write(Path(path)) as beside:
-        try:
-            save_file(tensors, beside)
-        except SafetensorError as problem:  # its own kind of error, a full disk included
-            raise OSError(str(problem)) from problem
-
-
-def read_weights(path: Path | str) -> dict[str, torch.Tensor]:
-    """The named tensors of a safetensors file."""
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.torch import load_file  # noqa: PLC0415
-
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"a run folder has its weights in {path.name}, {str(path.parent)!r} has none yet: the training "
-            "was stopped before its first evaluation; go on with it by `sightline train` and --resume"
+def note_version(config: Mapping[str, Any], folder: Path) -> None:
+    """Say so where a run was written by a later version than this: it may mean what this one can't know."""
+    written, own = (_numbers(str(version)) for version in (config.get("version", ""), _version()))
+    if written and own and written > own:
+        logger.warning(
+            "%r was written by sightline %s, this is %s: if it can't be opened or answers strangely, "
+            "pip install --upgrade sightline",
+            str(folder),
+            str(config["version"])[:40],
+            _version(),
         )
-    try:
-        return load_file(path)
-    except SafetensorError as problem:
-        raise ValueError(
-            f"the weights in {str(path)!r} are damaged: {problem}; the file has {path.stat().st_size} bytes, "
-            "was it copied whole?"
-        ) from problem
 
 
 def _check_kind(config: Mapping[str, Any], kind: str, folder: Path) -> None:
@@ -172,6 +213,17 @@ def _check_kind(config: Mapping[str, Any], kind: str, folder: Path) -> None:
             f"{str(folder)!r} holds a model of kind {config['kind']!r}, expected {kind!r}; "
             f"load it with the command or class for {config['kind']!r}"
         )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers that a version begins with.
+
+    Example:
+        >>> _numbers("1.20.3rc1"), _numbers("unknown")
+        ((1, 20, 3), ())
+    """
+    found = re.match(r"\d{1,9}(?:\.\d{1,9}){0,9}", version)
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 def _version() -> str:

@@ -37,13 +37,15 @@ class TranslatorConfig:
 
     architecture: Literal["transformer"] = setting("transformer", "Which translator this is.", advanced=True)
     source_vocab_size: int = setting(
-        0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, advanced=True
+        0, "Tokens of the source; 0: as the tokenizer has.", at_least=0, largest=1 << 24, advanced=True
     )
-    vocab_size: int = setting(0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, advanced=True)
-    d_model: int = setting(256, "Width of the tokens, E.", at_least=1)
-    n_heads: int = setting(4, "Heads of a layer; they share d_model.", at_least=1)
-    n_layers: int = setting(3, "Layers of the encoder and of the decoder.", at_least=1)
-    d_ff: int = setting(1024, "Width of the feed-forward layers.", at_least=1)
+    vocab_size: int = setting(
+        0, "Tokens of the target; 0: as the tokenizer has.", at_least=0, largest=1 << 24, advanced=True
+    )
+    d_model: int = setting(256, "Width of the tokens, E.", at_least=1, largest=1 << 16)
+    n_heads: int = setting(4, "Heads of a layer; they share d_model.", at_least=1, largest=1 << 12)
+    n_layers: int = setting(3, "Layers of the encoder and of the decoder.", at_least=1, largest=1000)
+    d_ff: int = setting(1024, "Width of the feed-forward layers.", at_least=1, largest=1 << 20)
     positions: str = setting(
         "sinusoidal", f"Where a token stands: {', '.join(POSITIONS)}.", choices=POSITIONS
     )
@@ -62,7 +64,11 @@ class TranslatorConfig:
         False, "Whether source and target share embeddings; needs a joint vocabulary.", advanced=True
     )
     max_length: int = setting(
-        256, "The longest source and target in training, in tokens.", at_least=1, advanced=True
+        256,
+        "The longest source and target in training, in tokens.",
+        at_least=1,
+        largest=1 << 20,
+        advanced=True,
     )
 
     def __post_init__(self) -> None:
@@ -151,10 +157,12 @@ class Translator(SaveableModel):
                     attention_of.dropout = dropped
 
     @classmethod
-    def load(cls, folder: Path | str, device: torch.device | str = "cpu") -> "Translator":
+    def load(
+        cls, folder: Path | str, device: torch.device | str = "cpu", *, force: bool = False
+    ) -> "Translator":
         """The model of a run folder, in eval; see :meth:`sightline.models.run_folder.SaveableModel.load`."""
         check_architecture(folder, "transformer")
-        return super().load(folder, device)
+        return super().load(folder, device, force=force)
 
     def forward(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """The logits of each next token, given the source and the true tokens before it."""

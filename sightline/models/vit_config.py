@@ -32,14 +32,18 @@ SIZES = {
 class VisionTransformerConfig:
     """Settings of a Vision Transformer."""
 
-    n_classes: int = setting(10, "How many classes there are.", at_least=1, advanced=True)
-    channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1, advanced=True)
-    image_size: int = setting(224, "Height and width of the images it is trained on, in pixels.", at_least=1)
-    patch: int = setting(16, "Height and width of a patch; it must divide the image.", at_least=1)
-    d_model: int = setting(192, "Width of the tokens, E.", at_least=1)
-    n_heads: int = setting(3, "Heads of a layer; they share d_model.", at_least=1)
-    n_layers: int = setting(12, "Layers.", at_least=1)
-    d_ff: int = setting(768, "Width of the feed-forward layers.", at_least=1)
+    n_classes: int = setting(10, "How many classes there are.", at_least=1, largest=1 << 24, advanced=True)
+    channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1, largest=1024, advanced=True)
+    image_size: int = setting(
+        224, "Height and width of the images it is trained on, in pixels.", at_least=1, largest=1 << 13
+    )
+    patch: int = setting(
+        16, "Height and width of a patch; it must divide the image.", at_least=1, largest=1 << 13
+    )
+    d_model: int = setting(192, "Width of the tokens, E.", at_least=1, largest=1 << 16)
+    n_heads: int = setting(3, "Heads of a layer; they share d_model.", at_least=1, largest=1 << 12)
+    n_layers: int = setting(12, "Layers.", at_least=1, largest=1000)
+    d_ff: int = setting(768, "Width of the feed-forward layers.", at_least=1, largest=1 << 20)
     stem: str = setting(
         "patches",
         "How tokens are made: 'patches', or 'conv' for overlapping 3 x 3 convolutions.",

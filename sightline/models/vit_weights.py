@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sightline.models.run_folder import read_weights
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
+from sightline.models.weights_file import read_weights
 
 __all__ = ["config_from", "read_vit", "weights_from"]
 

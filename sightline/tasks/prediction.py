@@ -1,6 +1,5 @@
 """What a model predicts for one input, and what an evaluation says of many."""
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from sightline.border import to_json
 from sightline.tasks.attention import Attention
 
 __all__ = ["Alternative", "Evaluation", "Example", "Prediction"]
@@ -100,4 +100,4 @@ class Evaluation:
             }
             for p in self.predictions
         ]
-        return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+        return to_json(rows, indent=1) + "\n"

@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 from sightline.look.seen import Seen
-from sightline.messages import did_you_mean
-from sightline.models.run_folder import CONFIG, read_config
+from sightline.messages import did_you_mean, shortened
+from sightline.models.manifest import trusted
+from sightline.models.run_folder import CONFIG, note_version, read_config
 from sightline.settings import from_json, restore_settings
 from sightline.tasks.attention import Attention
 from sightline.tasks.configure import absolute, check_data, check_still_there
@@ -209,33 +210,36 @@ class Run:
         return f"Run({str(self.folder)!r}, kind={self.kind!r}, {n:,} parameters on {self.device})"
 
 
-def open_run(folder: str | Path, device: str | torch.device | None = None) -> Run:
+def open_run(folder: str | Path, device: str | torch.device | None = None, *, force: bool = False) -> Run:
     """Open a run folder that ``sightline train`` wrote.
 
     Args:
         folder: The folder.
         device: Where the model should be. Default: a GPU where there is one.
+        force: Open it also where its files are not those that were written, or its weights no numbers; what
+            is wrong is logged.
 
     Raises:
-        ValueError: If it is no run folder, or a file in it is missing or damaged.
+        ValueError: If it is no run folder, or a file in it is missing, damaged or not the one it vouches for.
     """
     folder = Path(folder)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise ValueError(f"a run is a folder that `sightline train` wrote, {str(folder)!r} {what}")
     config = read_config(folder)
-    kind = str(config["kind"])
+    note_version(config, folder)
+    kind = config["kind"]
     if kind not in kinds():
         raise ValueError(
             f"a run is of kind {', '.join(map(repr, kinds()))}, {str(folder / CONFIG)!r} is of kind "
-            f"{kind!r}; "
+            f"{shortened(kind)}; "
             "a task of your own must be registered first"
         )
     task = task_of(kind)
     place = device if isinstance(device, torch.device) else choose_device(device)
-    return Run(
-        folder=folder, task=task, config=config, device=place, predictor=task.open(folder, config, place)
-    )
+    with trusted(folder, force=force):
+        predictor = task.open(folder, config, place)
+    return Run(folder=folder, task=task, config=config, device=place, predictor=predictor)
 
 
 def is_run(folder: Path) -> bool:
@@ -256,8 +260,8 @@ def choose_device(name: str | None) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        torch.zeros(1, device=device).tolist()  # there, and with values: the meta device has none
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as problem:
         if name.lower().startswith("gpu"):
             meant = f"cuda{name[3:]}"
             raise ValueError(f"there is no device {name!r} here; did you mean {meant!r}?") from None

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sightline.data.images import save_sample
+from sightline.data.images import sample_path, save_sample
 from sightline.logs import logger
 from sightline.messages import did_you_mean
-from sightline.models.run_folder import CONFIG, WEIGHTS, read_weights
+from sightline.models.run_folder import CONFIG, WEIGHTS
+from sightline.models.weights_file import read_weights
 from sightline.tasks.configure import Request, configure, preset_of
 from sightline.tasks.registry import task_of
 from sightline.tasks.run import Run, open_run
@@ -120,14 +121,19 @@ def train_task(
         out,
         resume=resume,
         then=prepared.stages,
+        finish=lambda folder: _finish(prepared, folder),
         shown=shown,
     )
-    if prepared.finish is not None and is_main_process():
-        prepared.finish(out)
     sample = prepared.sample
-    if isinstance(sample, Tensor):
-        sample = save_sample(sample, out) if is_main_process() else ""
-    return NextSteps(sample, prepared.test_split)
+    return NextSteps(sample if isinstance(sample, str) else sample_path(out), prepared.test_split)
+
+
+def _finish(prepared: Prepared, out: Path) -> None:
+    """Write what a run has besides what was trained."""
+    if prepared.finish is not None:
+        prepared.finish(out)
+    if isinstance(prepared.sample, Tensor):
+        save_sample(prepared.sample, out)
 
 
 def check_metrics(task: Task, settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """Checkpoints: folders that are whole or not there, of tensors and plain JSON, never pickle.
 
     checkpoints/main/000007/tensors.safetensors      weights, optimizer, moving mean
-    checkpoints/main/000007/state.json               where the run is, and the tensors' length and checksum
+    checkpoints/main/000007/state.json               where the run is, and the checksums of both
     checkpoints/main/latest.json                     which one to go on from
 
 A checkpoint is written to a folder of another name, put on the disk, renamed, and only then does
@@ -9,6 +9,7 @@ A checkpoint is written to a folder of another name, put on the disk, renamed, a
 instant at which a run is killed, the pointer names a checkpoint that is whole.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sightline.border import check_regular, need, read_json
 from sightline.data.files import atomic_write, fsync_path, reason
 from sightline.logs import logger
 
@@ -28,6 +30,7 @@ __all__ = ["Checkpoint", "Checkpoints", "load_weights", "read_tensors", "weights
 _POINTER = "latest.json"
 _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
+_DIGEST = "state_sha256"  # earlier versions wrote none
 
 
 class Checkpoint(NamedTuple):
@@ -58,7 +61,7 @@ class Checkpoints:
             data = _bytes(tensors)
             whole = {**state, "bytes": len(data), "crc32": zlib.crc32(data)}
             _write(beside / _TENSORS, data)
-            _write(beside / _STATE, json.dumps(whole).encode())
+            _write(beside / _STATE, json.dumps({**whole, _DIGEST: _digest(whole)}).encode())
             fsync_path(beside)
             beside.rename(self.folder / name)
             fsync_path(self.folder)
@@ -100,11 +103,21 @@ class Checkpoints:
             )
         return None
 
+    def damaged(self) -> list[str]:
+        """A sentence for each checkpoint that can't be read, or is not as it was written."""
+        sentences = []
+        for name in self._candidates():
+            try:
+                _read(self.folder / name)
+            except (ValueError, OSError) as problem:
+                sentences.append(f"checkpoint {str(self.folder / name)!r} is damaged: {problem}")
+        return sentences
+
     def _candidates(self) -> list[str]:
         """Names of checkpoints, the pointer's first, then the newest first."""
         names = sorted(self._names(), reverse=True)
         try:
-            pointed = json.loads((self.folder / _POINTER).read_text(encoding="utf-8"))["checkpoint"]
+            pointed = read_json(self.folder / _POINTER, largest=1 << 16)["checkpoint"]
         except (OSError, ValueError, KeyError, TypeError):
             return names
         return sorted(names, key=lambda name: name != pointed)
@@ -161,13 +174,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         ValueError: If the file is no whole safetensors file.
     """
+    check_regular(path)
     return _from_bytes(path.read_bytes(), str(path))
 
 
 def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
     """Through memory, since a full disk must be the system's OSError, not the library's own."""
-    from safetensors.torch import save  # noqa: PLC0415
-
+    save = need("safetensors.torch", "a checkpoint", "look").save
     seen: set[int] = set()
     plain: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -180,28 +193,33 @@ def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def _from_bytes(data: bytes, where: str) -> dict[str, Tensor]:
-    from safetensors import SafetensorError  # noqa: PLC0415
-    from safetensors.torch import load  # noqa: PLC0415
-
+    library = need("safetensors", "a checkpoint", "look")
+    load = need("safetensors.torch", "a checkpoint", "look").load
     try:
         return load(data)
-    except SafetensorError as problem:
+    except library.SafetensorError as problem:
         raise ValueError(f"{where!r} holds no tensors that can be read: {problem}") from problem
 
 
 def _read(folder: Path) -> Checkpoint:
-    try:
-        state: Any = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-    except ValueError as problem:
-        raise ValueError(f"{_STATE} is cut off ({problem})") from problem
+    state: Any = read_json(folder / _STATE)
     if not isinstance(state, dict) or not {"bytes", "crc32"} <= state.keys():
         raise ValueError(f"{_STATE} must tell the length and the checksum of {_TENSORS}, and does not")
+    said = state.pop(_DIGEST, None)
+    if said is not None and said != _digest(state):
+        raise ValueError(f"the checksum of {_STATE} is wrong")
+    check_regular(folder / _TENSORS)
     data = (folder / _TENSORS).read_bytes()
     if len(data) != state["bytes"]:
         raise ValueError(f"{_TENSORS} has {len(data)} bytes where {state['bytes']} were written")
     if zlib.crc32(data) != state["crc32"]:
         raise ValueError(f"the checksum of {_TENSORS} is wrong")
     return Checkpoint(_from_bytes(data, _TENSORS), state)
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    """Of a state's values, however the file is laid out."""
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -22,21 +22,27 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 class TrainConfig:
     """Settings of the loop; each is also a flag of ``sightline train``."""
 
-    epochs: int = setting(10, "Passes through the training split.", at_least=1)
+    epochs: int = setting(10, "Passes through the training split.", at_least=1, largest=10**9)
     steps: int | None = setting(
-        None, "Stop after this many steps, whatever the epochs; None: all epochs.", at_least=1, advanced=True
+        None,
+        "Stop after this many steps, whatever the epochs; None: all epochs.",
+        at_least=1,
+        largest=10**12,
+        advanced=True,
     )
     min_steps: int | None = setting(
         None,
         "Of few examples, go through them more often than epochs says, to make so many steps; None: never.",
         at_least=1,
+        largest=10**9,
         advanced=True,
     )
-    batch_size: int = setting(64, "Examples of a step, over all processes.", at_least=1)
+    batch_size: int = setting(64, "Examples of a step, over all processes.", at_least=1, largest=10**9)
     accumulate: int = setting(
         1,
         "Parts that a batch is computed in, to need less memory; the same result.",
         at_least=1,
+        largest=10**6,
         advanced=True,
     )
     lr: float = setting(5e-4, "Largest learning rate, after the warm-up.", above=0)
@@ -84,6 +90,7 @@ class TrainConfig:
         0,
         "At the end try the mean of the weights after each of the last so many epochs too.",
         at_least=0,
+        largest=10**6,
         advanced=True,
     )
     precision: str = setting(
@@ -111,7 +118,9 @@ class TrainConfig:
         None, "Steps between further checkpoints inside an epoch.", at_least=1, advanced=True
     )
     log_every: int = setting(50, "Steps between rows of metrics.csv.", at_least=1, advanced=True)
-    threads: int = setting(2, "Threads that load batches ahead of their use.", at_least=0, advanced=True)
+    threads: int = setting(
+        2, "Threads that load batches ahead of their use.", at_least=0, largest=256, advanced=True
+    )
     tensorboard: bool = setting(True, "Write curves for TensorBoard to the run's logs folder.", advanced=True)
     seed: int = setting(0, "Fixes everything that is random.", at_least=0)
 

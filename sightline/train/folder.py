@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sightline.models.manifest import MANIFEST, check_unchanged, drop_manifest
 from sightline.models.run_folder import CONFIG, read_config, write_config
 from sightline.settings import as_json, current_names
 from sightline.train.config import MAY_CHANGE, TrainConfig
@@ -16,7 +17,7 @@ from sightline.train.objective import Objective
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["check_free", "lock_folder", "prepare_folder"]
+__all__ = ["check_free", "check_there", "lock_folder", "prepare_folder"]
 
 _WRITTEN = ("config", "metrics", "model", "tokenizer")
 
@@ -33,6 +34,19 @@ def check_free(out: Path, *, resume: bool) -> None:
         raise ValueError(
             f"the folder {str(out)!r} is not empty, and a run is only touched to go on with it; add "
             "--resume, or choose another --out"
+        )
+
+
+def check_there(out: Path) -> None:
+    """Refuse to go on where the run's folder was moved, removed or emptied: what is written would be lost.
+
+    Raises:
+        OSError: If its config is not there any more.
+    """
+    if not (out / CONFIG).is_file():
+        raise OSError(
+            f"the folder {str(out)!r} was moved or emptied during the training: its {CONFIG} is not "
+            "there any more; put it back and add --resume, or train again"
         )
 
 
@@ -89,6 +103,8 @@ def prepare_folder(
         ValueError: If there is another run in it, or one with other settings; the first one that differs is
             named with both values.
     """
+    check_unchanged(out, remedy=f"copy the run anew, or remove its {MANIFEST} to go on all the same")
+    drop_manifest(out)
     of_model = as_json(model.config) if hasattr(model, "config") else {}
     of_training = as_json(config)
     of_data = json.loads(json.dumps(objective.data()))

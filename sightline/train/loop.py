@@ -9,7 +9,7 @@ weights, the optimizer's and the moving mean's tensors, and a few numbers: see :
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +20,13 @@ from torch import Tensor, nn
 
 from sightline.data.batches import prefetch
 from sightline.logs import logger
+from sightline.models.manifest import write_manifest
 from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
 from sightline.shapes import did_you_mean
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
 from sightline.train.config import LOWER_IS_BETTER, TrainConfig, with_min_steps
-from sightline.train.folder import lock_folder, prepare_folder
+from sightline.train.folder import check_there, lock_folder, prepare_folder
 from sightline.train.interrupt import Interrupt, Interrupted, interruptible
 from sightline.train.objective import Objective, Stage
 from sightline.train.optimizer import rate
@@ -71,6 +72,7 @@ def fit(
     *,
     resume: bool = False,
     then: Sequence[Stage] = (),
+    finish: Callable[[Path], None] | None = None,
     shown: bool = True,
 ) -> Path:
     """Train a model and leave a run folder; its ``model.safetensors`` holds the best weights.
@@ -83,6 +85,7 @@ def fit(
         out: The run folder.
         resume: Go on with the run in the folder, if there is one; without, a folder in use is refused.
         then: Further stages, each from the best weights of the one before.
+        finish: Called with ``out`` when all has been trained, before the run vouches for its files.
         shown: Whether progress is shown on standard error.
 
     Returns:
@@ -99,18 +102,36 @@ def fit(
             stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
             prepare_folder(out, model, objective, config, stages)
         accelerator.wait_for_everyone()
-        state: TrainState | None = None
-        metric, was_done = config.metric, True
-        for stage in (Stage(name=MAIN, objective=objective, config=config), *then):
-            if state is not None and stage.config.metric != metric:
-                state.best, metric = None, stage.config.metric  # scores of two kinds can't be compared
-            with nullcontext() if stage.objective.one_shape else without_cudnn_sdpa():
-                trainer = _Trainer(model, stage, out, accelerator, state, shown=shown)
-                state = trainer.train()
-            was_done &= trainer.was_done
-    if was_done and trainer.shown:
+        stages_in_order = (Stage(name=MAIN, objective=objective, config=config), *then)
+        try:
+            was_done = _train_stages(model, stages_in_order, out, accelerator, shown=shown)
+            if finish is not None and accelerator.is_main_process:
+                finish(out)
+        except Interrupted:
+            if accelerator.is_main_process:
+                write_manifest(out)
+            raise
+        if accelerator.is_main_process:
+            write_manifest(out)
+    if was_done and shown and accelerator.is_main_process:
         logger.info("the run was finished before: nothing was left to train; more --epochs train longer")
     return out
+
+
+def _train_stages(
+    model: nn.Module, stages: Sequence[Stage], out: Path, accelerator: Any, *, shown: bool
+) -> bool:
+    """Train every stage from the best weights of the one before; whether all were finished already."""
+    state: TrainState | None = None
+    metric, was_done = stages[0].config.metric, True
+    for stage in stages:
+        if state is not None and stage.config.metric != metric:
+            state.best, metric = None, stage.config.metric  # scores of two kinds can't be compared
+        with nullcontext() if stage.objective.one_shape else without_cudnn_sdpa():
+            trainer = _Trainer(model, stage, out, accelerator, state, shown=shown)
+            state = trainer.train()
+        was_done &= trainer.was_done
+    return was_done
 
 
 class _Trainer:
@@ -323,6 +344,7 @@ class _Trainer:
         if better:
             self.state.best, self.state.best_loss = score_and_loss.tolist()
         if self.main and (better or self._keeps_last(score_and_loss[0].item())):
+            check_there(self.out)
             self.best_weights.keep_best(model)
         return scores, better
 
@@ -387,5 +409,6 @@ class _Trainer:
         """Write a checkpoint; never one of a loss that is no number."""
         self.state.sums = self._summed()
         if self.main:
+            check_there(self.out)
             state = dataclasses.asdict(self.state) | self.stepper.plain() | {"digest": self.digest}
             self.checkpoints.save(self.stepper.tensors(), state)

@@ -37,11 +37,19 @@ class BestWeights:
             write_tensors(self._out / WEIGHTS, weights_of(model))
 
     def load_best(self, model: nn.Module) -> None:
-        """Give a model the best weights of the stage, or the run's where the stage found none better."""
+        """Give a model the best weights of the stage, or the run's where the stage found none better.
+
+        Raises:
+            ValueError: If there are none.
+        """
         for path in (self._folder / WEIGHTS, self._out / WEIGHTS):
             if path.exists():
                 load_weights(model, read_tensors(path), str(path))
                 return
+        raise ValueError(
+            f"a training that has ended has weights, {str(self._out)!r} has none: they were removed, or no "
+            "evaluation gave a number; train again with another --out"
+        )
 
     def keep_epoch(self, model: nn.Module, epoch: int, *, reach: int) -> None:
         """Keep the weights after an epoch, and drop those ``reach`` epochs before."""

@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sightline.models.captioner import Captioner, CaptionerConfig
+from sightline.models.manifest import write_manifest
 from sightline.models.run_folder import SaveableModel, kind_of, read_config, write_config
 
 CONFIG = CaptionerConfig(vocab_size=13, image_size=20, patch=10, d_model=6, n_heads=2, n_layers=1, d_ff=7)
@@ -22,7 +23,11 @@ def test_a_model_comes_back_as_it_was(tmp_path):
     images, ids = torch.randn(2, 3, 20, 20), torch.ones(2, 3, dtype=torch.long)
     assert torch.equal(model.eval()(images, ids), again(images, ids))
     assert kind_of(tmp_path / "run") == "caption"
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "config.json",
+        "manifest.json",
+        "model.safetensors",
+    ]
 
 
 def test_saving_keeps_what_else_the_config_says(tmp_path):
@@ -83,6 +88,7 @@ def test_weights_of_another_run(tmp_path):
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["decoder.bias"]
     save_file(tensors, tmp_path / "model.safetensors")
+    write_manifest(tmp_path)
     with pytest.raises(ValueError, match=r"don't fit.*decoder\.bias"):
         Captioner.load(tmp_path)
 
@@ -113,4 +119,4 @@ def test_what_can_not_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device"):
         model.save(tmp_path)
     assert (tmp_path / "model.safetensors").read_bytes() == before
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 2  # nothing vouches for a folder that was left half written

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.models.run_folder import WEIGHTS, write_weights
+from sightline.models.run_folder import WEIGHTS
+from sightline.models.weights_file import write_weights
 from sightline.tasks import training
 from sightline.tasks.task import Prepared
 from tests.train.toy import ToyObjective

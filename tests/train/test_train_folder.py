@@ -1,6 +1,7 @@
 """What a run folder is kept from: other data, two trainings at once, weights chosen by a tie."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,64 @@ def _state(out):
     return folder / json.loads((folder / "latest.json").read_text())["checkpoint"] / "state.json"
 
 
+def _edit_state(out, *dropped, **changed):
+    """Write the state anew as an earlier version did, whose states had no checksum of their own."""
+    path = _state(out)
+    told = json.loads(path.read_text()) | changed
+    path.write_text(json.dumps({key: told[key] for key in told if key not in (*dropped, "state_sha256")}))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("edit", [{"step": 4}, {"batch": 1}, {"epoch": 0}, {"done": False}, {"best": 0.9}])
+def test_a_state_that_was_edited_is_noticed(tmp_path, edit):
+    fit(Toy(), ToyObjective(), config(steps=5), tmp_path / "run", shown=False)
+    path = _state(tmp_path / "run")
+    told = json.loads(path.read_text())
+    assert told | edit != told
+    path.write_text(json.dumps(told | edit))
+    with pytest.raises(ValueError, match=r"is damaged: the checksum of state\.json is wrong"):
+        fit(Toy(), ToyObjective(), config(steps=5), tmp_path / "run", resume=True, shown=False)
+
+
+@pytest.mark.bad_input
+def test_a_run_that_ended_has_weights(tmp_path):
+    out = tmp_path / "run"
+    fit(Toy(), ToyObjective(), config(steps=5), out, shown=False)
+    for path in (
+        out / "model.safetensors",
+        out / "checkpoints/main/model.safetensors",
+        out / "manifest.json",
+    ):
+        path.unlink()
+    with pytest.raises(ValueError, match=r"that has ended has weights, .*run' has none"):
+        fit(Toy(), ToyObjective(), config(steps=5), out, resume=True, shown=False)
+
+
+@pytest.mark.bad_input
+def test_a_folder_that_is_removed_during_a_training_is_noticed(tmp_path):
+    class Removing(ToyObjective):
+        def evaluate(self, model):
+            shutil.rmtree(tmp_path / "run")
+            return super().evaluate(model)
+
+    with pytest.raises(OSError, match=r"was moved or emptied during the training: its config\.json"):
+        fit(Toy(), Removing(), config(epochs=1), tmp_path / "run", shown=False)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.bad_input
+def test_a_run_goes_on_with_the_files_it_vouches_for(tmp_path):
+    out = tmp_path / "run"
+    fit(Toy(), ToyObjective(), config(steps=5), out, shown=False)
+    table = out / "metrics.csv"
+    table.write_text(table.read_text() + "x")
+    with pytest.raises(ValueError, match=r"not those that were written: 'metrics\.csv' has .* bytes, not"):
+        fit(Toy(), ToyObjective(), config(steps=9), out, resume=True, shown=False)
+    (out / "manifest.json").unlink()
+    fit(Toy(), ToyObjective(), config(steps=9), out, resume=True, shown=False)
+    assert (out / "manifest.json").is_file()
+
+
 def kept_after(tmp_path, scores, **changed):
     """The number of the evaluation whose weights were kept."""
     every = []
@@ -82,8 +141,7 @@ def test_a_score_alone_is_enough_where_a_task_has_no_loss(tmp_path):
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path):
     fit(Toy(), Named("one"), config(steps=5), tmp_path / "run", shown=False)
-    state = _state(tmp_path / "run")
-    state.write_text(state.read_text().replace('"done": true', '"done": false'))
+    _edit_state(tmp_path / "run", done=False)
     with pytest.raises(ValueError, match=r"began with, named one in .*, and these are named two.*--out"):
         fit(Toy(), Named("two"), config(steps=5), tmp_path / "run", resume=True, shown=False)
     fit(Toy(), Named("one"), config(steps=5), tmp_path / "run", resume=True, shown=False)
@@ -143,12 +201,10 @@ def test_a_checkpoint_of_an_earlier_version_loses_no_tie(tmp_path):
     out, scores = tmp_path / "run", [{"accuracy": 0.5, "loss": 2.0}] * 2
     fit(Toy(), Scored(scores[:1]), config(epochs=1, metric="accuracy"), out, shown=False)
     before = read_tensors(out / "model.safetensors")
-    state = _state(out)
-    told = json.loads(state.read_text())
-    del told["best_loss"], told["digest"]
-    state.write_text(json.dumps(told | {"done": False}))
+    _edit_state(out, "best_loss", "digest", done=False)
     path = out / "config.json"
     path.write_text(path.read_text().replace('"epochs": 1', '"epochs": 2'))
+    (out / "manifest.json").unlink()
     fit(Toy(), Scored(scores), config(epochs=2, metric="accuracy"), out, resume=True, shown=False)
     after = read_tensors(out / "model.safetensors")
     assert all(torch.equal(before[name], after[name]) for name in before)

@@ -24,7 +24,9 @@ class CaptionData:
 
     source: str = setting(SCENES, "A folder or a zip of images with captions, or 'scenes', the embedded set.")
     tokens: str = setting("word", "What a token is: word or bpe.", choices=("word", "bpe"))
-    vocabulary: int = setting(10_000, "Most tokens learned from the train split.", above=len(SPECIALS))
+    vocabulary: int = setting(
+        10_000, "Most tokens learned from the train split.", above=len(SPECIALS), largest=1 << 24
+    )
     min_count: int = setting(1, "A word seen less often is unknown.", at_least=1, advanced=True)
     captions: int | None = setting(
         None,
@@ -55,17 +57,35 @@ class CaptionData:
     )
     cache: str | None = setting(None, "Folder of the kept grids; None: the user's own cache.", advanced=True)
     views: int = setting(
-        1, "Grids kept of each picture: as it is, mirrored, then random crops.", at_least=1, advanced=True
+        1,
+        "Grids kept of each picture: as it is, mirrored, then random crops.",
+        at_least=1,
+        largest=1000,
+        advanced=True,
     )
     val_beam: int = setting(
-        1, "Beam width of the captions that an evaluation scores; 1 is greedy.", at_least=1, advanced=True
+        1,
+        "Beam width of the captions that an evaluation scores; 1 is greedy.",
+        at_least=1,
+        largest=1000,
+        advanced=True,
     )
     val_most: int | None = setting(
         None, "Evaluate at most so many images of the validation split.", at_least=1, advanced=True
     )
-    n_train: int = setting(8000, "Scenes to train on, where the set is embedded.", advanced=True)
-    n_val: int = setting(200, "Scenes to evaluate on, where the set is embedded.", advanced=True)
-    n_test: int = setting(1000, "Scenes kept aside, where the set is embedded.", advanced=True)
+    n_train: int = setting(
+        8000, "Scenes to train on, where the set is embedded.", at_least=0, largest=10_000_000, advanced=True
+    )
+    n_val: int = setting(
+        200,
+        "Scenes to evaluate on, where the set is embedded.",
+        at_least=0,
+        largest=10_000_000,
+        advanced=True,
+    )
+    n_test: int = setting(
+        1000, "Scenes kept aside, where the set is embedded.", at_least=0, largest=10_000_000, advanced=True
+    )
     data_seed: int = setting(
         0, "Draws the embedded set, and splits where the data states none.", advanced=True
     )

@@ -53,8 +53,10 @@ _SCENE_SCORES = ("attribute_accuracy", "grounding", "grounding_chance")
 class CaptionOptions:
     """Options of a prediction: captions are searched for; with any option of sampling they are sampled."""
 
-    beam: int | None = setting(None, f"Width of the search, {_BEAM} by default; 1 is greedy.", at_least=1)
-    n_best: int = setting(1, "Captions of each image, best first.", at_least=1)
+    beam: int | None = setting(
+        None, f"Width of the search, {_BEAM} by default; 1 is greedy.", at_least=1, largest=1000
+    )
+    n_best: int = setting(1, "Captions of each image, best first.", at_least=1, largest=1000)
     temperature: float | None = setting(
         None, "Sample captions: below 1 nearer to the likeliest, above 1 more varied.", above=0
     )
@@ -111,7 +113,7 @@ class CaptionOptions:
 class CaptionEvaluateOptions:
     """Options of an evaluation."""
 
-    beam: int = setting(_BEAM, "Width of the search; 1 is greedy.", at_least=1)
+    beam: int = setting(_BEAM, "Width of the search; 1 is greedy.", at_least=1, largest=1000)
     meteor: bool = setting(False, "Captions: METEOR too, which needs Java.")
     ptb: bool = setting(False, "Captions: the tokenizer of the COCO evaluation, which needs Java.")
 

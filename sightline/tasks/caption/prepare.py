@@ -49,7 +49,7 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
     )
     config = dataclasses.replace(settings["model"], vocab_size=len(tokenizer))
     torch.manual_seed(train.seed)
-    model = Captioner(config)
+    model = Captioner.build(config)
     objective = CaptionObjective(captions, tokenizer, config, train, data, score=scorer)
     return Prepared(
         model=model,

@@ -24,7 +24,7 @@ class ClassifyData:
 
     source: str = setting(DIGITS, "A folder or zip with one subfolder per class, an .npz, or 'digits'.")
     folds: int = setting(
-        5, "Of the digits: equal parts, one of which is the test.", at_least=2, advanced=True
+        5, "Of the digits: equal parts, one of which is the test.", at_least=2, largest=1000, advanced=True
     )
     fold: int = setting(0, "Of the digits: which of the folds is the test.", at_least=0, advanced=True)
     val: float = setting(

@@ -24,7 +24,7 @@ def prepare_classifier(settings: Settings, begun: Path | None) -> Prepared:  # n
     )
     torch.manual_seed(settings["train"].seed)
     return Prepared(
-        model=VisionTransformer(config),
+        model=VisionTransformer.build(config),
         objective=ClassifyObjective(images, settings["train"], settings["data"], score=score),
         train=settings["train"],
         sample=images.split("test").images[0],

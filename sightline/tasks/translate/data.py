@@ -23,7 +23,7 @@ class TranslateData:
     source: str | None = setting(None, "Language to read; None: the first of the two there are.")
     target: str | None = setting(None, "Language to write; None: the other one.")
     tokens: str = setting("bpe", "What a token is: bpe or char.", choices=KINDS)
-    vocabulary: int = setting(8000, "Most tokens of a BPE vocabulary.", at_least=1)
+    vocabulary: int = setting(8000, "Most tokens of a BPE vocabulary.", at_least=1, largest=1 << 24)
     joint: bool = setting(False, "One vocabulary for both languages.", advanced=True)
     lowercase: bool = setting(False, "Whether capitals are small letters.", advanced=True)
     bpe_dropout: float = setting(
@@ -34,7 +34,7 @@ class TranslateData:
         advanced=True,
     )
     variants: int = setting(
-        16, "In how many ways each word is cut, with bpe_dropout.", at_least=1, advanced=True
+        16, "In how many ways each word is cut, with bpe_dropout.", at_least=1, largest=1000, advanced=True
     )
     max_tokens: int | None = setting(
         None,
@@ -55,7 +55,11 @@ class TranslateData:
         advanced=True,
     )
     val_beam: int = setting(
-        1, "Beam width of the translations that an evaluation scores; 1 is greedy.", at_least=1, advanced=True
+        1,
+        "Beam width of the translations that an evaluation scores; 1 is greedy.",
+        at_least=1,
+        largest=1000,
+        advanced=True,
     )
     val_most: int | None = setting(
         None, "Evaluate at most so many pairs of the validation split.", at_least=1, advanced=True
@@ -66,9 +70,15 @@ class TranslateData:
     tune_length: bool = setting(
         False, "After training choose length_penalty on the validation split.", advanced=True
     )
-    n_train: int = setting(20_000, "Dates to train on, of the embedded set.", at_least=1, advanced=True)
-    n_val: int = setting(500, "Dates to evaluate on, of the embedded set.", at_least=1, advanced=True)
-    n_test: int = setting(1000, "Dates kept aside, of the embedded set.", at_least=1, advanced=True)
+    n_train: int = setting(
+        20_000, "Dates to train on, of the embedded set.", at_least=1, largest=10_000_000, advanced=True
+    )
+    n_val: int = setting(
+        500, "Dates to evaluate on, of the embedded set.", at_least=1, largest=10_000_000, advanced=True
+    )
+    n_test: int = setting(
+        1000, "Dates kept aside, of the embedded set.", at_least=1, largest=10_000_000, advanced=True
+    )
     data_seed: int = setting(0, "Draws the embedded set.", advanced=True)
     deal: str = deal_setting()
 

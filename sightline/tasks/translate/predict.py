@@ -48,7 +48,7 @@ _BEAM_HELP = "Width of the search; 1 is greedy."
 class TranslateOptions:
     """Options of a prediction."""
 
-    beam: int = setting(5, _BEAM_HELP, at_least=1)
+    beam: int = setting(5, _BEAM_HELP, at_least=1, largest=1000)
     unknown: bool = setting(False, "Read letters that training never saw as unknown.")
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class TranslateOptions:
 class TranslateEvaluateOptions:
     """Options of an evaluation; the languages are settings of the data."""
 
-    beam: int = setting(5, _BEAM_HELP, at_least=1)
+    beam: int = setting(5, _BEAM_HELP, at_least=1, largest=1000)
     source: str | None = setting(None, "What other data calls the language to read.")
     target: str | None = setting(None, "What other data calls the language to write.")
 

@@ -91,8 +91,8 @@ def _model(config: TranslatorConfig | RecurrentConfig, tokens: PairTokens) -> An
         "shared": tokens.joint,
     }
     if isinstance(config, RecurrentConfig):
-        return RecurrentTranslator(from_json(RecurrentConfig, as_json(config) | sizes))
-    return Translator(from_json(TranslatorConfig, as_json(config) | sizes))
+        return RecurrentTranslator.build(from_json(RecurrentConfig, as_json(config) | sizes))
+    return Translator.build(from_json(TranslatorConfig, as_json(config) | sizes))
 
 
 def _notes(pairs: PairSet, objective: TranslateObjective, tokens: PairTokens) -> list[str]:

@@ -12,6 +12,7 @@ from sightline.data.images import read_image
 from sightline.data.scenes import scenes_set
 from sightline.evaluate.captions import score
 from sightline.evaluate.scenes import scene_scores
+from sightline.models.manifest import drop_manifest
 from sightline.tasks.attention import Grid
 from sightline.tasks.caption.attention import word_attention
 from sightline.tasks.caption.generate import Caption, generate_captions
@@ -236,6 +237,7 @@ def test_options_that_make_no_sense(options, sentence):
 @pytest.mark.bad_input
 def test_a_tokenizer_of_another_run(place, tmp_path):
     folder = make_run(tmp_path / "run", place / "data", lines=1)
+    drop_manifest(folder)
     (folder / "tokenizer.json").write_bytes((place / "run" / "tokenizer.json").read_bytes())
     with pytest.raises(ValueError, match=r"tokenizer in .* has \d+ tokens and its model 11; the two files"):
         sl.open_run(folder, "cpu")

@@ -7,6 +7,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from sightline.data.tokens import EOS
+from sightline.models.manifest import drop_manifest
 from sightline.models.run_folder import read_config
 
 pytestmark = pytest.mark.plain
@@ -139,6 +140,7 @@ def test_a_translation_without_words_has_nothing_to_draw(folders, command, name,
     weights = load_file(copy / "model.safetensors")
     weights["bias"][EOS] += 90.0
     save_file(weights, copy / "model.safetensors")
+    drop_manifest(copy)
     ended = command(name, copy, "3 mai 1979", "--out", tmp_path / file, *CPU)
     assert ended.code == 2
     assert "there is nothing to draw; train longer" in ended.err

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from sightline.data.tokens import EOS
 from sightline.evaluate.translation import alignment_accuracy
+from sightline.models.manifest import drop_manifest
 from sightline.tasks.run import open_run
 from sightline.tasks.translate.generate import generate_translations
 
@@ -25,6 +26,7 @@ def never_ends(folder, tmp_path):
     weights["decoder.norm.bias"].fill_(1.0)
     weights["embedding.weight"].zero_()[EOS + 3] = 1.0
     save_file(weights, copy / "model.safetensors")
+    drop_manifest(copy)
     return open_run(copy, "cpu")
 
 
@@ -135,6 +137,7 @@ def test_the_search_is_the_one_that_was_asked_for(folder, tmp_path, monkeypatch)
     config = json.loads((copy / "config.json").read_text())
     config["data"]["length_penalty"] = 0.3
     (copy / "config.json").write_text(json.dumps(config))
+    drop_manifest(copy)
     asked = []
 
     def spy(model, tokens, texts, **wishes):
