@@ -9,6 +9,10 @@ __all__ = ["Stopped", "main"]
 
 # What a command may need beyond torch: an absent one is answered with the line that installs it.
 _EXTRAS = ("matplotlib", "rich", "typer")
+_OUT_OF_MEMORY = (
+    "there was not enough memory; lower --batch-size, --beam, --image-size or the widths of the model, and a "
+    "training goes on from its last checkpoint with --resume"
+)
 
 
 class Stopped(Exception):  # noqa: N818
@@ -35,6 +39,8 @@ def main(args: list[str] | None = None) -> None:
         app()(args, prog_name="sightline")
     except Stopped as stopped:
         _stop(stopped.interrupt, sys.argv[1:] if args is None else args)
+    except KeyboardInterrupt as interrupt:  # while a command is imported: nothing was begun
+        _stop(interrupt, [])
     except ImportError as missing:
         package = (missing.name or "").partition(".")[0]
         if "pip install 'sightline[" in str(missing):  # a sentence already
@@ -44,6 +50,10 @@ def main(args: list[str] | None = None) -> None:
         _refuse(f"the command line needs {package}, which is not installed; pip install 'sightline[cli]'")
     except (ValueError, TypeError, OSError) as problem:
         _refuse(str(problem))
+    except (MemoryError, RuntimeError) as problem:
+        if not _is_out_of_memory(problem):
+            raise
+        _refuse(_OUT_OF_MEMORY)
 
 
 def _stop(stopped: KeyboardInterrupt, args: list[str]) -> None:
@@ -57,6 +67,14 @@ def _stop(stopped: KeyboardInterrupt, args: list[str]) -> None:
     sys.exit(128 + number)
 
 
+def _is_out_of_memory(problem: Exception) -> bool:
+    """Whether memory ended, of the machine or of a GPU: torch has no one name for it."""
+    text = str(problem)
+    return isinstance(problem, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+
+
 def _refuse(sentence: str) -> None:
-    sys.stderr.write(" ".join(sentence.split()) + "\n")
+    from sightline.messages import printable  # noqa: PLC0415
+
+    sys.stderr.write(printable(" ".join(sentence.split())) + "\n")
     sys.exit(2)

@@ -1,6 +1,5 @@
 """``sightline data check``: what a set holds, and what is wrong with it."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +9,16 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from rich.text import Text
 
 from sightline.cli.app import CONTEXT, Group, make_command
 from sightline.cli.data_sheet import contact_sheet
-from sightline.cli.outputs import check_figure, print_paths, save_figure
+from sightline.cli.outputs import (
+    check_figure,
+    plain_text,
+    print_json,
+    print_paths,
+    save_figure,
+)
 from sightline.data.check import MEANINGS, DataReport, OnProgress, check
 from sightline.data.readers import READERS, open_dataset
 
@@ -64,7 +68,7 @@ def check_data(
     with _progress(sum(dataset.splits().values())) as on_progress:
         report = check(dataset, longest=longest, on_progress=on_progress)
     if as_json:
-        typer.echo(json.dumps(report.as_json(), indent=1, ensure_ascii=False))
+        print_json(report.as_json())
     else:
         _print(report)
     if out is not None:
@@ -94,11 +98,11 @@ def _print(report: DataReport) -> None:
     for column in report.columns:
         table.add_column(column, justify="right")
     for name, numbers in report.splits.items():
-        table.add_row(Text(name), *(Text(cell(numbers)) for cell in report.columns.values()))
-    console.print(Text(f"{report.source}: {report.about}; splits {report.rule}"))
+        table.add_row(plain_text(name), *(plain_text(cell(numbers)) for cell in report.columns.values()))
+    console.print(plain_text(f"{report.source}: {report.about}; splits {report.rule}"))
     console.print(table)
     for note in report.notes:
-        console.print(Text(note))
+        console.print(plain_text(note))
     sentences = {kind: [problem.sentence for problem in same] for kind, same in report.by_kind().items()}
     print_problems(console, sentences, MEANINGS)
 
@@ -109,10 +113,10 @@ _SHOWN = 5  # problems of a kind that are listed; --json lists all
 def print_problems(console: Console, problems: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> None:
     """The first sentences of every kind of problem, under what the kind is; or that there is none."""
     for kind, sentences in problems.items():
-        console.print(Text(f"{kind} ({len(sentences):,}): {kinds.get(kind, kind)}", style="bold"))
+        console.print(plain_text(f"{kind} ({len(sentences):,}): {kinds.get(kind, kind)}", style="bold"))
         for sentence in sentences[:_SHOWN]:
-            console.print(Text(f"  {sentence}"))
+            console.print(plain_text(f"  {sentence}"))
         if len(sentences) > _SHOWN:
-            console.print(Text(f"  and {len(sentences) - _SHOWN:,} more; --json lists all"))
+            console.print(plain_text(f"  and {len(sentences) - _SHOWN:,} more; --json lists all"))
     if not problems:
-        console.print(Text("no problem found"))
+        console.print(plain_text("no problem found"))

@@ -10,7 +10,7 @@ import typer
 from sightline.cli.app import make_command
 from sightline.cli.mechanism import draw_pictures
 from sightline.cli.next_steps import program
-from sightline.cli.outputs import save_figure, save_text
+from sightline.cli.outputs import print_line, save_figure, save_text
 from sightline.data.files import atomic_write
 from sightline.evaluate.captions import score
 from sightline.evaluate.scores import rank
@@ -56,11 +56,11 @@ def command() -> Any:
     ) -> None:
         """Train a captioner on drawn scenes, score it on unseen ones, and show it on one page."""
         if mechanism:
-            typer.echo(_write_mechanism(out or Path("runs/mechanism")))
+            print_line(_write_mechanism(out or Path("runs/mechanism")))
             return
         folder = out or Path("runs/demo")
         seconds = _train(folder, preset, seed, resume=resume)
-        typer.echo(_write_report(open_run(folder), seconds))
+        print_line(_write_report(open_run(folder), seconds))
 
     return make_command(demo, name="demo")
 
@@ -141,9 +141,9 @@ def _grid(prediction: Prediction) -> Grid:
 
 
 def _print(about: str, result: Evaluation) -> None:
-    typer.echo(f"on {about}:", err=True)
+    print_line(f"on {about}:", err=True)
     for name, value in result.scores.items():
-        typer.echo(f"  {name:20}{value:.4f}", err=True)
+        print_line(f"  {name:20}{value:.4f}", err=True)
 
 
 def _write_mechanism(out: Path) -> Path:

@@ -1,7 +1,6 @@
 """``sightline evaluate``: how good a trained model is on data it has not seen."""
 
 import dataclasses
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
+from sightline.border import to_json
 from sightline.cli.app import make_command
 from sightline.cli.options import Fields, FieldValues
-from sightline.cli.outputs import FIGURES, PAGES, print_paths, save_text
+from sightline.cli.outputs import (
+    FIGURES,
+    PAGES,
+    print_json,
+    print_line,
+    print_paths,
+    save_text,
+)
 from sightline.evaluate.scores import rank
 from sightline.messages import flag, listing
 from sightline.show import curves, pages
@@ -55,6 +62,10 @@ def command() -> Any:
             bool, typer.Option("--json", help="Print one JSON object, no table.", metavar="")
         ] = False,
         device: Annotated[str | None, typer.Option(help="Where to run; a GPU if there is one.")] = None,
+        force: Annotated[
+            bool,
+            typer.Option("--force", help="Open a run whose files were changed after training.", metavar=""),
+        ] = False,
     ) -> None:
         """Score a trained model on a split of its data, or on other data."""
         for name, value in (("batch_size", batch_size), ("limit", limit)):
@@ -63,7 +74,7 @@ def command() -> Any:
         if out is not None:
             _check_folder(out)
         options = field_values.get(_OPTIONS, {})
-        opened = open_run(run, device)
+        opened = open_run(run, device, force=force)
         for name in options:
             if opened.kind not in owners[name]:
                 raise ValueError(
@@ -81,7 +92,7 @@ def command() -> Any:
                 **options,
             )
         if as_json:
-            typer.echo(json.dumps(result.to_json(), indent=1))
+            print_json(result.to_json())
             sys.stderr.write("\n".join([result.about, *dict.fromkeys(result.signatures.values())]) + "\n")
         else:
             _print(result)
@@ -113,7 +124,7 @@ def write(run: Run, result: Evaluation, out: Path) -> list[Path]:
     }
     texts = {
         "results.html": results_page(run, result),
-        "scores.json": json.dumps(scores, indent=1, ensure_ascii=False) + "\n",
+        "scores.json": to_json(scores, indent=1) + "\n",
         "predictions.json": result.predictions_json(),
         **result.tables,
     }
@@ -160,15 +171,15 @@ def _owners() -> dict[str, list[str]]:
 
 def _print(result: Evaluation) -> None:
     """One line a score, and each signature once."""
-    typer.echo(result.about)
+    print_line(result.about)
     width = max(map(len, result.scores))
     for name, value in result.scores.items():
-        typer.echo(f"  {name:{width}}  {value:.4f}")
+        print_line(f"  {name:{width}}  {value:.4f}")
     groups: dict[str, list[str]] = {}
     for name, signature in result.signatures.items():
         groups.setdefault(signature, []).append(name)
     for signature, names in groups.items():
-        typer.echo(f"{', '.join(names)}: {signature}")
+        print_line(f"{', '.join(names)}: {signature}")
 
 
 @contextmanager

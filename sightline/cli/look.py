@@ -1,7 +1,6 @@
 """``sightline look``: where a model looked, as a table, a figure or a page."""
 
 import dataclasses
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,16 @@ from sightline import show
 from sightline.cli import look_model
 from sightline.cli.app import make_command
 from sightline.cli.options import Fields, FieldValues
-from sightline.cli.outputs import PAGES, check_output, output_names, print_paths, save_figure, save_text
+from sightline.cli.outputs import (
+    PAGES,
+    check_output,
+    output_names,
+    plain_text,
+    print_json,
+    print_paths,
+    save_figure,
+    save_text,
+)
 from sightline.cli.predict import read_inputs
 from sightline.look.names import matches
 from sightline.messages import flag, listing
@@ -71,6 +79,10 @@ def command() -> Any:
             typer.Option(help="A run: one head, of --layer, else counted through all layers."),
         ] = None,
         device: Annotated[str | None, typer.Option(help="A run: where; a GPU if there is one.")] = None,
+        force: Annotated[
+            bool,
+            typer.Option("--force", help="A run: open it though its files were changed.", metavar=""),
+        ] = False,
         as_json: Annotated[
             bool, typer.Option("--json", help="Print one JSON object, no table.", metavar="")
         ] = False,
@@ -84,7 +96,12 @@ def command() -> Any:
             _check_out(out, inputs)
         options = field_values.get(_OPTIONS, {})
         if not is_run(target):
-            for name, value in (("head", head), ("device", device), *options.items()):
+            for name, value in (
+                ("head", head),
+                ("device", device),
+                ("force", force or None),
+                *options.items(),
+            ):
                 if value is not None:
                     raise ValueError(
                         f"{flag(name)} is for runs that `sightline train` wrote, got {value} for "
@@ -96,7 +113,7 @@ def command() -> Any:
                 raise ValueError(f"look needs a text to read, got {empty!r}")
             look_model.look(target, read, layer, out, as_json=as_json)
             return
-        run = open_run(target, device)
+        run = open_run(target, device, force=force)
         for name in options:
             if name not in owners[run.kind]:
                 takers = listing([repr(kind) for kind in kinds() if name in owners[kind]])
@@ -146,7 +163,7 @@ def _look_at_all(
         if out is not None:
             _write(run, prediction, layer, head, out / f"{name}.html")
     if as_json:
-        typer.echo(json.dumps({"inputs": objects}, ensure_ascii=False))
+        print_json({"inputs": objects}, indent=None)
 
 
 def _text_of(run: Run, text: str) -> str:
@@ -172,7 +189,7 @@ def look_run(
         _check_drawable(prediction)
     if as_json:
         layers, _ = _chosen(run, prediction, layer, head)
-        typer.echo(json.dumps(run.task.look_json(prediction, layers), ensure_ascii=False))
+        print_json(run.task.look_json(prediction, layers), indent=None)
     else:
         _print_run(run, prediction, layer, head)
     if out is not None:
@@ -249,10 +266,9 @@ def _print(prediction: Prediction, layers: Mapping[str, Attention]) -> None:
     """What each query looked at most; of a single query, layer by layer and head by head."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    console.print(Text(f"{prediction.text} ({prediction.score:.3f})"))
+    console.print(plain_text(f"{prediction.text} ({prediction.score:.3f})"))
     for name, attention in layers.items():
         table = Table(title=None, box=None, pad_edge=False)
         by_head = len(attention.queries) == 1 and attention.weights.shape[:2].numel() > 1
@@ -265,14 +281,14 @@ def _print(prediction: Prediction, layers: Mapping[str, Attention]) -> None:
             at = int(row.argmax())
             entropy = -float((row * row.clamp_min(1e-30).log()).sum())
             cells = (_key(attention.keys, at), f"{float(row[at]):.3f}", f"{entropy:.2f}")
-            table.add_row(*map(Text, label), *map(Text, cells))
+            table.add_row(*map(plain_text, label), *map(plain_text, cells))
         console.print(table)
         about = [x for x in (name, "" if by_head else attention.summary_label) if x]
         if isinstance(attention.keys, Grid):
             about.append(
                 f"cells of {attention.keys.rows} x {attention.keys.columns} by row, column from the top left"
             )
-        console.print(Text("; ".join([*about, "entropy in nats"])), soft_wrap=True)
+        console.print(plain_text("; ".join([*about, "entropy in nats"])), soft_wrap=True)
 
 
 def _rows(attention: Attention, *, by_head: bool) -> list[tuple[tuple[str, ...], Any]]:

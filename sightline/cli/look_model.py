@@ -1,7 +1,6 @@
 """``sightline look`` of a model that was saved by Hugging Face: a table of heads, a figure or a page."""
 
 import dataclasses
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -9,14 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from sightline import show
-from sightline.cli.outputs import FIGURES, output_names, print_paths, save_figure, save_text
+from sightline.border import read_bytes
+from sightline.cli.outputs import (
+    FIGURES,
+    output_names,
+    plain_text,
+    print_json,
+    print_paths,
+    save_figure,
+    save_text,
+)
 from sightline.data.images import IMAGE_SUFFIXES
 from sightline.look.heads import Head, by_layer, head_table, sharpest
 from sightline.look.names import matches
@@ -27,6 +33,7 @@ from sightline.tasks.hugging_face import FolderModel, WatchedModel, is_model_fol
 __all__ = ["look", "read_inputs"]
 
 _MARKED = 3  # heads that are marked as the sharpest
+_MOST_TEXT = 1 << 24  # bytes of a file of text; no model reads so much at once
 _RECEIVED = "The share of all weight that each patch received, averaged over the heads."
 
 
@@ -40,7 +47,7 @@ def look(
     if as_json:
         objects = [_as_object(watched, table) for watched, table in zip(found, tables, strict=True)]
         printed = objects[0] if len(objects) == 1 else {"inputs": objects}
-        typer.echo(json.dumps(printed, indent=1, ensure_ascii=False))
+        print_json(printed)
     else:
         for watched, table in zip(found, tables, strict=True):
             _print(watched, table, several=len(found) > 1)
@@ -62,7 +69,7 @@ def read_inputs(inputs: Sequence[str]) -> list[str | Path]:
             found.append(path)
         elif _is_file(path):
             try:
-                found.append(path.read_text(encoding="utf-8"))
+                found.append(read_bytes(path, at_most=_MOST_TEXT).decode("utf-8"))
             except UnicodeDecodeError:
                 raise ValueError(
                     f"{text!r} is neither an image nor a text in UTF-8; give it one of them"
@@ -171,15 +178,15 @@ def _print(watched: WatchedModel, table: Sequence[Head], *, several: bool) -> No
     printed.add_column("")
     for head in table:
         star = "* sharp" if head in marked else ""
-        printed.add_row(Text(head.layer or "(the model itself)"), *head_cells(head), star)
+        printed.add_row(plain_text(head.layer or "(the model itself)"), *head_cells(head), star)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     read = f"{len(next(iter(watched.keys.values())))} tokens"
     read = f"{watched.text}, {read}" if several or watched.grid is not None else read
-    console.print(Text(watched.title), Text(read), sep=": ")
+    console.print(plain_text(watched.title), plain_text(read), sep=": ")
     console.print(printed)
-    console.print(Text(HEADS_LEGEND), soft_wrap=True)
+    console.print(plain_text(HEADS_LEGEND), soft_wrap=True)
     console.print(
-        Text(
+        plain_text(
             f"* sharp: the {len(marked)} heads of the lowest evenness, looking at few of the tokens they may."
         )
     )

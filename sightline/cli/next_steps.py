@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from sightline.cli.outputs import print_line
 
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
@@ -44,10 +44,10 @@ def _shown(path: Path) -> str:
 
 def print_next_steps(task: "Task", out: Path, steps: "NextSteps") -> None:
     """Print the run folder, and on standard error the two commands that come next."""
-    typer.echo(out)
+    print_line(out)
     folder = shlex.quote(str(out))
     split = "" if steps.split == "test" else f" --split {steps.split}"
     sample = shlex.quote(steps.sample) if steps.sample else task.inputs
-    typer.echo(
+    print_line(
         f"next:\n  {program()} evaluate {folder}{split}\n  {program()} look {folder} {sample}", err=True
     )

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.text import Text
 
+from sightline.border import to_json
 from sightline.data import files
+from sightline.messages import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,6 +23,9 @@ __all__ = [
     "check_output",
     "check_place",
     "output_names",
+    "plain_text",
+    "print_json",
+    "print_line",
     "print_paths",
     "save_figure",
     "save_text",
@@ -30,10 +36,25 @@ PAGES = (".html", ".htm")
 _REMEDY = "choose another --out"
 
 
+def print_line(text: object = "", *, err: bool = False) -> None:
+    """Print a line, whatever names and captions it holds: a terminal shows their controls, not obeys them."""
+    typer.echo(printable(text), err=err)
+
+
+def print_json(value: Any, *, indent: int | None = 1) -> None:
+    """Print one JSON object on standard output."""
+    typer.echo(to_json(value, indent=indent))
+
+
+def plain_text(text: object, style: str = "") -> Text:
+    """A text for tables, shown as it is: no markup, no controls."""
+    return Text(printable(text), style=style)
+
+
 def print_paths(paths: Sequence[Path]) -> None:
     """Say which files were written: on standard error, since standard output is the answer's."""
     for path in paths:
-        typer.echo(path, err=True)
+        print_line(path, err=True)
 
 
 def check_place(path: Path) -> None:

@@ -1,7 +1,6 @@
 """``sightline KIND RUN INPUT...``: what a trained model predicts, and where it looked."""
 
 import dataclasses
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,8 @@ from sightline.cli.outputs import (
     PAGES,
     check_output,
     output_names,
+    print_json,
+    print_line,
     print_paths,
     save_figure,
     save_text,
@@ -57,6 +58,10 @@ def command(task: Task) -> Any:
         batch_size: Annotated[int, typer.Option(help="Inputs that go through the model together.")] = 64,
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", metavar="")] = False,
         device: Annotated[str | None, typer.Option(help="Where to run; a GPU if there is one.")] = None,
+        force: Annotated[
+            bool,
+            typer.Option("--force", help="Open a run whose files were changed after training.", metavar=""),
+        ] = False,
     ) -> None:
         options = field_values.get(_OPTIONS, {})
         task.predict_options(**options)  # refuses bad values before anything is loaded
@@ -69,7 +74,7 @@ def command(task: Task) -> Any:
         if out is not None:
             check_output(out, len(read))
         check_kind(run, task)
-        opened = open_run(run, device)
+        opened = open_run(run, device, force=force)
         refused: dict[Any, Exception] = {}
         predictions = list(
             opened.predict(
@@ -85,7 +90,7 @@ def command(task: Task) -> Any:
         if out is not None and (layer is not None or head is not None):
             predictions = [_selected(p, layer, head) for p in predictions]
         if as_json:
-            typer.echo(json.dumps(task.predictions_json(predictions), indent=1, ensure_ascii=False))
+            print_json(task.predictions_json(predictions))
         else:
             _print(task, read, predictions, refused)
         if out is not None and predictions:
@@ -139,9 +144,9 @@ def _print(
     for one in inputs:
         if one not in refused:
             for line in task.lines(next(rest)):
-                typer.echo(line)
+                print_line(line)
         elif not task.input_is_file:
-            typer.echo()
+            print_line()
 
 
 def _print_refused(task: Task, inputs: Sequence[Any], refused: Mapping[Any, Exception]) -> None:
@@ -149,7 +154,7 @@ def _print_refused(task: Task, inputs: Sequence[Any], refused: Mapping[Any, Exce
     for number, one in enumerate(inputs, 1):
         if one in refused:
             where = f"{task.inputs.lower()} {number} of {len(inputs)}"
-            typer.echo(f"left out {where}: {' '.join(str(refused[one]).split())}", err=True)
+            print_line(f"left out {where}: {' '.join(str(refused[one]).split())}", err=True)
 
 
 def _selected(prediction: Prediction, layer: int | None, head: int | None) -> Prediction:

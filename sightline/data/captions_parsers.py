@@ -4,12 +4,12 @@ Each parser turns the text of one file into :class:`CaptionRecord`, an image as 
 captions and the split that it states.
 """
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sightline import border
 from sightline.data.dataset import SPLITS, split_name
 from sightline.data.image_tables import IMAGE_COLUMNS, is_caption
 from sightline.data.tables import delimiter_of, read_cells
@@ -36,10 +36,7 @@ class CaptionRecord:
 
 def parse_json(text: str, name: str) -> tuple[str, list[CaptionRecord]]:
     """Karpathy's JSON or COCO's, by what is in it."""
-    try:
-        content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as problem:
-        raise ValueError(f"{name!r} is not JSON or is cut off: {problem}") from problem
+    content = border.parse_json(text, repr(name))
     if isinstance(content, dict) and isinstance(images := content.get("images"), list):
         if isinstance(notes := content.get("annotations"), list):
             return "COCO", _coco(_objects(images), _objects(notes), name)

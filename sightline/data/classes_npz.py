@@ -5,6 +5,7 @@ floats from 0 to 1, laid out ``(N, h, w)``, ``(N, h, w, C)`` or ``(N, C, h, w)``
 numbers; where there are ``classes``, numbers count them from 0. Nothing in the file is ever executed.
 """
 
+import math
 import zipfile
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sightline.border import check_memory, check_regular, shown_bytes
 from sightline.data.class_set import ClassSet, LabelledImages, fit_image
 from sightline.data.dataset import SPLITS
+from sightline.data.sources import UNREADABLE
 
 __all__ = ["read_npz"]
 
@@ -21,9 +24,10 @@ __all__ = ["read_npz"]
 def read_npz(path: Path, size: int | None, channels: int | None) -> ClassSet:
     """The arrays of a file, by the names that are usual for them."""
     try:
+        _check_headers(path)
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as problem:
+    except (OSError, *UNREADABLE) as problem:
         raise ValueError(f"{str(path)!r} can't be read as an .npz: {problem}") from problem
     keys = {split: (f"x_{split}", f"y_{split}") for split in SPLITS} | {"all": ("images", "labels")}
     pairs = {split: pair for split, pair in keys.items() if pair[0] in arrays and pair[1] in arrays}
@@ -44,6 +48,30 @@ def read_npz(path: Path, size: int | None, channels: int | None) -> ClassSet:
         parts[split] = LabelledImages(_bytes(arrays[x], x, size, channels), labels, rows)
         first += n
     return ClassSet(names, parts, layout="npz")
+
+
+def _check_headers(path: Path) -> None:
+    """Refuse arrays whose headers promise other sizes than their bytes have, or more than there is room for.
+
+    Raises:
+        ValueError: For the first one.
+    """
+    check_regular(path)
+    total = 0
+    with zipfile.ZipFile(path) as file:
+        for member in file.infolist():
+            with file.open(member) as stream:
+                version = np.lib.format.read_magic(stream)
+                read = np.lib.format.read_array_header_1_0
+                shape, _, dtype = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(stream)
+                promised, there = math.prod(shape) * dtype.itemsize, member.file_size - stream.tell()
+            if promised != there and not dtype.hasobject:  # objects are refused by the library
+                raise ValueError(
+                    f"the header of {member.filename!r} promises {shown_bytes(promised)}, it has "
+                    f"{shown_bytes(there)}"
+                )
+            total += there
+    check_memory(3 * total, f"reading {str(path)!r} of {shown_bytes(total)}", "split it")
 
 
 def _plain(labels: np.ndarray, path: Path) -> np.ndarray:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sightline.border import parse_json
 from sightline.data.parquet import ParquetFile
 from sightline.data.tables import delimiter_of, read_cells, read_objects
 
@@ -146,12 +147,7 @@ def _json_columns(name: str, text: str) -> _Columns:
 
 
 def _parsed(name: str, number: int, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"line {number} of {name} is no JSON: {problem.msg}") from None
-    except RecursionError:
-        return line  # brackets in brackets, and no object of texts
+    return parse_json(line, f"line {number} of {name}")
 
 
 def _sides(row: Any) -> Any:

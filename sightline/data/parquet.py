@@ -11,13 +11,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
+from sightline.border import check_memory, check_regular
 from sightline.data.sources import Files, Folder, Index
 from sightline.data.tables import Row
 
 __all__ = ["ParquetFile", "ParquetImages", "parquet_names"]
 
+_AS_ROWS = 10  # bytes of memory for a byte of a column, once it is Python's
 _IN_MEMORY = 2 << 30  # bytes of images, as they were encoded
 
 
@@ -39,6 +42,8 @@ class ParquetFile:
         self.name = name
         try:
             source = files.path / name if isinstance(files, Folder) else io.BytesIO(files.read(name))
+            if isinstance(source, Path):
+                check_regular(source)
             self._file = pyarrow.parquet.ParquetFile(source)
         except (pyarrow.ArrowException, OSError) as problem:
             raise ValueError(
@@ -75,6 +80,14 @@ class ParquetFile:
 
     def rows(self, columns: Sequence[str]) -> list[Row]:
         """All rows, of some columns."""
+        groups = (self._file.metadata.row_group(i) for i in range(self._file.num_row_groups))
+        columns_of = ((group, j) for group in groups for j in range(group.num_columns))
+        sizes = (
+            group.column(j).total_uncompressed_size
+            for group, j in columns_of
+            if group.column(j).path_in_schema.partition(".")[0] in columns
+        )
+        check_memory(_AS_ROWS * sum(sizes), f"reading {self.name!r}", "split it")
         return list(self._read(lambda: self._file.read(columns=list(columns))).to_pylist())
 
     def group_of(self, row: int) -> tuple[int, int]:

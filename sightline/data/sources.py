@@ -1,5 +1,6 @@
 """A folder or a zip, seen alike: names of files, and their bytes. Nothing is ever written or unpacked."""
 
+import lzma
 import os
 import unicodedata
 import zipfile
@@ -8,9 +9,17 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Files", "Folder", "Index", "Zip", "files_of", "text_of"]
+from sightline.border import MOST_BYTES, check_memory, check_regular, read_bytes, shown_bytes
+from sightline.messages import quoted
 
-_MOST_BYTES = 1 << 30  # of one file; a zip can promise terabytes
+__all__ = ["UNREADABLE", "Files", "Folder", "Index", "Zip", "files_of", "text_of"]
+
+# A zip can promise terabytes: from this size on, what unpacks to so many times its size is no data.
+_LARGE = 1 << 24
+_DENSEST = 100
+# RuntimeError is a password that is missing, or a compression of tomorrow.
+UNREADABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError)
+_AS_TEXT = 10  # bytes of memory for a byte of a table: its letters, its cells, its rows
 
 
 @runtime_checkable
@@ -54,9 +63,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
-        path = self.path / name
-        _check_bytes(path.stat().st_size, str(path))
-        return path.read_bytes()
+        return read_bytes(self.path / name)
 
 
 class Zip:
@@ -64,9 +71,10 @@ class Zip:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        check_regular(path)
         try:
             self._zip = zipfile.ZipFile(path)
-        except zipfile.BadZipFile as problem:
+        except (zipfile.BadZipFile, NotImplementedError, ValueError) as problem:
             raise ValueError(
                 f"{str(path)!r} is not a zip or is damaged: {problem}; copy it anew"
             ) from problem
@@ -83,11 +91,10 @@ class Zip:
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
-        _check_bytes(self._zip.getinfo(name).file_size, f"{name} in {self.path}")
+        _check_unpacked(self._zip.getinfo(name), self.where)
         try:
             return self._zip.read(name)
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as problem:
-            # RuntimeError is a password that is missing, NotImplementedError a compression of tomorrow.
+        except UNREADABLE as problem:
             raise OSError(f"can't read {name!r} in {self.where!r}: {problem}") from problem
 
 
@@ -102,6 +109,7 @@ def files_of(path: Path) -> Folder | Zip:
         return Folder(path)
     if not path.exists():
         raise FileNotFoundError(f"there is no folder and no zip {str(path)!r}")
+    check_regular(path)
     if path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
         return Zip(path)
     raise ValueError(f"data must be a folder or a zip, {str(path)!r} is neither")
@@ -112,13 +120,14 @@ def text_of(content: bytes, name: str) -> str:
 
     Other encodings are refused and not guessed: a wrong guess would train on "cafÃ©" without a word.
     """
+    check_memory(_AS_TEXT * len(content), f"reading {name!r} of {shown_bytes(len(content))}", "split it")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16", errors="replace")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
-        last = PurePosixPath(name).name
+        last = quoted(PurePosixPath(name).name)
         raise ValueError(
             f"a text must be UTF-8, {name!r} has the byte 0x{content[problem.start]:02x} on line {line}; "
             f"if it is Latin-1, convert it: iconv -f latin1 -t utf-8 {last} > new && mv new {last}"
@@ -173,6 +182,15 @@ def _is_hidden(part: str) -> bool:
     return (part.startswith(".") and part not in {".", ".."}) or part == "__MACOSX"
 
 
-def _check_bytes(count: int, name: str) -> None:
-    if count > _MOST_BYTES:
-        raise OSError(f"a file may have {_MOST_BYTES} bytes, {name!r} has {count}")
+def _check_unpacked(member: zipfile.ZipInfo, where: str) -> None:
+    """Refuse a file that is too large once it is unpacked, or far larger than data of its size can be."""
+    size, what = member.file_size, f"{member.filename!r} in {where!r}"
+    if size > MOST_BYTES:
+        raise OSError(
+            f"a file in a zip may have {shown_bytes(MOST_BYTES)}, {what} has {shown_bytes(size)}; split it"
+        )
+    if size > _LARGE and size > _DENSEST * max(1, member.compress_size):
+        raise OSError(
+            f"a file in a zip may unpack to {_DENSEST} times its size, {what} would from "
+            f"{shown_bytes(member.compress_size)} to {shown_bytes(size)}; unpack it yourself if you trust it"
+        )

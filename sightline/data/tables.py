@@ -2,8 +2,9 @@
 
 import csv
 import io
-import json
 from typing import Any, Literal
+
+from sightline.border import parse_json
 
 __all__ = ["DELIMITERS", "Row", "delimiter_of", "read_cells", "read_objects", "read_table"]
 
@@ -58,14 +59,12 @@ def read_objects(text: str, name: str) -> list[Row]:
         [{'a': 1}, {'a': 2}]
     """
     try:
-        content = json.loads(text)
+        content = parse_json(text, repr(name))
         if isinstance(content, dict) and isinstance(content.get("data"), list):
             content = content["data"]
         rows = content if isinstance(content, list) else [content]
-    except json.JSONDecodeError:
+    except ValueError:
         rows = [_line(line, number, name) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    except RecursionError:
-        rows = [None]  # brackets in brackets, and no object
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise ValueError(  # noqa: TRY004  a file of a user
@@ -101,12 +100,7 @@ def read_table(text: str, name: str) -> list[Row]:
 
 
 def _line(line: str, number: int, name: str) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"line {number} of {name!r} is no JSON: {problem.msg}") from None
-    except RecursionError:
-        return None
+    return parse_json(line, f"line {number} of {name!r}")
 
 
 def _shown(row: Any) -> str:

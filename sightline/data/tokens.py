@@ -5,12 +5,14 @@ the library's own JSON, so other programs can read it.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from sightline.border import read_json
 from sightline.data.merges import Merges
 from sightline.shapes import did_you_mean
 
@@ -23,6 +25,8 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 NEVER_GENERATED = (PAD, BOS, UNK)  # a caption never admits that it does not know a word
 KINDS = ("word", "bpe")
+_LONGEST_WORD = 1000  # letters of a word that pieces are learned from
+_ENDLESS = re.compile(rf"\S{{{_LONGEST_WORD}}}")
 
 # A word with its apostrophes, "man's", or one sign of anything else that is no space.
 _WORDS = r"[\p{L}\p{M}\p{N}]+(?:['’][\p{L}\p{M}\p{N}]+)*|[^\s\p{L}\p{M}\p{N}]"
@@ -94,7 +98,8 @@ class Tokenizer:
             if kind == "bpe"
             else library.trainers.WordLevelTrainer(**settings)
         )
-        inner.train_from_iterator(_plain(lines), trainer)
+        texts = _plain(lines)
+        inner.train_from_iterator(_parted(texts) if kind == "bpe" else texts, trainer)
         if inner.get_vocab_size() == len(SPECIALS):
             raise ValueError(
                 f"a vocabulary needs words, the lines held none seen at least min_count={min_count} times"
@@ -146,13 +151,13 @@ class Tokenizer:
             ValueError: If it is no tokenizer, or one whose first ids are not SPECIALS.
         """
         path = Path(path)
-        if not path.is_file():
+        if not path.exists():
             raise FileNotFoundError(f"there is no tokenizer {str(path)!r}")
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             dropout = content["model"].pop("dropout", None)
             inner = _library().Tokenizer.from_str(json.dumps(content))
-        except ImportError:
+        except (ImportError, OSError):
             raise
         except Exception as problem:  # the library raises plain Exception
             raise ValueError(f"{str(path)!r} is no tokenizer.json or is damaged: {problem}") from problem
@@ -199,6 +204,12 @@ def _plain(lines: Iterable[str]) -> Iterator[str]:
     if isinstance(lines, str):
         raise TypeError(f"lines must be several texts, got one of {len(lines)} letters; [text] makes a list")
     yield from lines
+
+
+def _parted(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, with spaces in endless words: learning pieces of one takes the square of its length."""
+    for line in lines:
+        yield _ENDLESS.sub(r"\g<0> ", line) if len(line) > _LONGEST_WORD else line
 
 
 def _check(kind: str, vocab_size: int, min_count: int, dropout: float | None) -> None:

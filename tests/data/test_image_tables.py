@@ -110,9 +110,9 @@ BAD = {
     ),
     "cut off": (
         {"metadata.jsonl": b'{"file_name": "a.png"}\n{"file'},
-        "line 2 of 'metadata.jsonl' is no JSON",
+        "line 2 of 'metadata.jsonl' is not JSON",
     ),
-    "deep": ({"metadata.jsonl": b"[" * 100_000}, "'metadata.jsonl' must hold objects"),
+    "deep": ({"metadata.jsonl": b"[" * 100_000}, "line 1 of 'metadata.jsonl' is deeper"),
     "wide": (
         {"metadata.csv": b"file_name,text\na.png,a,b\n"},
         "has 2 columns and 3 cells in row 2; put texts with ','",

@@ -62,7 +62,7 @@ def test_a_text_without_tabs_is_a_parallel_text(tmp_path):
         ("x.txt", b"a\tb\nc\n", "got 1 columns on line 2"),
         ("x.json", b'[{"en": "a", "de": 3}]', "object of texts"),
         ("x.json", b"[1]", "'x.json' must hold objects such as {...}, got 1 in place 1"),
-        ("x.json", b'{"en": "a"', "line 1 of 'x.json' is no JSON"),
+        ("x.json", b'{"en": "a"', "line 1 of 'x.json' is not JSON"),
         ("x.jsonl", b'{"translation": {"en": "a"}}', "has en alone"),
         ("x.jsonl", b'{"translation": 3}', "object of texts"),
         ("x.jsonl", b'{"translation": {"en": "a", "de": null}}', "pair 1 of x.jsonl has no de beside 'a'"),

@@ -76,8 +76,8 @@ def test_names_are_above_all_tables_or_above_none(tmp_path):
         ("train.jsonl", '{"a": "x", "b": "y"}\n{"a": "x"}\n', r"got \['a'\] on line 2 and \['a', 'b'\]"),
         ("train.jsonl", "[1]\n", r"got '\[1\]' on line 1"),
         ("train.jsonl", "{}\n", r"object of texts .* got '\{\}' on line 1"),
-        ("train.jsonl", "{\n", "line 1 of train.jsonl is no JSON"),
-        ("train.jsonl", "[" * 200_000, r"object of texts .* got '\[\[\[.*' on line 1"),
+        ("train.jsonl", "{\n", "line 1 of train.jsonl is not JSON"),
+        ("train.jsonl", "[" * 200_000, r"line 1 of train\.jsonl is deeper"),
         (
             "train.jsonl",
             '{"a": "x", "b": "y"}\n{"a": "x", "b": "\\ud83d"}\n',
