@@ -1,0 +1,46 @@
+"""``python -m tests.fuzz [NAME...] --minutes 30 --seed 1``: look for what breaks, and count.
+
+Every fuzzer gets an equal share of the time, or ``--cases`` cases. The same seed makes the same cases. The exit
+code is 1 if one failed.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from tests.fuzz import FUZZERS, preload
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FUZZERS))
+    parser.add_argument("--minutes", type=float, default=5.0, help="for all of them together")
+    parser.add_argument("--cases", type=int, help="of each, whatever the time")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    names = options.names or list(FUZZERS)
+    torch.set_num_threads(1)
+    preload()
+    failed = False
+    for name in names:
+        end = time.monotonic() + 60 * options.minutes / len(names)
+
+        def going(count, end=end):
+            return count < options.cases if options.cases else time.monotonic() < end
+
+        with tempfile.TemporaryDirectory(prefix="sightline-fuzz-") as place:
+            chance = random.Random(f"{options.seed} {name}")  # noqa: S311 - a seed makes the same cases
+            report = FUZZERS[name](chance, Path(place), going, seed=options.seed)
+        sys.stdout.write(f"{report}\n")
+        sys.stdout.flush()
+        failed |= bool(report.failures)
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    main()
