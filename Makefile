@@ -7,13 +7,14 @@ JOBS   ?= 2
 # A file's tests stay together, because they share what was trained for them; each process has one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-gpu check types doctest examples format clean
+.PHONY: help demo test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      train a captioner on drawn scenes, score it, look into it: runs/demo/report.html"
 	@echo "make test      lint, types, tests, doctests and examples"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
+	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -49,6 +50,15 @@ test: $(READY)
 # Where there is a GPU its torch and Triton are installed already: nothing is installed here.
 test-gpu:
 	PYTHONPATH=. $(PYTHON) -m pytest -q tests/look tests/attention
+
+MINUTES ?= 5
+SEED    ?= 0
+fuzz: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
+
+# SIGKILL before every single change that a run of each task makes to the file system.
+kills: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --kills
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -109,7 +109,9 @@ def read_json(path: Path, *, at_most: int = MOST_JSON) -> Any:
     try:
         text = read_bytes(path, at_most=at_most).decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise ValueError(f"{str(path)!r} is not JSON: {problem}; it was cut off or edited") from problem
+        raise ValueError(
+            f"{str(path)!r} is not JSON: its byte {problem.start} is no UTF-8; it was damaged or edited"
+        ) from problem
     return parse_json(text, repr(str(path)))
 
 

@@ -48,8 +48,10 @@ def main(args: list[str] | None = None) -> None:
         if package not in _EXTRAS:
             raise
         _refuse(f"the command line needs {package}, which is not installed; pip install 'sightline[cli]'")
-    except (ValueError, TypeError, OSError) as problem:
+    except (ValueError, TypeError) as problem:
         _refuse(str(problem))
+    except OSError as problem:
+        _refuse(_system_sentence(problem))
     except (MemoryError, RuntimeError) as problem:
         if not _is_out_of_memory(problem):
             raise
@@ -71,6 +73,14 @@ def _is_out_of_memory(problem: Exception) -> bool:
     """Whether memory ended, of the machine or of a GPU: torch has no one name for it."""
     text = str(problem)
     return isinstance(problem, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+
+
+def _system_sentence(problem: OSError) -> str:
+    """What the system refused, as a sentence; one of ours is a sentence already."""
+    if not problem.strerror:
+        return str(problem)
+    of = f"{str(problem.filename)!r}: " if problem.filename is not None else ""
+    return f"the system refused {of}{problem.strerror.lower()}; try another file or folder"
 
 
 def _refuse(sentence: str) -> None:

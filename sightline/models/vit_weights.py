@@ -8,7 +8,6 @@ normalised to -1..1 as most of those models were trained with; a model that was 
 needs its own normalisation in front.
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from sightline.border import read_json
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.models.weights_file import read_weights
 
@@ -114,7 +114,7 @@ def read_vit(path: Path | str, *, n_heads: int | None = None) -> VisionTransform
     path = Path(path)
     norm_eps = 1e-6
     if path.is_dir():
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config = read_json(path / "config.json")
         if config.get("model_type") != "vit" or config.get("hidden_act", "gelu") != "gelu":
             raise ValueError(
                 f"only a ViT with gelu can be read, {str(path)!r} is {config.get('model_type')!r} with "

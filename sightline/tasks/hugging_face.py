@@ -1,6 +1,5 @@
 """A model in a Hugging Face folder on this machine, watched while it reads. Nothing is downloaded."""
 
-import json
 import os
 import re
 import warnings
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 
+from sightline.border import read_json
 from sightline.look.heads import is_cross
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
@@ -218,10 +218,7 @@ def _check(folder: Path) -> None:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
-        raise ValueError(f"{path} is no JSON: {problem}") from None
+    read = read_json(path)
     if not isinstance(read, dict):
         raise ValueError(f"{path} must hold one JSON object, got {type(read).__name__}")  # noqa: TRY004
     return read

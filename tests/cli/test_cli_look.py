@@ -264,7 +264,7 @@ def test_folders_that_lack_something(folder, tmp_path, missing, words):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("config.json", "{", "config.json is no JSON"),
+        ("config.json", "{", "config.json' is not JSON"),
         ("config.json", "[]", "config.json must hold one JSON object, got list"),
         ("config.json", '{"model_type": "nonsense"}', "can't load the"),
         ("model.safetensors", "rubbish", "can't load the model in"),

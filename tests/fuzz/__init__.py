@@ -1,28 +1,33 @@
-"""Fuzzers: hostile command lines, runs and data by the thousand, seeded, bounded, with counts.
+"""Fuzzers: hostile command lines, runs, data and machines by the thousand, seeded, bounded, with counts.
 
 make fuzz MINUTES=30 SEED=1        # all of them
 python -m tests.fuzz runs --cases 2000 --seed 1
 """
 
-from tests.fuzz import data, runs
+import contextlib
+import functools
+import io
+import tempfile
 
-FUZZERS = {"data": data.fuzz, "runs": runs.fuzz}
+from tests.fuzz import data, faults, lines, runs
+
+FUZZERS = {"lines": lines.fuzz, "runs": runs.fuzz, "data": data.fuzz, "faults": faults.fuzz}
 
 
+@functools.cache
 def preload():
-    """Import what commands need, so that each of them is only forked."""
-    import importlib
+    """Give a command of each kind, so that all is imported and each case is only forked."""
+    from sightline.cli import main
 
-    from sightline.tasks import kinds
-
-    commands = ("app", "check", "data", "demo", "evaluate", "look", "positions", "predict", "train")
-    for name in (*(f"sightline.cli.{x}" for x in commands), *(f"sightline.tasks.{x}" for x in kinds())):
-        importlib.import_module(name)
-    for name in (
-        "accelerate",
-        "safetensors.torch",
-        "tokenizers",
-        "pyarrow.parquet",
-        "pycocoevalcap.cider.cider",
-    ):
-        importlib.import_module(name)
+    with tempfile.TemporaryDirectory() as place:
+        words = [
+            [*name.split(), *flags.split(), "--out", f"{place}/{name}", "--no-tensorboard"]
+            for name, flags in lines.TINY.items()
+        ]
+        words += [["look", f"{place}/train {kind}", *lines.INPUTS[kind][:1]] for kind in lines.INPUTS]
+        words += [["evaluate", f"{place}/train {kind}", "--limit", "1"] for kind in lines.INPUTS]
+        words += [["data", "check", "digits"], ["check", place]]
+        for one in words:
+            quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+            with quiet[0], quiet[1], contextlib.suppress(SystemExit):
+                main(one)

@@ -1,7 +1,7 @@
 """``python -m tests.fuzz [NAME...] --minutes 30 --seed 1``: look for what breaks, and count.
 
-Every fuzzer gets an equal share of the time, or ``--cases`` cases. The same seed makes the same cases. The exit
-code is 1 if one failed.
+Every fuzzer gets an equal share of the time, or ``--cases`` cases. The same seed makes the same cases. The
+exit code is 1 if one failed.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from tests.fuzz import FUZZERS, preload
+from tests.fuzz import FUZZERS, faults, preload
 
 
 def main():
@@ -22,10 +22,15 @@ def main():
     parser.add_argument("--minutes", type=float, default=5.0, help="for all of them together")
     parser.add_argument("--cases", type=int, help="of each, whatever the time")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--kills", action="store_true", help="instead: SIGKILL at every change of each task's run"
+    )
     options = parser.parse_args()
     names = options.names or list(FUZZERS)
     torch.set_num_threads(1)
     preload()
+    if options.kills:
+        sys.exit(_kills())
     failed = False
     for name in names:
         end = time.monotonic() + 60 * options.minutes / len(names)
@@ -40,6 +45,17 @@ def main():
         sys.stdout.flush()
         failed |= bool(report.failures)
     sys.exit(int(failed))
+
+
+def _kills():
+    failed = False
+    for task in faults.TASKS:
+        with tempfile.TemporaryDirectory(prefix="sightline-kills-") as place:
+            report = faults.sweep(task, Path(place))
+        sys.stdout.write(f"{report}\n")
+        sys.stdout.flush()
+        failed |= bool(report.failures)
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Hostile data: bombs, slips, files that lie about themselves, names and captions that mean harm.
 
-Each case is a small sound set with one hostile thing in it, and is checked, trained on for a step, or given to
-a run. A sound example beside the hostile one must still be read, unless all is refused in a sentence.
+Each case is a small sound set with one hostile thing in it, and is checked, trained on for a step, or given
+to a run: answered or refused in a sentence, within seconds and a few gigabytes, and nothing in it runs.
 """
 
 import io
@@ -112,13 +112,7 @@ def png_bomb(chance):
     """A PNG of a few kilobytes with millions of pixels: around the limit, and far beyond."""
     side = chance.choice([8192, 8193, 16384, 60000, 2**31 - 1])
     row = b"\0" + bytes(min(side, 1 << 16) * 3)
-    body = zlib.compress(row * min(side, 8192), 1)
-    return _png(side, side, body)
-
-
-def many_bombs(chance):
-    """An image just below the limit."""
-    return encoded(Image.new("RGB", (8192, 8192)), "PNG")
+    return _png(side, side, zlib.compress(row * 512, 1))
 
 
 def truncated(chance):
@@ -308,7 +302,7 @@ def zip_bomb(chance, folder):
     name = chance.choice(
         ["captions.csv", "captions.json", "train.jsonl", "1.png", "train.parquet", "train.de"]
     )
-    size = chance.choice([20 << 20, 200 << 20, 900 << 20, 1100 << 20])
+    size = chance.choice([20 << 20, 60 << 20, 200 << 20])
     with zipfile.ZipFile(folder / "set.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open(name, "w", force_zip64=True) as file:
             line = b"a.png,a dog\n" * 87382 if name.endswith("csv") else bytes(1 << 20)
@@ -322,7 +316,7 @@ def zip_slip(chance, folder):
     """Names that point out of the archive, twice the same, absolute, or too long."""
     names = [
         "../../owned",
-        "/tmp/owned",
+        "/owned",
         "..\\owned",
         "a/../../owned",
         "x" * 5000,

@@ -150,7 +150,7 @@ def _hostile(report, chance, base, folder, name):
 
 
 def _edited(report, chance, base, folder, name):
-    """An edited state: it is named as damaged; now and then a whole training is asked, which takes seconds."""
+    """An edited state: it is named as damaged; now and then a whole training is asked to go on from it."""
     out = folder.parent / "run"
     shutil.copytree(base / "trained", out)
     path = max(out.glob("checkpoints/main/*/state.json"))

@@ -15,7 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-SECONDS = 20.0  # for one command; on a busy machine the fastest take one
+SECONDS = 20.0  # of a processor for one command, most take a tenth; on a busy machine it waits longer
+WAITS = 8
 MEGABYTES = 3000  # beyond what the process had before the fork
 PATHS = re.compile(r"'[^']*'|\"[^\"]*\"")
 
@@ -44,7 +45,7 @@ class Outcome:
     def faults(self) -> list[str]:
         """What is wrong with it: nothing, or a few words for each fault."""
         found = []
-        if self.code is None:
+        if self.code in {None, -signal.SIGXCPU}:
             found.append("hang")
         elif self.code < 0:
             found.append(f"killed by signal {-self.code}")
@@ -52,7 +53,7 @@ class Outcome:
             found.append(f"exit code {self.code}")
         if "Traceback" in self.err:
             found.append("traceback")
-        if self.code in {1, 2} and not self.err.strip():
+        if self.code in {1, 2} and not (self.err.strip() or self.out.strip()):
             found.append("silent")
         if self.code == 2 and FOREIGN.search(PATHS.sub("", _last(self.err))):
             found.append("foreign sentence")
@@ -71,8 +72,8 @@ def run(call, words=(), *, seconds=SECONDS, megabytes=MEGABYTES):
         started = time.monotonic()
         pid = os.fork()
         if pid == 0:
-            _child(call, out.fileno(), err.fileno(), megabytes)
-        code, usage = _waited(pid, started + seconds)
+            _child(call, out.fileno(), err.fileno(), seconds, megabytes)
+        code, usage = _waited(pid, started + WAITS * seconds)
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -89,7 +90,7 @@ def command(*words, **limits):
     return run(lambda: main(texts), texts, **limits)
 
 
-def _child(call, out, err, megabytes):
+def _child(call, out, err, seconds, megabytes):
     """What the child does; it never comes back."""
     status = 70
     try:
@@ -103,6 +104,8 @@ def _child(call, out, err, megabytes):
         used = _data_bytes()
         resource.setrlimit(resource.RLIMIT_DATA, (used + (megabytes << 20),) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        spent = int(time.process_time()) + max(1, int(seconds))
+        resource.setrlimit(resource.RLIMIT_CPU, (spent, spent + 5))
         call()
         status = 0
     except SystemExit as ended:
@@ -114,10 +117,8 @@ def _child(call, out, err, megabytes):
         status = 1
     finally:
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with contextlib.suppress(Exception):  # what can't be printed is no use
                 stream.flush()
-            except Exception:  # noqa: BLE001, S110 - what can't be printed is no use
-                pass
         os._exit(status)
 
 

@@ -65,7 +65,7 @@ class TranslateData:
         None, "Evaluate at most so many pairs of the validation split.", at_least=1, advanced=True
     )
     length_penalty: float = setting(
-        1.0, "Strength of the length normalisation of a beam.", at_least=0, advanced=True
+        1.0, "Strength of the length normalisation of a beam.", at_least=0, largest=20, advanced=True
     )
     tune_length: bool = setting(
         False, "After training choose length_penalty on the validation split.", advanced=True

@@ -1,0 +1,74 @@
+"""The fuzzers, for a few seconds each; ``make fuzz MINUTES=30 SEED=1`` looks longer, and elsewhere."""
+
+import random
+import signal
+
+import pytest
+import torch
+
+from tests.fuzz import FUZZERS, faults, preload
+from tests.fuzz.report import Report
+from tests.fuzz.sandbox import Outcome, run
+
+pytestmark = [
+    pytest.mark.plain,
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
+CASES = {"lines": 25, "runs": 40, "data": 30, "faults": 9}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    preload()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", FUZZERS)
+def test_nothing_is_found(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    report = FUZZERS[name](random.Random(f"7 {name}"), tmp_path, lambda n: n < CASES[name], seed=7)  # noqa: S311
+    assert report.count == CASES[name]
+    assert not report.failures, str(report)
+
+
+def test_the_sandbox_sees_what_is_wrong():
+    def hang():
+        while True:
+            pass
+
+    def hungry():
+        return bytes(1 << 32)
+
+    def dead():
+        signal.raise_signal(signal.SIGKILL)
+
+    found = {call.__name__: run(call, seconds=1.0, megabytes=500) for call in (hang, hungry, dead)}
+    assert found["hang"].faults() == ["hang"]
+    assert "traceback" in found["hungry"].faults()
+    assert found["dead"].faults() == ["killed by signal 9"]
+    said = Outcome(("--json",), 0, '{"a": NaN}', "\x1b[2J", 0.1, 1)
+    assert said.faults() == ["control codes", "no JSON"]
+    assert Outcome((), 2, "", "", 0.1, 1).faults() == ["silent"]
+    assert Outcome((), 2, "", "'str' object has no attribute 'x'", 0.1, 1).faults() == ["foreign sentence"]
+    assert not Outcome((), 2, "", "d_model must be a whole number, got '8'", 0.1, 1).faults()
+
+
+def test_a_lost_training_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(faults, "_fingerprint", lambda out: [str(out)])  # every run has other weights
+    report = Report("faults", 0)
+    wanted, count = faults._reference("classify", tmp_path)
+    faults._case(report, random.Random(0), "classify", "kill", tmp_path / "x", wanted, count, at=count // 2)  # noqa: S311
+    assert "other weights" in report.failures[0]
+
+
+def test_a_report_counts():
+    report = Report("x", 3)
+    report.add("one", "refused")
+    report.add("two", "refused", ["hang"])
+    assert str(report).splitlines() == [
+        "x: 2 cases, 1 failures (seed 3; fault: hang 1, refused 1)",
+        "  hang: two",
+    ]
