@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sightline.attention.masks import Band, Mask
+from sightline.border import need, parse_json
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.seen import Seen
 from sightline.look.sight import CallShape, KeptInputs, Sight
@@ -159,8 +160,7 @@ def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> KeptInputs:
 
 
 def _write(path: Path, kind: str, about: Any, tensors: Tensors, what: str, example: str) -> None:
-    from safetensors.torch import save as to_bytes  # noqa: PLC0415
-
+    to_bytes = need("safetensors.torch", "saving a sight", "look").save
     if path.is_dir():
         raise ValueError(f"{what} is saved as a file, got the folder {path}; add a name, such as {example}")
     if not path.parent.is_dir():
@@ -176,15 +176,14 @@ def _write(path: Path, kind: str, about: Any, tensors: Tensors, what: str, examp
 
 
 def _read(path: Path, what: str) -> tuple[dict[str, Any], Tensors]:
-    from safetensors import SafetensorError, safe_open  # noqa: PLC0415
-
+    library = need("safetensors", "reading a sight", "look")
     if not path.is_file():
         raise ValueError(f"there is no sight at {path}; {what}.save writes one")
     try:
-        with safe_open(path, framework="pt") as file:
+        with library.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except library.SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file or is cut short: {error}") from None
     kind = metadata.get("format")
     if _READ.get(str(kind)) != what:
@@ -192,7 +191,7 @@ def _read(path: Path, what: str) -> tuple[dict[str, Any], Tensors]:
         other = f"; {_READ[kind]}.load reads it" if kind in _READ else ""
         raise ValueError(f"{path} holds no {name}, its format is {kind!r}, not {right!r}{other}")
     try:
-        about = json.loads(metadata["about"])
+        about = parse_json(metadata["about"], str(path))
         about["t" if what == "Sight" else "sights"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is damaged, what it says of itself is {metadata.get('about')!r}") from None
