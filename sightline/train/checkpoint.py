@@ -117,7 +117,7 @@ class Checkpoints:
         """Names of checkpoints, the pointer's first, then the newest first."""
         names = sorted(self._names(), reverse=True)
         try:
-            pointed = read_json(self.folder / _POINTER, largest=1 << 16)["checkpoint"]
+            pointed = read_json(self.folder / _POINTER, at_most=1 << 16)["checkpoint"]
         except (OSError, ValueError, KeyError, TypeError):
             return names
         return sorted(names, key=lambda name: name != pointed)
