@@ -5,6 +5,7 @@ exit code is 1 if one failed.
 """
 
 import argparse
+import contextlib
 import random
 import sys
 import tempfile
@@ -38,7 +39,8 @@ def main():
         def going(count, end=end):
             return count < options.cases if options.cases else time.monotonic() < end
 
-        with tempfile.TemporaryDirectory(prefix="sightline-fuzz-") as place:
+        # Some commands write where they are called from.
+        with tempfile.TemporaryDirectory(prefix="sightline-fuzz-") as place, contextlib.chdir(place):
             chance = random.Random(f"{options.seed} {name}")  # noqa: S311 - a seed makes the same cases
             report = FUZZERS[name](chance, Path(place), going, seed=options.seed)
         sys.stdout.write(f"{report}\n")
