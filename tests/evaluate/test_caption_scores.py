@@ -2,7 +2,6 @@ import math
 import random
 import sys
 from collections import Counter
-from importlib import metadata
 
 import pytest
 from hypothesis import given, settings
@@ -216,11 +215,3 @@ def test_no_java(monkeypatch):
 def test_ranked_needs_a_number():
     with pytest.raises(ValueError, match="at least 1, got 0"):
         rank([1.0], 0)
-
-
-def test_scorers_without_a_version(monkeypatch):
-    def none(_name):
-        raise metadata.PackageNotFoundError
-
-    monkeypatch.setattr(metadata, "version", none)
-    assert "scorer:pycocoevalcap-unknown" in signature("cider", [5])

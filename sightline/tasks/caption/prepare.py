@@ -1,7 +1,6 @@
 """From settings to a captioner that can be trained."""
 
 import dataclasses
-import importlib.util
 from pathlib import Path
 
 import torch
@@ -15,17 +14,13 @@ from sightline.evaluate.captions import score
 from sightline.logs import logger
 from sightline.models.captioner import Captioner
 from sightline.tasks.caption.data import SCENES, learn_tokens, open_captions, token_rows
-from sightline.tasks.caption.objective import CaptionObjective, Score
+from sightline.tasks.caption.objective import CaptionObjective
 from sightline.tasks.caption.self_critical import self_critical_stage
 from sightline.tasks.task import Prepared, Settings
 
 __all__ = ["TOKENIZER", "prepare_captioner"]
 
 TOKENIZER = "tokenizer.json"
-_NO_SCORER = (
-    "pycocoevalcap is not installed, so evaluations tell the loss alone; pip install 'sightline[train]'"
-)
-_WITHOUT_SCORER = frozenset({"loss", "perplexity"})
 
 
 def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
@@ -34,12 +29,8 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
     Args:
         settings: Of model, data, training and perhaps the self-critical stage.
         begun: The folder of a run that goes on: its tokenizer is taken.
-
-    Raises:
-        ValueError: If a metric needs a package that is not installed.
     """
     data, train, second = settings["data"], settings["train"], settings.get("self_critical")
-    scorer = _scorer({train.metric, *([] if second is None else [second.metric])})
     if data.source == SCENES:
         logger.info("drawing %s scenes", f"{data.n_train + data.n_val + data.n_test:,}")
     captions = open_captions(data)
@@ -50,30 +41,16 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
     config = dataclasses.replace(settings["model"], vocab_size=len(tokenizer))
     torch.manual_seed(train.seed)
     model = Captioner.build(config)
-    objective = CaptionObjective(captions, tokenizer, config, train, data, score=scorer)
+    objective = CaptionObjective(captions, tokenizer, config, train, data, score=score)
     return Prepared(
         model=model,
         objective=objective,
         train=train,
         stages=[] if second is None else [self_critical_stage(objective, second)],
-        notes=[] if scorer is not None else [_NO_SCORER],
         test_split="test" if "test" in captions.splits() else "val",
         sample=_sample(captions),
         row_names=token_rows(tokenizer),
     )
-
-
-def _scorer(metrics: set[str]) -> Score | None:
-    """The scorer of captions; None without its package, where only the loss can choose."""
-    if importlib.util.find_spec("pycocoevalcap") is not None:
-        return score
-    needing = sorted(metrics - _WITHOUT_SCORER)
-    if needing:
-        raise ValueError(
-            f"the metric {needing[0]!r} needs pycocoevalcap, which is not installed; "
-            "pip install 'sightline[train]', or choose --metric loss"
-        )
-    return None
 
 
 def _sample(captions: CaptionSet) -> str | Tensor:

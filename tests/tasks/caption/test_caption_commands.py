@@ -11,8 +11,6 @@ import sightline as sl
 from sightline.cli import main
 from tests.tasks.caption.caption_runs import make_data, make_run
 
-pytest.importorskip("pycocoevalcap")
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):

@@ -19,7 +19,6 @@ from sightline.tasks.caption.generate import Caption, generate_captions
 from sightline.tasks.caption.predict import CaptionOptions, look_json, prediction_lines, predictions_json
 from tests.tasks.caption.caption_runs import make_data, make_run
 
-pytest.importorskip("pycocoevalcap")
 NAMES = ("run", "recurrent", "layers", "encoder")
 
 

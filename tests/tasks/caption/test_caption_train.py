@@ -3,7 +3,6 @@
 import csv
 import json
 import logging
-import sys
 
 import pytest
 import torch
@@ -150,14 +149,3 @@ def test_settings_that_make_no_sense(pictures, tmp_path, settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         train_tiny(pictures, tmp_path / "run", **settings)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.bad_input
-def test_without_pycocoevalcap_there_is_a_sentence(pictures, tmp_path, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "pycocoevalcap", None)
-    with pytest.raises(ValueError, match="the metric 'cider' needs pycocoevalcap, which is not installed"):
-        train_tiny(pictures, tmp_path / "run")
-    with caplog.at_level(logging.INFO, "sightline"):
-        train_tiny(pictures, tmp_path / "run", metric="loss", epochs=1)
-    assert "pycocoevalcap is not installed, so evaluations tell the loss alone" in caplog.text
-    assert (tmp_path / "run" / "model.safetensors").exists()
