@@ -24,12 +24,12 @@ export const wordView = (ctx) => {
   const pages = make("span", "pages");
   bar.append(way, search, hits, pages);
   const scale = legend();
-  const heading = make("h3");
+  const heading = make("h2");
   heading.setAttribute("aria-live", "polite");
   const list = make("ol", "links");
   side.append(heading, list, scale);
   const heads = make("div", "heads");
-  const headsTitle = make("h3", "", "In every layer and head");
+  const headsTitle = make("h2", "", "In every layer and head");
   const [headsCanvas, headsNote] = [make("canvas"), make("p", "soft note number")];
   headsCanvas.setAttribute("role", "img");
   headsCanvas.tabIndex = -1;
@@ -70,7 +70,7 @@ export const wordView = (ctx) => {
       const n = which === "queries" ? sight.t : sight.s;
       const label = one ? "The text" : which === "queries" ? "The words that look" : "What they look at";
       const around = make("div", "block");
-      if (!one) around.append(make("h3", "", label));
+      if (!one) around.append(make("h2", "", label));
       if (patches !== null && ctx.meta.image) {
         const box = pictureBox(ctx.meta.image, { label: "What the model looked at",
           touch: (i, kind) => { if (kind === "pick" && i !== null) choose(which, patches + i); } });
