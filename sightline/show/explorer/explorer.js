@@ -86,6 +86,7 @@ export function mount(root, source, options = {}) {
   let [colours, paints] = [null, {}];
   const probe = make("span", "probe");
   root.classList.add("sl");
+  root.dataset.lmSuppressShortcuts = "true"; // in Jupyter Lab keys are ours while we have the focus
   root.classList.toggle("compact", Boolean(options.compact));
   if (options.theme) root.dataset.theme = options.theme;
   root.replaceChildren();
@@ -93,11 +94,16 @@ export function mount(root, source, options = {}) {
   const problem = make("p", "problem");
   problem.hidden = true;
   problem.setAttribute("role", "alert");
-  const guarded = (request) => ask(request).then((answer) => { problem.hidden = true; return answer; }, (error) => {
-    problem.textContent = String(error.message ?? error);
-    problem.hidden = false;
-    throw error;
-  });
+  let waiting = 0;
+  const wait = (change) => { waiting += change; root.dataset.waiting = waiting; };
+  const guarded = (request) => {
+    wait(1);
+    return ask(request).then((answer) => { problem.hidden = true; return answer; }, (error) => {
+      problem.textContent = String(error.message ?? error);
+      problem.hidden = false;
+      throw error;
+    }).finally(() => wait(-1));
+  };
 
   // Names of tokens: those of long texts come in pieces.
   const pieces = new Map();
