@@ -150,9 +150,10 @@ export function mount(root, source, options = {}) {
     short: (i) => {
       const { name, summary } = meta.sights[i];
       if (summary) return "summary";
-      const alike = meta.sights.filter((one) => one.name.replace(/\d+/g, "") === name.replace(/\d+/g, "")).length;
+      const others = meta.sights.filter((one) => !one.summary);
+      const areAlike = others.every((one) => one.name.replace(/\d+/g, "") === name.replace(/\d+/g, ""));
       const number = name.match(SHORT);
-      return alike === meta.sights.length && number ? number[1] : name;
+      return areAlike && number ? number[1] : name;
     },
     colours: () => (colours ??= coloursFor(isDark(root))),
     // A colour of the style sheet as a canvas takes it.

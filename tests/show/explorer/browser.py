@@ -63,7 +63,7 @@ class Opened:
     def settle(self, least=90):
         """Wait until nothing is asked any more; a view asks a moment after it stands still."""
         self.page.wait_for_timeout(least)
-        self.page.wait_for_function("!document.querySelector('.sl[data-waiting]:not([data-waiting=\"0\"])')")
+        self.page.wait_for_selector('.sl[data-waiting="0"]', state="attached")
 
     def outside(self):
         """What was asked of anything but this page."""
