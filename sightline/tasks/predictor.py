@@ -9,6 +9,7 @@ from torch import nn
 from sightline.evaluate.scores import Scores
 from sightline.look.seen import Seen
 from sightline.look.watch import watch
+from sightline.show.explorer.steps import Step
 from sightline.tasks.attention import Attention
 from sightline.tasks.prediction import Example, Prediction
 
@@ -75,6 +76,10 @@ class Predictor:
         return {
             name: Attention.of(seen, 0, queries=queries, keys=keys, layers=[name]) for name in seen.names()
         }
+
+    def steps(self, example: Example, prediction: Prediction) -> Sequence[Step]:  # noqa: ARG002
+        """The steps in which a prediction was written; none where it was not written step by step."""
+        return ()
 
     def row_names(self) -> Mapping[str, Sequence[str]]:
         """What the rows of some parameters stand for, by the parameter's name: words, classes.

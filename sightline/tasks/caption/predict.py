@@ -19,10 +19,13 @@ from sightline.look.seen import Seen
 from sightline.messages import listing
 from sightline.models.captioner import Captioner
 from sightline.settings import check, setting
+from sightline.show.explorer.steps import Step
+from sightline.show.walk import WordWalk
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.caption.attention import (
     CaptionAttention,
     all_layers,
+    caption_steps,
     layer_attentions,
     watch_captions,
     word_attention,
@@ -31,6 +34,7 @@ from sightline.tasks.caption.data import token_rows
 from sightline.tasks.caption.generate import Caption, SamplingConfig, generate_captions
 from sightline.tasks.caption.pixels import read_images
 from sightline.tasks.caption.prepare import TOKENIZER
+from sightline.tasks.caption.walk import walk_word
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
 
@@ -168,13 +172,22 @@ class CaptionPredictor(Predictor):
 
     def layers(self, example: Example, prediction: Prediction) -> Mapping[str, Attention]:
         """Every attention of the model while it wrote a caption, token by token."""
+        return layer_attentions(self.model, self.tokenizer, example.value, self._ids(prediction))
+
+    def steps(self, example: Example, prediction: Prediction) -> Sequence[Step]:
+        """The words of a caption, one step a token."""
+        return caption_steps(self.model, self.tokenizer, example.value, self._ids(prediction))
+
+    def walk(self, example: Example, prediction: Prediction, word: int) -> WordWalk | None:
+        """How one head came to a word; None for pieces of words, and for a recurrent decoder."""
+        return walk_word(self.model, example.value, self._ids(prediction), prediction, word)
+
+    def _ids(self, prediction: Prediction) -> Sequence[int]:
+        """The tokens of a caption, without BOS and EOS."""
         attention = prediction.attention
-        ids = (
-            attention.ids
-            if isinstance(attention, CaptionAttention)
-            else self.tokenizer.encode(prediction.text)
-        )
-        return layer_attentions(self.model, self.tokenizer, example.value, ids)
+        if isinstance(attention, CaptionAttention):
+            return attention.ids
+        return self.tokenizer.encode(prediction.text)
 
     def needs_attention(self, dataset: CaptionSet) -> bool:
         """Of drawn scenes it is known what the model should look at."""
