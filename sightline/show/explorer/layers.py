@@ -1,0 +1,184 @@
+"""What the explorer shows, in one form: a list of sights of one item, with names for their tokens."""
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sightline.look.heads import by_layer, is_cross
+from sightline.look.request import Look
+from sightline.look.score_inputs import StoredRows
+from sightline.look.seen import Seen
+from sightline.look.sight import Sight, measure_sight
+from sightline.look.tokens import clean
+from sightline.show.records import AttentionRecord, GridKeys, PredictionRecord
+
+__all__ = ["Layer", "Shown", "Tokens", "read_layers"]
+
+Shown = Seen | Sight | AttentionRecord | PredictionRecord | Mapping[str, Sight | AttentionRecord]
+Names = Sequence[str] | None
+Tokens = Sequence[str] | Sequence[Sequence[str]] | Mapping[str, tuple[Names, Names]]
+_MODEL = "the model itself"
+_MOST_OTHERS = 16  # keys beside the patches of an image, such as a class token
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layer:
+    """One attention: a sight of one item, its heads first.
+
+    Attributes:
+        name: What to call it.
+        sight: With ``lead`` of (heads,) or ().
+        queries, keys: Names of its tokens; None where they are unknown.
+        query_patches, key_patches: The first of the queries, or keys, that are patches of the image; None
+            where they are words.
+        is_cross: Whether queries and keys are of different sequences.
+        is_summary: Whether it sums up others, such as a rollout.
+    """
+
+    name: str
+    sight: Sight
+    queries: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    query_patches: int | None = None
+    key_patches: int | None = None
+    is_cross: bool = False
+    is_summary: bool = False
+
+    @property
+    def n_heads(self) -> int:
+        """How many heads can be told apart."""
+        return self.sight.lead[-1] if self.sight.has_heads else 1
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query's largest weight lies on a later token, in a text that reads itself, masked."""
+        at = self.sight.statistics.get("peak_at")
+        if at is None or self.is_cross or not self.sight.is_masked:
+            return False
+        return bool((at <= torch.arange(self.sight.t, device=at.device)).all())
+
+
+def read_layers(
+    shown: Shown, *, tokens: Tokens | None = None, n_patches: int | None = None, item: int = 0
+) -> list[Layer]:
+    """Bring whatever was seen into one form.
+
+    Args:
+        shown: A seen model, a sight, sights by name, attention with its weights, or a prediction.
+        tokens: Of one text, of each text of the batch, or by layer (a pattern will do) a pair of names of
+            queries and of keys.
+        n_patches: How many patches the image has, if there is one.
+        item: Which item of the batch.
+    """
+    if isinstance(shown, PredictionRecord):
+        if shown.attention is None:
+            raise ValueError("this prediction has no attention to show; predict with attention=True")
+        shown = shown.attention
+    if isinstance(shown, AttentionRecord):
+        shown = {"": shown}
+    by_name = _by_name(shown)
+    layers: list[Layer] = []
+    for name, one in by_name.items():
+        if isinstance(one, Sight):
+            layers.append(_of_sight(name, one, tokens, n_patches, item))
+        else:
+            layers += _of_weights(name, one)
+    if not layers:
+        reason = shown.explanation() if isinstance(shown, Seen) else "got nothing"
+        raise ValueError(f"the explorer needs at least one attention to show: {reason}")
+    return layers
+
+
+def _by_name(shown: Seen | Sight | Mapping[str, Sight | AttentionRecord]) -> Mapping[str, Any]:
+    if isinstance(shown, Sight):
+        return {shown.name: shown}
+    if isinstance(shown, Seen):
+        return by_layer(shown)
+    if not isinstance(shown, Mapping):
+        raise TypeError(
+            f"the explorer shows what was seen, a sight or a prediction, got {type(shown).__name__}"
+        )
+    return shown
+
+
+def _of_sight(name: str, sight: Sight, tokens: Tokens | None, n_patches: int | None, item: int) -> Layer:
+    batch = sight.shape[: sight.n_batch]
+    if batch and not 0 <= item < batch[0]:
+        raise ValueError(f"item must be one of the batch, in 0..{batch[0] - 1}, got {item}")
+    one = sight[(item, *[0] * (len(batch) - 1))] if batch else sight
+    queries, keys = _names(name, one, tokens, item)
+    patches = [_first_patch(n, n_patches, names) for n, names in ((one.t, queries), (one.s, keys))]
+    return Layer(
+        name=name or _MODEL,
+        sight=one,
+        queries=queries,
+        keys=keys,
+        query_patches=patches[0],
+        key_patches=patches[1],
+        is_cross=is_cross(name, one),
+    )
+
+
+def _names(
+    layer: str, sight: Sight, tokens: Tokens | None, item: int
+) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """Names of a layer's queries and keys, where there are as many of them."""
+    pair: tuple[Any, Any] = (None, None)
+    if isinstance(tokens, Mapping):
+        module = layer.partition(" call ")[0].partition(" run ")[0]
+        own = (tokens[name] for name in (layer, module) if name in tokens)
+        fits = (names for pattern, names in tokens.items() if fnmatch.fnmatchcase(layer, pattern))
+        pair = next(own, None) or next(fits, None) or pair
+    elif tokens is not None and len(tokens):
+        text = tokens if isinstance(tokens[0], str) else tokens[min(item, len(tokens) - 1)]
+        pair = (text, text)
+    elif sight.tokens:
+        pair = (sight.tokens[0], sight.tokens[0])
+    queries, keys = (None if names is None else tuple(map(clean, names)) for names in pair)
+    # While a decoding loop runs, the last token is written and never read.
+    queries = queries[: sight.t] if queries is not None and len(queries) >= sight.t else None
+    keys = keys[: sight.s] if keys is not None and len(keys) >= sight.s else None
+    return queries, keys
+
+
+def _first_patch(n: int, n_patches: int | None, names: tuple[str, ...] | None) -> int | None:
+    """Where the patches of the image begin, among n tokens; None if they are others."""
+    if n_patches is None or not 0 <= n - n_patches <= _MOST_OTHERS:
+        return None
+    return None if names is not None and len(set(names)) < n_patches // 2 else n - n_patches
+
+
+def _of_weights(name: str, attention: AttentionRecord) -> list[Layer]:
+    """The layers of a record that holds its weights; first its summary, where that is no mean."""
+    weights = attention.weights.detach().float().cpu()
+    queries = tuple(map(clean, attention.queries))
+    keys = None if isinstance(attention.keys, GridKeys) else tuple(map(clean, attention.keys))
+    shared: dict[str, Any] = {"queries": queries, "keys": keys, "is_cross": True}
+    shared["key_patches"] = 0 if keys is None else None
+    layers = [
+        Layer(name=_layer_name(name, i, len(weights)), sight=_sight(x), **shared)
+        for i, x in enumerate(weights)
+    ]
+    summary = attention.summary.detach().float().cpu()
+    is_mean = summary.shape == weights.shape[2:] and torch.allclose(summary, weights.mean((0, 1)), atol=1e-6)
+    if len(layers) == 1 and is_mean:
+        return layers
+    label = attention.summary_label or "mean of all heads"
+    first = Layer(name=f"{name}: {label}" if name else label, sight=_sight(summary[None]), **shared)
+    return [replace(first, is_summary=True), *layers]
+
+
+def _layer_name(name: str, i: int, n: int) -> str:
+    if name:
+        return name if n == 1 else f"{name} {i}"
+    return f"layer {i}"
+
+
+def _sight(weights: Tensor) -> Sight:
+    """A sight of weights that are there: (H, T, S)."""
+    rows = StoredRows.of(weights.contiguous()[None])
+    return measure_sight(rows, Look(), lead=(1, len(weights)))[0]
