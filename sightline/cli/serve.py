@@ -50,13 +50,10 @@ def command() -> Any:
             model = open_model(target, device)
             at = listening.getsockname()[1]
             access = access_for(host, at, tuple(name or ()))
-            is_busy = run(
-                model, listening, access, ready=lambda: _print_address(address_of(host, at, access))
-            )
-        if is_busy:  # its thread would hold up, or break, an orderly end
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+            run(model, listening, access, ready=lambda: _print_address(address_of(host, at, access)))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # the model's thread can't be stopped, and to take PyTorch down takes seconds
 
     return make_command(serve, name="serve")
 

@@ -11,6 +11,7 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
@@ -91,6 +92,7 @@ class Service:
 
 def make_app(service: Service) -> ASGIApp:
     """The app of a service, guarded."""
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # who sent a broken form is told so
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     assets = read_assets()
     _add_pages(app, service, assets)

@@ -94,8 +94,8 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or let through."""
-        if scope["type"] != "http":
-            return
+        if scope["type"] != "http":  # there is no other door
+            raise RuntimeError(f"this app answers HTTP, got {scope['type']}")
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":

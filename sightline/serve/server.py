@@ -73,8 +73,8 @@ def serve(
     *,
     limits: Limits | None = None,
     ready: Callable[[], None] = lambda: None,
-) -> bool:
-    """Serve a model until a signal comes.
+) -> None:
+    """Serve a model until a signal comes. A look that the model is at goes on in its thread, unheard.
 
     Args:
         model: What is served.
@@ -82,9 +82,6 @@ def serve(
         access: Who may speak to it.
         limits: The bounds.
         ready: Called when requests are answered.
-
-    Returns:
-        Whether the model still computes: its thread can't be stopped, only left.
     """
     limits = limits or Limits()
     service = Service(model=model, limits=limits, access=access)
@@ -105,7 +102,6 @@ def serve(
     )
     _Server(config, service, ready).run(sockets=[listening])
     service.worker.stop()
-    return service.worker.is_busy
 
 
 class _Server(uvicorn.Server):

@@ -85,15 +85,18 @@ async def read_image_file(request: Request, limits: Limits) -> bytes:
 
     try:
         form = await _MemoryParser(request.headers, chunks(), max_files=1, max_fields=0).parse()
+    except KeyError:
+        raise Refused(400, "an image is sent as a form with one file, this request has no Content-Type") from None
     except (MultiPartException, FormParserError, ValueError, LookupError) as problem:
         reason = str(getattr(problem, "message", problem)).rstrip(".") or type(problem).__name__
         raise Refused(400, f"an image is sent as a form with one file, this one can't be read: {reason}") from None
-    given = form.get("image")
-    if not isinstance(given, UploadFile):
-        raise Refused(400, f"an image is sent as the file 'image' of a form, got {sorted(form) or 'nothing'}")
-    content = await given.read()
-    await form.close()
-    return content
+    try:
+        given = form.get("image")
+        if not isinstance(given, UploadFile):
+            raise Refused(400, f"an image is sent as the file 'image' of a form, got {sorted(form) or 'nothing'}")
+        return await given.read()
+    finally:
+        await form.close()
 
 
 async def read_json(request: Request, limits: Limits, most: int) -> dict[str, Any]:
@@ -137,7 +140,7 @@ def decode_image(content: bytes, limits: Limits, size: int | None) -> Shaped[Ten
         ValueError: In a sentence, if it is no image, is damaged, or has too many pixels.
     """
     return read_image(
-        io.BytesIO(content), size=size, name="the upload", formats=FORMATS, most_pixels=limits.pixels
+        io.BytesIO(content), size=size, name="upload", formats=FORMATS, most_pixels=limits.pixels
     )
 
 

@@ -58,7 +58,6 @@ class Worker:
         self.limits = dict(lanes)
         self.taken = dict.fromkeys(lanes, 0)  # places taken now
         self.peak = dict.fromkeys(lanes, 0)  # the most that were ever taken
-        self.is_busy = False
         self._queues: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {x: deque() for x in lanes}
         self._change = threading.Condition()
         self._stopped = False
@@ -106,7 +105,6 @@ class Worker:
                     future.set_result(work())
                 except BaseException as problem:  # noqa: BLE001 - it is the asker's
                     future.set_exception(problem)
-            self.is_busy = False
             del taken, future, work  # or the last input would stay until the next one comes
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
@@ -115,7 +113,6 @@ class Worker:
             while not self._stopped:
                 for queue in self._queues.values():
                     if queue:
-                        self.is_busy = True
                         return queue.popleft()
                 self._change.wait()
         return None
