@@ -10,13 +10,14 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 SHAPED := $(addprefix tests/,attention data decode evaluate layers look models positions show tasks train) \
     --ignore=tests/tasks/test_contract.py --ignore-glob='*_commands.py'
 
-.PHONY: help demo test test-gpu check types doctest examples format clean
+.PHONY: help demo test test-gpu fuzz check types doctest examples format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      train a captioner on drawn scenes, score it, look into it: runs/demo/report.html"
 	@echo "make test      lint, types, tests, doctests and examples"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
+	@echo "make fuzz      a thousand hostile uploads to the server of a small captioner"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -52,6 +53,9 @@ test: $(READY)
 # Where there is a GPU its torch and Triton are installed already: nothing is installed here.
 test-gpu:
 	PYTHONPATH=. $(PYTHON) -m pytest -q tests/look tests/attention
+
+fuzz: $(READY)
+	PYTHONPATH=. OMP_NUM_THREADS=1 $(BIN)/python tests/serve/fuzz.py tests/fixtures/written_by_0_1/caption/finished 1000
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -1,8 +1,9 @@
-"""Load on a server: ``python docs/serve_load.py runs/demo`` asks ``sightline serve`` with 64 clients for 30 seconds.
+# ruff: noqa: INP001, S603, T201
+"""Load on a server: 64 clients for 30 seconds, by ``python docs/serve_load.py runs/demo``.
 
-Every client sends an image as soon as its last one was answered or refused. Three things are promised, and the
-exit code says whether they were kept: nothing comes back but answers and polite refusals, the queue is never
-longer than its bound, and the server's memory afterwards is that of before, give or take a tenth.
+Every client sends an image as soon as its last one was answered or refused. Three things are promised, and
+the exit code says whether they were kept: nothing comes back but answers and polite refusals, the queue is
+never longer than its bound, and the server's memory afterwards is that of before, give or take a tenth.
 """
 
 import argparse
@@ -22,7 +23,9 @@ WARM_UP = 40  # answers before memory is read first: as many as are kept, and so
 
 def main() -> None:
     """Start a server, ask it, and print what came back."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("run", type=Path)
     options.add_argument("--clients", type=int, default=64)
     options.add_argument("--seconds", type=float, default=30.0)
@@ -58,7 +61,9 @@ async def measure(address: str, pid: int, n_clients: int, seconds: float) -> boo
     return set(counts) <= {"answered", "refused politely"} and peak <= bound and after <= 1.1 * before
 
 
-async def ask(client: httpx.AsyncClient, content: bytes, end: float, counts: collections.Counter, waits: list) -> None:
+async def ask(
+    client: httpx.AsyncClient, content: bytes, end: float, counts: collections.Counter, waits: list
+) -> None:
     """One client: the next image when the last is answered; after a refusal as soon as it was told."""
     while time.monotonic() < end:
         started = time.monotonic()

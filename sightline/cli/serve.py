@@ -28,8 +28,8 @@ def command() -> Any:
         host: Annotated[
             str,
             typer.Option(
-                help="The address to listen on, such as 0.0.0.0 for all of this machine; beyond the loopback a "
-                "token is asked for, which is printed with the address."
+                help="The address to listen on, such as 0.0.0.0 for all of this machine; beyond the loopback "
+                "a token is asked for, which is printed with the address."
             ),
         ] = _HOST,
         name: Annotated[

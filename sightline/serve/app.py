@@ -1,13 +1,13 @@
 """The addresses of a server.
 
-    GET  /                     the page
-    GET  /static/NAME          its scripts and styles, and those of the explorer
-    GET  /api/about            what is served, and its limits
-    GET  /api/examples         inputs to try; /api/examples/N.png an image among them
-    POST /api/look             an image (a form with the file ``image``) or ``{"text": ...}``
-    POST /api/looks/ID/ask     a question of the explorer to a result
-    POST /token                the token, from the page that asks for it
-    GET  /healthz              that it is there, for other programs
+GET  /                     the page
+GET  /static/NAME          its scripts and styles, and those of the explorer
+GET  /api/about            what is served, and its limits
+GET  /api/examples         inputs to try; /api/examples/N.png an image among them
+POST /api/look             an image (a form with the file ``image``) or ``{"text": ...}``
+POST /api/looks/ID/ask     a question of the explorer to a result
+POST /token                the token, from the page that asks for it
+GET  /healthz              that it is there, for other programs
 """
 
 import asyncio
@@ -70,19 +70,21 @@ class Service:
         ends = [asyncio.ensure_future(_until_gone(request)), asyncio.ensure_future(self.stopping.wait())]
         try:
             await asyncio.wait([done, *ends], return_when=asyncio.FIRST_COMPLETED)
-            if not done.done():
-                raise Refused(503, _STOPPING)
-            return done.result()
-        except (ValueError, OSError) as problem:
-            raise Refused(422, self._sentence(problem)) from None
-        except Refused:
-            raise
-        except Exception as problem:  # a model may raise anything
-            logger.error("the model failed", exc_info=problem)
-            raise Refused(500, f"the model failed: {self._sentence(problem)}") from None
+            if done.done():
+                return self._outcome(done)
+            raise Refused(503, _STOPPING)
         finally:
             for task in (done, *ends):
                 task.cancel()
+
+    def _outcome(self, done: asyncio.Future[Any]) -> Any:
+        try:
+            return done.result()
+        except (ValueError, OSError) as problem:
+            raise Refused(422, self._sentence(problem)) from None
+        except Exception as problem:  # noqa: BLE001 - a model may raise anything
+            logger.exception("the model failed")
+            raise Refused(500, f"the model failed: {self._sentence(problem)}") from None
 
     def _sentence(self, problem: Exception) -> str:
         """What is wrong, without the place of the model on the disk."""
@@ -207,7 +209,7 @@ async def _until_gone(request: Request) -> None:
 
 async def _answer_refused(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, Refused)  # noqa: S101 - registered for it
-    if problem.status == 413:
+    if problem.is_unread:
         await uploads.drain(request)
     closing = {"connection": "close"} if problem.status in {408, 413, 503} else {}
     return JSONResponse({"error": problem.sentence}, problem.status, headers=closing)
@@ -220,7 +222,9 @@ async def _answer_busy(request: Request, problem: Exception) -> Response:
     return JSONResponse({"error": sentence}, 503, headers={"retry-after": str(problem.seconds)})
 
 
-async def _answer_unknown(request: Request, problem: Exception) -> Response:
+async def _answer_unknown(request: Request, problem: Exception) -> Response:  # noqa: ARG001
     assert isinstance(problem, HTTPException)  # noqa: S101 - registered for it
     sentence = {404: "there is nothing at this address", 405: "this address takes other requests"}
-    return JSONResponse({"error": sentence.get(problem.status_code, str(problem.detail))}, problem.status_code)
+    return JSONResponse(
+        {"error": sentence.get(problem.status_code, str(problem.detail))}, problem.status_code
+    )

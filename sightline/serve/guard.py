@@ -1,8 +1,8 @@
 """Who may speak to a server, and what every answer says to the browser.
 
 A page of another site must not reach a server on this machine through the visitor's browser. Two doors lead
-there: a name of that site which suddenly points here (DNS rebinding; the Host header tells), and a form that it
-sends here (cross-site request forgery; the Origin header tells).
+there: a name of that site which suddenly points here (DNS rebinding; the Host header tells), and a form that
+it sends here (cross-site request forgery; the Origin header tells).
 """
 
 import hashlib
@@ -20,8 +20,18 @@ __all__ = ["HEADERS", "Access", "Guard", "is_loopback"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "content-security-policy": "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self' data: blob:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+        )
+    ),
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -114,7 +124,8 @@ class Guard:
         if len(hosts) != 1 or not self.access.knows_host(hosts[0]):
             name = hosts[0][:100] if hosts else ""
             return _refuse(
-                421, f"this server is not called {name!r}; use the address that it printed, or start it with --name"
+                421,
+                f"this server is not called {name!r}; use the address it printed, or start it with --name",
             )
         if scope["method"] not in _SAFE:
             if len(origins) > 1 or (origins and urlsplit(origins[0]).netloc.lower() != hosts[0].lower()):
@@ -129,7 +140,9 @@ class Guard:
             return None
         headers = Headers(scope=scope)
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        given = bearer if scheme.lower() == "bearer" else _cookie(headers.get("cookie", ""), self.access.cookie)
+        given = (
+            bearer if scheme.lower() == "bearer" else _cookie(headers.get("cookie", ""), self.access.cookie)
+        )
         if given and self.access.knows_token(given):
             return None
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
@@ -177,5 +190,3 @@ def _cookie(header: str, name: str) -> str:
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
-
-

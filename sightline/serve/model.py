@@ -2,7 +2,7 @@
 
 import dataclasses
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -111,7 +111,7 @@ class ServedRun:
         return _result(self.run, example, prediction)
 
     def examples(self) -> Sequence[ExampleInput]:
-        """Of the data it was trained on, the part kept aside; where the data is gone, what lies with the run."""
+        """Of its data, what was kept aside; where the data is gone, what lies with the run."""
         try:
             return list(self._from_data())
         except (OSError, ValueError):
@@ -122,7 +122,7 @@ class ServedRun:
     def _from_data(self) -> Iterator[ExampleInput]:
         fields = {field.name for field in dataclasses.fields(self.run.task.data_config)}
         own = self.run.config.get("data", {}).get(self.run.task.source_field)
-        few = _FEW if own is None or own in self.run.task.embedded else {}
+        few: Mapping[str, Any] = _FEW if own is None or own in self.run.task.embedded else {}
         dataset = self.run.dataset(**{name: n for name, n in few.items() if name in fields})
         split = next(name for name in _SPLITS if dataset.splits().get(name))
         for i, example in enumerate(self.run.predictor.examples(dataset, split, _N_EXAMPLES)):
@@ -190,14 +190,18 @@ def open_model(folder: Path, device: str | None = None) -> ServedModel:
         return ServedRun(open_run(folder, device))
     if not folder.is_dir():
         kind = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise ValueError(f"serve needs a folder with a model, {str(folder)!r} {kind}; `sightline demo` trains one")
+        raise ValueError(
+            f"serve needs a folder with a model, {str(folder)!r} {kind}; `sightline demo` trains one"
+        )
     if not is_model_folder(folder):
         raise ValueError(
-            f"there is no config.json in {str(folder)!r}; serve takes a run that `sightline train` wrote, or a "
-            "Hugging Face folder"
+            f"there is no config.json in {str(folder)!r}; serve takes a run that `sightline train` wrote, or "
+            "a Hugging Face folder"
         )
     if device is not None:
-        raise ValueError(f"--device is for runs that `sightline train` wrote, got {device} for {str(folder)!r}")
+        raise ValueError(
+            f"--device is for runs that `sightline train` wrote, got {device} for {str(folder)!r}"
+        )
     return ServedFolder(open_folder(folder))
 
 
@@ -220,7 +224,7 @@ def _result(run: Run, example: Example, prediction: Prediction) -> Result:
 
 
 def _is_same_look(layer: Attention, attention: Attention) -> bool:
-    """Whether a layer is among those that the prediction's own attention has, perhaps with an end token more."""
+    """Whether a prediction's own attention has this layer; the layer may have an end token more."""
     grids = [isinstance(keys, Grid) for keys in (layer.keys, attention.keys)]
     same_keys = all(grids) if any(grids) else layer.keys == attention.keys
     return same_keys and abs(len(layer.queries) - len(attention.queries)) <= 1

@@ -18,8 +18,9 @@ from sightline.serve.guard import Access, is_loopback
 from sightline.serve.limits import Limits
 from sightline.serve.model import ExampleInput, ServedModel
 
-__all__ = ["access_for", "address_of", "bind", "serve"]
+__all__ = ["Server", "access_for", "address_of", "bind", "serve"]
 
+_LAST_PORT = 65535
 _GRACE = 0.3  # seconds that answers under way have when the server ends
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only where it is asked for
@@ -35,13 +36,16 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         ValueError: In a sentence, if it can't be had.
     """
+    if not 0 <= port <= _LAST_PORT:
+        raise ValueError(f"a port is between 0 and {_LAST_PORT}, got {port}; 0 takes a free one")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=128)
-    except (OSError, OverflowError) as problem:
-        reason = getattr(problem, "strerror", None) or str(problem)
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
         raise ValueError(
-            f"can't listen on port {port} of {host!r}: {reason.lower()}; choose another --port, 0 takes a free one"
+            f"can't listen on port {port} of {host!r}: {reason.lower()}; choose another --port, 0 takes "
+            "a free one"
         ) from None
 
 
@@ -83,31 +87,36 @@ def serve(
         limits: The bounds.
         ready: Called when requests are answered.
     """
-    limits = limits or Limits()
-    service = Service(model=model, limits=limits, access=access)
+    service = Service(model=model, limits=limits or Limits(), access=access)
     service.examples = _in_background(model)
-    config = uvicorn.Config(
-        make_app(service),
-        access_log=False,
-        http="h11",
-        lifespan="off",
-        limit_concurrency=limits.connections,
-        log_config=None,
-        log_level="critical",
-        loop="asyncio",
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE,  # type: ignore[arg-type]  # part of a second will do
-        timeout_keep_alive=5,
-        ws="none",
-    )
-    _Server(config, service, ready).run(sockets=[listening])
+    Server(service, ready).run(sockets=[listening])
     service.worker.stop()
 
 
-class _Server(uvicorn.Server):
-    """Ends at the first signal, and tells those who wait."""
+class Server(uvicorn.Server):
+    """Answers requests; ends at the first signal, and tells those who wait."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+    def __init__(self, service: Service, ready: Callable[[], None] = lambda: None) -> None:
+        """Put a service behind HTTP.
+
+        Args:
+            service: What answers.
+            ready: Called when requests are answered.
+        """
+        config = uvicorn.Config(
+            make_app(service),
+            access_log=False,
+            http="h11",
+            lifespan="off",
+            limit_concurrency=service.limits.connections,
+            log_config=None,
+            log_level="critical",
+            loop="asyncio",
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE,  # type: ignore[arg-type]  # part of a second will do
+            timeout_keep_alive=5,
+            ws="none",
+        )
         super().__init__(config)
         self.service, self.ready = service, ready
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -132,7 +141,11 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """End."""
+        """End at a signal."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End, from any thread."""
         self.should_exit = True
         if self.loop is not None:
             self.loop.call_soon_threadsafe(self.service.stopping.set)

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import Request
@@ -16,7 +16,16 @@ from sightline.data.images import read_image
 from sightline.serve.limits import Limits
 from sightline.shapes import Shaped
 
-__all__ = ["FORMATS", "Refused", "decode_image", "drain", "read_body", "read_image_file", "read_json", "read_text"]
+__all__ = [
+    "FORMATS",
+    "Refused",
+    "decode_image",
+    "drain",
+    "read_body",
+    "read_image_file",
+    "read_json",
+    "read_text",
+]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 _DRAIN_SECONDS = 1.0  # how long what is not wanted is listened to, so that the refusal is heard
@@ -28,11 +37,12 @@ class Refused(Exception):  # noqa: N818  the name says what was done
     Attributes:
         status: Of the answer.
         sentence: What the client is told.
+        is_unread: Whether a part of the request was not read.
     """
 
-    def __init__(self, status: int, sentence: str) -> None:
+    def __init__(self, status: int, sentence: str, *, is_unread: bool = False) -> None:
         super().__init__(sentence)
-        self.status, self.sentence = status, sentence
+        self.status, self.sentence, self.is_unread = status, sentence, is_unread
 
 
 class _MemoryParser(MultiPartParser):
@@ -49,16 +59,18 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
     """
     declared = request.headers.get("content-length", "0")
     if not declared.isdecimal() or int(declared) > most:
-        raise Refused(413, _too_long(most, declared))
+        raise Refused(413, _too_long(most, declared), is_unread=True)
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
-                    raise Refused(413, _too_long(most, "more"))
+                    raise Refused(413, _too_long(most, "more"), is_unread=True)
     except TimeoutError:
-        raise Refused(408, f"a request must arrive within {seconds:g} seconds, {len(body)} bytes came") from None
+        raise Refused(
+            408, f"a request must arrive within {seconds:g} seconds, {len(body)} bytes came"
+        ) from None
     return bytes(body)
 
 
@@ -79,21 +91,27 @@ async def read_image_file(request: Request, limits: Limits) -> bytes:
     """The one file of a form, field ``image``; the name that the client gives it is not looked at."""
     body = await read_body(request, limits.upload, limits.seconds)
 
-    async def chunks() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncGenerator[bytes, None]:
         yield body
         yield b""
 
     try:
         form = await _MemoryParser(request.headers, chunks(), max_files=1, max_fields=0).parse()
     except KeyError:
-        raise Refused(400, "an image is sent as a form with one file, this request has no Content-Type") from None
+        raise Refused(
+            400, "an image is sent as a form with one file, this request has no Content-Type"
+        ) from None
     except (MultiPartException, FormParserError, ValueError, LookupError) as problem:
         reason = str(getattr(problem, "message", problem)).rstrip(".") or type(problem).__name__
-        raise Refused(400, f"an image is sent as a form with one file, this one can't be read: {reason}") from None
+        raise Refused(
+            400, f"an image is sent as a form with one file, this one can't be read: {reason}"
+        ) from None
     try:
         given = form.get("image")
         if not isinstance(given, UploadFile):
-            raise Refused(400, f"an image is sent as the file 'image' of a form, got {sorted(form) or 'nothing'}")
+            raise Refused(
+                400, f"an image is sent as the file 'image' of a form, got {sorted(form) or 'nothing'}"
+            )
         return await given.read()
     finally:
         await form.close()
@@ -118,7 +136,9 @@ async def read_text(request: Request, limits: Limits) -> str:
     if not isinstance(text, str):
         raise Refused(400, f"a text is sent as {{'text': '...'}}, got {sorted(value) or 'nothing'}")
     if len(text) > limits.text:
-        raise Refused(413, f"a text may have {limits.text:,} characters, got {len(text):,}; send a part of it")
+        raise Refused(
+            413, f"a text may have {limits.text:,} characters, got {len(text):,}; send a part of it"
+        )
     if not text.strip():
         raise Refused(422, "there must be something to read, got an empty text")
     try:

@@ -16,7 +16,9 @@ from sightline.serve.results import Result
 from sightline.serve.uploads import decode_image
 from tests.serve.client import Client
 
-LIMITS = Limits(upload=50_000, pixels=10_000, text=50, waiting=2, questions=3, kept=3, kept_bytes=1000, question=500)
+LIMITS = Limits(
+    upload=50_000, pixels=10_000, text=50, waiting=2, questions=3, kept=3, kept_bytes=1000, question=500
+)
 
 
 class Answers:
@@ -48,7 +50,9 @@ class Model:
         if self.problem is not None:
             raise self.problem
         size = tuple(decode_image(given, limits, None).shape) if self.takes == "image" else len(given)
-        return Result(answers=Answers(), nbytes=100, text=f"{size}", score=-0.5, alternatives=((f"{size}", -0.5),))
+        return Result(
+            answers=Answers(), nbytes=100, text=f"{size}", score=-0.5, alternatives=((f"{size}", -0.5),)
+        )
 
     def examples(self):
         return [ExampleInput(label="one", image=png(3, 5)), ExampleInput(label="two")]

@@ -100,8 +100,20 @@ def test_a_name_of_a_file_goes_nowhere(open_client):
 
 @pytest.mark.parametrize(
     "address",
-    ["/static/../app.py", "/static/..%2fapp.py", "/static/%2e%2e/limits.py", "/static/guard.py", "/static/", "/etc/passwd"]
-    + ["/static//etc/passwd", "/static/serve.js%00", "/static/answers.py", "/docs", "/openapi.json", "/static/a/b"],
+    [
+        "/static/../app.py",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e/limits.py",
+        "/static/guard.py",
+        "/static/",
+        "/etc/passwd",
+        "/static//etc/passwd",
+        "/static/serve.js%00",
+        "/static/answers.py",
+        "/docs",
+        "/openapi.json",
+        "/static/a/b",
+    ],
 )
 def test_addresses_are_no_paths(open_client, address):
     response = open_client().get(address)
@@ -112,7 +124,11 @@ def test_the_page_and_its_files(open_client):
     client = open_client()
     page = client.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
-    for name, kind in (("serve.js", "text/javascript"), ("serve.css", "text/css"), ("explorer.js", "text/javascript")):
+    for name, kind in (
+        ("serve.js", "text/javascript"),
+        ("serve.css", "text/css"),
+        ("explorer.js", "text/javascript"),
+    ):
         response = client.get(f"/static/{name}")
         assert response.headers["content-type"].startswith(kind)
         again = client.get(f"/static/{name}", headers={"if-none-match": response.headers["etag"]})
@@ -194,5 +210,5 @@ def test_who_waits_is_told_that_the_server_stops(open_client):
 
 def test_the_bounds_hold_by_default():
     limits = Limits()
-    assert LIMITS != limits
+    assert limits != LIMITS
     assert limits.upload * limits.waiting < 1 << 27  # what uploads may hold together

@@ -8,7 +8,7 @@ import pytest
 from sightline.serve.guard import HEADERS, Access
 from tests.serve.conftest import image
 
-TOKEN = "right-token"
+TOKEN = "right-token"  # noqa: S105
 GUARDED = Access(names=frozenset({"gpu-box"}), any_address=True, token=TOKEN, cookie="sightline-1")
 
 
@@ -21,19 +21,36 @@ def test_the_loopback_is_known_by_its_names_on_any_port(open_client, host):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "localhost.evil.example", "evil.example:8017", "10.1.2.3:8017", "127.0.0.1@evil.example"]
-    + ["", "[", "127.0.0.1.evil.example", "localhost\tevil", "0x7f.1"],
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "evil.example:8017",
+        "10.1.2.3:8017",
+        "127.0.0.1@evil.example",
+        "",
+        "[",
+        "127.0.0.1.evil.example",
+        "localhost\tevil",
+        "0x7f.1",
+    ],
 )
 def test_a_foreign_host_is_refused(open_client, host):
     client = open_client()
-    for method, address in (("GET", "/"), ("GET", "/healthz"), ("POST", "/api/look"), ("GET", "/static/serve.js")):
+    for method, address in (
+        ("GET", "/"),
+        ("GET", "/healthz"),
+        ("POST", "/api/look"),
+        ("GET", "/static/serve.js"),
+    ):
         response = client.start(method, address, headers={"host": host}).result(10)
         assert response.status_code == 421
         assert "not called" in response.json()["error"]
 
 
 def test_a_server_for_others_is_known_by_its_name_and_by_addresses():
-    assert all(map(GUARDED.knows_host, ("gpu-box:80", "GPU-box", "10.1.2.3:8017", "[fe80::1]:8017", "localhost")))
+    assert all(
+        map(GUARDED.knows_host, ("gpu-box:80", "GPU-box", "10.1.2.3:8017", "[fe80::1]:8017", "localhost"))
+    )
     assert not any(map(GUARDED.knows_host, ("evil.example", "gpu-box.evil.example", "10.1.2.3.evil.example")))
 
 
@@ -56,7 +73,8 @@ def test_another_site_may_not_send(open_client, headers):
 
 
 @pytest.mark.parametrize(
-    "headers", [{}, {"origin": "http://localhost:8017", "sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}]
+    "headers",
+    [{}, {"origin": "http://localhost:8017", "sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}],
 )
 def test_the_page_itself_and_programs_may(open_client, headers):
     assert open_client().post("/api/look", headers=headers, **image()).status_code == 200
@@ -64,7 +82,13 @@ def test_the_page_itself_and_programs_may(open_client, headers):
 
 def test_every_answer_has_the_headers(open_client):
     client = open_client()
-    for method, address in (("GET", "/"), ("GET", "/nothing"), ("GET", "/api/about"), ("POST", "/api/look"), ("PUT", "/")):
+    for method, address in (
+        ("GET", "/"),
+        ("GET", "/nothing"),
+        ("GET", "/api/about"),
+        ("POST", "/api/look"),
+        ("PUT", "/"),
+    ):
         headers = client.start(method, address).result(10).headers
         assert HEADERS.items() <= dict(headers).items()
     policy = HEADERS["content-security-policy"]
@@ -81,12 +105,24 @@ def test_the_pages_have_no_script_or_style_of_their_own(open_client):
 
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}, {"cookie": "sightline-1=wrong"}]
-    + [{"cookie": "other=right-token"}, {"authorization": b"Bearer \xff\xfe"}, {"cookie": '"; =;;'}],
+    [
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": TOKEN},
+        {"cookie": "sightline-1=wrong"},
+        {"cookie": "other=right-token"},
+        {"authorization": b"Bearer \xff\xfe"},
+        {"cookie": '"; =;;'},
+    ],
 )
 def test_without_the_token_nothing_is_told(open_client, headers):
     client = open_client(access=GUARDED)
-    for method, address in (("GET", "/api/about"), ("POST", "/api/look"), ("GET", "/static/serve.js"), ("GET", "/x")):
+    for method, address in (
+        ("GET", "/api/about"),
+        ("POST", "/api/look"),
+        ("GET", "/static/serve.js"),
+        ("GET", "/x"),
+    ):
         response = client.start(method, address, headers=headers).result(10)
         assert response.status_code == 401
         assert "toy" not in response.text
@@ -97,7 +133,12 @@ def test_without_the_token_nothing_is_told(open_client, headers):
 
 
 @pytest.mark.parametrize(
-    "headers", [{"authorization": f"Bearer {TOKEN}"}, {"authorization": f"bearer {TOKEN}"}, {"cookie": f"sightline-1={TOKEN}"}]
+    "headers",
+    [
+        {"authorization": f"Bearer {TOKEN}"},
+        {"authorization": f"bearer {TOKEN}"},
+        {"cookie": f"sightline-1={TOKEN}"},
+    ],
 )
 def test_the_token_opens(open_client, headers):
     client = open_client(access=GUARDED)

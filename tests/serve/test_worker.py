@@ -73,9 +73,8 @@ def test_an_error_is_the_askers_and_the_thread_goes_on(worker):
     def broken():
         raise KeyboardInterrupt("from the work")
 
-    with worker.place("first") as place:
-        with pytest.raises(KeyboardInterrupt, match="from the work"):
-            place.submit(broken).result(10)
+    with worker.place("first") as place, pytest.raises(KeyboardInterrupt, match="from the work"):
+        place.submit(broken).result(10)
     with worker.place("first") as place:
         assert place.submit(lambda: 7).result(10) == 7
 
