@@ -22,6 +22,7 @@ from sightline.show.beam_tree import beam_tree
 from sightline.show.caption_overlay import CaptionOverlay
 from sightline.show.compare import scores
 from sightline.show.curves import curves
+from sightline.show.explorer import page
 from sightline.show.heatmap import positions
 from sightline.show.layers import entropy
 from sightline.show.mass import received, rows
@@ -40,6 +41,7 @@ __all__ = [
     "masks",
     "overlay",
     "overlays",
+    "page",
     "pages",
     "positions",
     "prediction",

@@ -8,5 +8,7 @@ One ES module draws all views, :func:`script`, and asks ``source.ask(request)``;
 
 from sightline.show.explorer.answers import Answers
 from sightline.show.explorer.assets import script, style
+from sightline.show.explorer.page import Page, page
+from sightline.show.explorer.steps import Step
 
-__all__ = ["Answers", "script", "style"]
+__all__ = ["Answers", "Page", "Step", "page", "script", "style"]

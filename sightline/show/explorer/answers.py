@@ -88,10 +88,10 @@ class Answers:
         self._picture: Picture | None = read_picture(image, grid, shown)
         n_patches = None if self._picture is None else self._picture.n_patches
         self.layers: list[Layer] = read_layers(shown, tokens=tokens, n_patches=n_patches, item=item)
-        others = None
+        self.others: list[list[Layer]] = []
         if other is not None:
-            others = read_layers(other, tokens=tokens, n_patches=n_patches, item=item)
-        self._pair = Pair(self.layers, others, names)
+            self.others.append(read_layers(other, tokens=tokens, n_patches=n_patches, item=item))
+        self._pair = Pair(self.layers, self.others[0] if self.others else None, names)
         self._texts = Texts(self.layers)
         self._steps = read_steps(steps, self.layers)
         self.title = title or (shown.text if isinstance(shown, PredictionRecord) else "") or "Attention"

@@ -7,9 +7,23 @@ from importlib import resources
 __all__ = ["script", "style"]
 
 # In the order in which they need each other; each file is a module of its own while it is worked on.
-_MODULES = ("parts.js", "explorer.js")
-_IMPORT = re.compile(r'^import .*? from "\./[a-z_]+\.js";\n', re.MULTILINE | re.DOTALL)
-_EXPORT = re.compile(r"^export (?=(?:const|function|async|class) )", re.MULTILINE)
+_MODULES = (
+    "parts.js",
+    "source.js",
+    "text.js",
+    "picture.js",
+    "word.js",
+    "overview.js",
+    "matrix.js",
+    "lines.js",
+    "image.js",
+    "film.js",
+    "compare.js",
+    "export.js",
+    "explorer.js",
+)
+_IMPORT = re.compile(r'^import (\{.*?\}) from "\./([a-z]+)\.js";$', re.MULTILINE | re.DOTALL)
+_EXPORT = re.compile(r"^export (?:async )?(?:const|function) (\w+)", re.MULTILINE)
 
 
 @functools.cache
@@ -17,11 +31,19 @@ def script() -> str:
     """The explorer as one ES module that imports nothing; it exports ``mount(root, source, options)``.
 
     Example:
-        >>> "export { mount };" in script(), "import " in script()
-        (True, False)
+        >>> "import {" in script(), script().splitlines()[-1]
+        (False, 'export const { mount, mountSaved } = $explorer;')
     """
-    parts = (_EXPORT.sub("", _IMPORT.sub("", _read(name))) for name in _MODULES)
-    return "\n".join([*parts, "export { mount };\n"])
+    return "".join(map(_scoped, _MODULES)) + "export const { mount, mountSaved } = $explorer;\n"
+
+
+def _scoped(file: str) -> str:
+    """A module as a function that is called once: its names are its own, what it exports is what it returns."""
+    text = _read(file)
+    names = ", ".join(_EXPORT.findall(text))
+    body = _IMPORT.sub(r"const \1 = $\2;", text)
+    body = re.sub(r"^export ", "", body, flags=re.MULTILINE)
+    return f"const ${file.removesuffix('.js')} = (() => {{\n{body}return {{ {names} }};\n}})();\n"
 
 
 def style() -> str:

@@ -1,0 +1,112 @@
+// Image: the picture, lit where the word under the cursor looked; a patch that is touched shows who looked there.
+
+import { arrayOf, check, choice, largestOf, make, newest, strongest, tableOf, weightText } from "./parts.js";
+import { pictureBox } from "./picture.js";
+import { textBlock } from "./text.js";
+
+export const hasPatches = (sight) => sight.key_patches !== null;
+
+export const imageView = (ctx) => {
+  const element = make("section", "view view-image");
+  const [columns, main, side] = [make("div", "columns"), make("div", "main"), make("div", "side")];
+  const { image } = ctx.meta;
+  const n = image.rows * image.columns;
+  let [kind, smooth, pointed, patch, text] = ["light", true, null, null, null];
+  const box = pictureBox(image, { label: `The picture: ${ctx.meta.title}`, touch: (i, how) => touched(i, how) });
+  const bar = make("div", "bar");
+  bar.append(choice("Overlay", [["light", "Light"], ["heat", "Heat"]], kind, (value) => { kind = value; draw(); }),
+    check("smooth", smooth, (value) => { smooth = value; draw(); }));
+  const note = make("p", "readout number");
+  note.setAttribute("aria-live", "polite");
+  const wordsTitle = make("h3", "", "Its words");
+  const words = make("div");
+  const lists = make("div", "who");
+  main.append(box.element);
+  if (image.note) main.append(make("p", "soft note", image.note));
+  side.append(wordsTitle, words, note, lists, bar);
+  columns.append(main, side);
+  let shown = { weights: [], at: null };
+  const table = tableOf("The weights as a table", () => [["patch (row, column)", "weight"],
+    ...strongest(shown.weights, 60).map(([i, w]) => [`${Math.floor(i / image.columns)}, ${i % image.columns}`, weightText(w)])]);
+  element.append(columns, table);
+  const [asked, askedWho] = [newest(), newest()];
+  const sight = () => ctx.sight();
+  const areWords = () => sight().query_patches === null;
+
+  let name = "";
+  const build = async () => {
+    const own = JSON.stringify([sight().queries, sight().t, areWords()]);
+    if (own === name) return;
+    name = own;
+    words.replaceChildren();
+    text = null;
+    wordsTitle.textContent = areWords() ? (sight().t > 1 ? "Its words" : "Its answer") : "Its patches";
+    const firsts = areWords() ? sight().t : sight().query_patches;
+    if (firsts) {
+      text = textBlock({ label: "Words: arrow keys step through them", pick: (i) => ctx.set({ query: ctx.state.query === i ? null : i, patch: null }),
+        point: (i) => { pointed = i; draw(); } });
+      text.fill(await ctx.words(sight(), "queries", 0, firsts), 0);
+      words.append(text.element);
+    }
+    if (!areWords()) words.append(make("p", "soft note", "Point at a patch to see what it reads; a click keeps it."));
+  };
+
+  const draw = async () => {
+    if (!hasPatches(sight())) return;
+    const at = pointed ?? ctx.state.query;
+    text?.select(null, "pointed");
+    text?.select(ctx.state.query);
+    if (pointed !== null && pointed !== ctx.state.query) text?.select(pointed, "pointed");
+    if (at === null) {
+      asked(Promise.resolve(null), () => { box.clear(); shown = { weights: [], at: null }; table.refresh(); });
+      note.textContent = sight().t > 1 || !areWords() ? "Point at a word, or step through them with the arrow keys." : "Point at the answer to see where it looked.";
+      return;
+    }
+    const first = sight().key_patches;
+    await asked(ctx.ask({ ask: "row", ...ctx.which(), query: at, keys: [first, first + n] }), (answer) => {
+      const weights = arrayOf(answer.row);
+      const largest = largestOf(weights);
+      const top = box.draw(weights, largest, { kind, smooth, sides: image.boxes[at] ?? null });
+      shown = { weights, at };
+      const sum = weights.reduce((a, b) => a + b, 0);
+      note.textContent = `${ctx.name(sight(), "queries", at)}: largest weight ${weightText(weights[top])} at row ${Math.floor(top / image.columns)}, `
+        + `column ${top % image.columns}${sum < 0.995 ? `; ${weightText(sum)} of all its weight is on the picture` : ""}`;
+      element.dataset.weight = weights[top];
+      table.refresh();
+    });
+  };
+  // Who looked at a patch; where queries are patches too, what the patch reads.
+  const touched = (i, how) => {
+    if (!areWords()) {
+      pointed = i === null ? null : sight().query_patches + i;
+      if (how === "pick" && i !== null) ctx.set({ query: sight().query_patches + i });
+      else draw();
+      return;
+    }
+    patch = i;
+    if (i === null) { text?.shade(null); lists.replaceChildren(); return; }
+    askedWho(ctx.ask({ ask: "column", ...ctx.which(), key: sight().key_patches + i }), (answer) => {
+      if (patch === null) return;
+      const weights = arrayOf(answer.column);
+      text?.shade(weights, largestOf(weights), ctx.colours());
+      const best = strongest(weights, 3).map(([q, w]) => `${ctx.name(sight(), "queries", q)} ${weightText(w)}`);
+      lists.replaceChildren(make("p", "note number", `Here looked most: ${best.join(", ")}`));
+    });
+  };
+  element.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (event.defaultPrevented || !step || event.target.closest("select, input")) return;
+    event.preventDefault();
+    const to = (ctx.state.query ?? (step > 0 ? -1 : sight().t)) + step;
+    if (to >= 0 && to < sight().t) ctx.set({ query: to });
+  });
+  return {
+    element,
+    update: async () => {
+      if (!hasPatches(sight())) { ctx.set({ sight: ctx.meta.sights.findIndex(hasPatches), head: "mean" }); return; }
+      await build();
+      await draw();
+    },
+    resize: () => {},
+  };
+};

@@ -1,0 +1,168 @@
+"""The explorer as a page: one HTML file that holds all it shows and opens anywhere, offline."""
+
+import base64
+import hashlib
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from sightline.show.explorer.answers import Answers
+from sightline.show.explorer.assets import script, style
+from sightline.show.explorer.layers import Shown, Tokens
+from sightline.show.explorer.steps import Step
+from sightline.show.explorer.stored import store
+from sightline.show.html import render, script_json
+
+__all__ = ["Page", "content_policy", "embed", "page"]
+
+_ROOM = 2_300_000  # characters of the maps in a page
+_RUN = "mountSaved(document);\n"
+_FRAME = 760  # pixels, the height of a page inside a notebook
+
+
+class Page:
+    """What was seen, as views that can be walked through.
+
+    As the last line of a notebook's cell it shows itself: live where anywidget is installed, each level
+    computed when it is looked at; else as a frame with the saved page.
+    """
+
+    def __init__(self, answers: Answers, *, max_bytes: int = _ROOM) -> None:
+        self.answers = answers
+        self._max_bytes = max_bytes
+        self._html: str | None = None
+
+    def html(self) -> str:
+        """The page as a text."""
+        if self._html is None:
+            body = embed(self.answers, max_bytes=self._max_bytes, options={"address": True})
+            self._html = render(
+                "explorer.html",
+                title=self.answers.title,
+                body=body,
+                style=Markup(style()),  # noqa: S704 - ours
+                script=Markup(script() + _RUN),  # noqa: S704 - ours
+                policy=content_policy(style(), script() + _RUN),
+            )
+        return self._html
+
+    def save(self, path: str | Path) -> None:
+        """Write the page to a file."""
+        Path(path).write_text(self.html(), encoding="utf-8")
+
+    def widget(self) -> Any:
+        """The explorer as a widget, live; anywidget has to be installed."""
+        from sightline.show.explorer.widget import make_widget  # noqa: PLC0415
+
+        return make_widget(self.answers)
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """What a notebook shows."""
+        try:
+            widget = self.widget()
+        except ImportError:
+            return {"text/html": self._frame(), "text/plain": repr(self)}
+        return widget._repr_mimebundle_(**options)
+
+    def _frame(self) -> str:
+        held = html.escape(self.html(), quote=True)
+        return (
+            f'<iframe srcdoc="{held}" title="{html.escape(self.answers.title)}" loading="lazy" '
+            f'style="width: 100%; height: {_FRAME}px; border: 0"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        """What it shows."""
+        n = sum(layer.n_heads for layer in self.answers.layers)
+        return f"Page({self.answers.title!r}: {len(self.answers.layers)} layers, {n} heads); .save(path)"
+
+
+def page(
+    shown: Shown,
+    *,
+    tokens: Tokens | None = None,
+    image: Any = None,
+    grid: tuple[int, int] | None = None,
+    item: int = 0,
+    title: str = "",
+    model: str = "",
+    steps: Sequence[Step] | None = None,
+    other: Shown | None = None,
+    names: tuple[str, str] = ("before", "after"),
+    max_bytes: int = _ROOM,
+) -> Page:
+    """The explorer of what was seen: words, all heads, the matrix with deep zoom, lines, the image.
+
+    Args:
+        shown: What :func:`sightline.watch` gave, a sight, sights by name, or a prediction with its attention;
+            q and k kept, so that every question can be answered.
+        tokens: Of one text, of each text of the batch, or by layer (a pattern will do) a pair of names of
+            queries and of keys. Default: those that ``watch(tokens=...)`` was told.
+        image: What the model looked at: a path, pixels ``(C, h, w)``, a PIL image, or a grid of patches.
+        grid: Rows and columns of its patches, where the image does not say so.
+        item: Which item of the batch.
+        title: A heading.
+        model: Which model it is.
+        steps: The steps of a decoding, one per written token, to be played like a film.
+        other: The same of another model, of another input, or after an edit, to compare with.
+        names: What to call the two.
+        max_bytes: How large a saved page's maps may be, about; what does not fit is stored coarser, and the
+            page says so.
+
+    Example:
+        >>> x = torch.randn(1, 2, 5, 8)
+        >>> page(sl.look(x, x, x), tokens="the cat sat on it".split())
+        Page('Attention': 1 layers, 2 heads); .save(path)
+    """
+    answers = Answers(
+        shown,
+        tokens=tokens,
+        image=image,
+        grid=grid,
+        item=item,
+        title=title,
+        model=model,
+        steps=steps,
+        other=other,
+        names=names,
+    )
+    return Page(answers, max_bytes=max_bytes)
+
+
+def embed(answers: Answers, *, max_bytes: int = _ROOM, options: Mapping[str, Any] | None = None) -> Markup:
+    """An explorer inside a page: an empty element and its data; the page's script fills it.
+
+    Args:
+        answers: What it shows.
+        max_bytes: How many characters its maps may take.
+        options: Of ``mount``: ``views``, ``address``, ``compact``.
+    """
+    every = [answers.layers, *answers.others]
+    kept = [store(layers, max_bytes // len(every)) for layers in every]
+    numbers = [answers.answer({"ask": "overview", "size": 1, "of": i}) for i in range(len(every))]
+    data = {
+        "meta": answers.meta() | {"stored": kept[0].note},
+        "stored": [
+            one.data | {"heads": [layer["heads"] for layer in found["sights"]]}
+            for one, found in zip(kept, numbers, strict=True)
+        ],
+        "options": dict(options or {}),
+    }
+    element = '<div></div><script type="application/json" data-explorer>{}</script>'
+    return Markup(element).format(script_json(data))  # noqa: S704 - nothing but our own tags
+
+
+def content_policy(style_text: str, script_text: str) -> str:
+    """A content policy for one style and one script: nothing else runs, nothing is loaded."""
+    hashes = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style_text, script_text)
+    )
+    styles, scripts = hashes
+    return (
+        f"default-src 'none'; img-src data: blob:; style-src 'sha256-{styles}'; "
+        f"script-src 'sha256-{scripts}'; base-uri 'none'; form-action 'none'"
+    )
