@@ -215,7 +215,9 @@ def _result(run: Run, example: Example, prediction: Prediction) -> Result:
     image = attention.keys if isinstance(attention.keys, Grid) else None
     shown = {"": attention, **others}
     return Result(
-        answers=Answers(shown, image=image, title=prediction.text),
+        answers=Answers(
+            shown, image=image, title=prediction.text, steps=run.predictor.steps(example, prediction)
+        ),
         nbytes=sum(layer.weights.nbytes for layer in shown.values()),
         text=prediction.text,
         score=prediction.score,

@@ -11,6 +11,7 @@ from sightline.look.seen import Seen
 from sightline.look.watch import watch
 from sightline.tasks.attention import Attention
 from sightline.tasks.prediction import Example, Prediction
+from sightline.tasks.steps import Step
 
 __all__ = ["Predictor"]
 
@@ -75,6 +76,13 @@ class Predictor:
         return {
             name: Attention.of(seen, 0, queries=queries, keys=keys, layers=[name]) for name in seen.names()
         }
+
+    def steps(self, example: Example, prediction: Prediction) -> Sequence[Step]:  # noqa: ARG002
+        """How a prediction was written, token by token, one step for each query of its attention.
+
+        Empty where nothing is written step by step, or where the queries are no tokens.
+        """
+        return ()
 
     def row_names(self) -> Mapping[str, Sequence[str]]:
         """What the rows of some parameters stand for, by the parameter's name: words, classes.

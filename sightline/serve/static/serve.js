@@ -32,7 +32,7 @@ const OTHER = {
 };
 
 const $ = (id) => document.getElementById(id);
-const page = { about: null, words: OTHER, asked: null, preview: null };
+const page = { about: null, words: OTHER, asked: null, explorer: null, wasWalked: false };
 
 class Problem extends Error {}
 
@@ -123,6 +123,7 @@ function show(result) {
   $("output").textContent = result.text || (page.about.takes === "text" ? "What it attended to" : "What it looked at");
   document.title = `${result.text || page.about.title} · Sightline`;
   showOthers(result);
+  page.explorer?.unmount();
   const root = document.createElement("div");
   $("explorer").replaceChildren(root);
   const address = `/api/looks/${encodeURIComponent(result.id)}/ask`;
@@ -132,10 +133,34 @@ function show(result) {
       body: JSON.stringify(question),
       headers: { "content-type": "application/json" },
     });
-  mount(root, { meta: result.meta, ask });
+  page.explorer = mount(root, { meta: result.meta, ask });
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  if (!still && !page.wasWalked) walk(root, page.explorer, result.meta);
   $("result").scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
   $("result").focus({ preventScroll: true });
+}
+
+// Light up one word after the other, once, until somebody touches anything: that is what the picture is for.
+async function walk(root, explorer, meta) {
+  const n = meta.sights[explorer.state.sight].t;
+  if (!meta.image || explorer.state.view !== "image" || n < 2) return;
+  page.wasWalked = true;
+  const touched = new AbortController();
+  const stop = () => touched.abort();
+  for (const name of ["pointerdown", "keydown", "wheel", "touchstart"]) {
+    addEventListener(name, stop, { capture: true, passive: true, signal: touched.signal });
+  }
+  const moved = (event) => (event.movementX || event.movementY) && stop(); // and did not stand still on a page that scrolled
+  root.addEventListener("pointermove", moved, { signal: touched.signal });
+  root.setAttribute("aria-busy", "true"); // a screen reader need not follow
+  await wait(700);
+  for (let query = 0; query < n && !touched.signal.aborted; query++) {
+    explorer.set({ query });
+    await wait(Math.min(500, 5000 / n));
+  }
+  if (!touched.signal.aborted) explorer.set({ query: null });
+  root.removeAttribute("aria-busy");
+  touched.abort();
 }
 
 function showOthers(result) {

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from sightline.data.captions import CaptionSet
-from sightline.data.images import open_image
+from sightline.data.images import normalise, open_image
 from sightline.data.scenes import SceneImages
-from sightline.data.tokens import Tokenizer
+from sightline.data.tokens import BOS, Tokenizer
 from sightline.evaluate.captions import score_captions
 from sightline.evaluate.scenes import scene_scores
 from sightline.evaluate.scores import Scores
@@ -19,7 +19,7 @@ from sightline.look.seen import Seen
 from sightline.messages import listing
 from sightline.models.captioner import Captioner
 from sightline.settings import check, setting
-from sightline.tasks.attention import Attention, Grid
+from sightline.tasks.attention import Attention, Grid, tokens
 from sightline.tasks.caption.attention import (
     CaptionAttention,
     all_layers,
@@ -33,6 +33,7 @@ from sightline.tasks.caption.pixels import read_images
 from sightline.tasks.caption.prepare import TOKENIZER
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
+from sightline.tasks.steps import Step, decoding_steps
 
 __all__ = [
     "CaptionEvaluateOptions",
@@ -176,6 +177,19 @@ class CaptionPredictor(Predictor):
             else self.tokenizer.encode(prediction.text)
         )
         return layer_attentions(self.model, self.tokenizer, example.value, ids)
+
+    @torch.no_grad()
+    def steps(self, example: Example, prediction: Prediction) -> Sequence[Step]:
+        """How likely each word was when it was written; where words are joined from pieces, there are none."""
+        attention = prediction.attention
+        if not isinstance(attention, CaptionAttention) or len(attention.ids) != len(attention.queries):
+            return ()
+        device = next(self.model.parameters()).device
+        read = torch.tensor([[BOS, *attention.ids][: self.model.config.max_length]], device=device)
+        logits = self.model(normalise(example.value[None].to(device)), read)[0]
+        return decoding_steps(
+            logits, attention.ids[: len(logits)], lambda ids: tokens(self.tokenizer.words(ids))
+        )
 
     def needs_attention(self, dataset: CaptionSet) -> bool:
         """Of drawn scenes it is known what the model should look at."""

@@ -24,6 +24,7 @@ from sightline.settings import check, from_json, setting
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
+from sightline.tasks.steps import Step, decoding_steps
 from sightline.tasks.translate.data import TranslateData, token_rows
 from sightline.tasks.translate.generate import (
     AnyTranslator,
@@ -145,6 +146,16 @@ class SentenceTranslator(Predictor):
             weights = sight.rows(list(range(sight.t))).cpu()  # (1, H, T, S)
             layers[name] = Attention(weights=weights.float(), queries=queries, keys=keys)
         return layers
+
+    @torch.no_grad()
+    def steps(self, example: Example, prediction: Prediction) -> Sequence[Step]:
+        """How likely each token was when it was written."""
+        if prediction.attention is None:
+            return ()
+        device = next(self.model.parameters()).device
+        read = self._decoder_ids(prediction.attention.queries)
+        logits = self.model(pad([example.value]).to(device), pad([read]).to(device))[0]
+        return decoding_steps(logits, read[1:], self.tokens.target.words)
 
     def row_names(self) -> Mapping[str, Sequence[str]]:
         """The tokens of both languages."""
