@@ -1,4 +1,4 @@
-"""The steps of a decoding: for each token that was written, how likely it was, and what else might have been."""
+"""The steps of a decoding: how likely each token was when it was written, and what else might have been."""
 
 from collections.abc import Callable, Sequence
 

@@ -180,7 +180,7 @@ class CaptionPredictor(Predictor):
 
     @torch.no_grad()
     def steps(self, example: Example, prediction: Prediction) -> Sequence[Step]:
-        """How likely each word was when it was written; where words are joined from pieces, there are none."""
+        """How likely each word was when it was written; none where words are joined from pieces."""
         attention = prediction.attention
         if not isinstance(attention, CaptionAttention) or len(attention.ids) != len(attention.queries):
             return ()
