@@ -4,6 +4,8 @@ import { arrayOf, check, choice, largestOf, make, newest, strongest, tableOf, we
 import { pictureBox } from "./picture.js";
 import { textBlock } from "./text.js";
 
+const MANY = 48; // small pictures
+
 export const hasPatches = (sight) => sight.key_patches !== null;
 
 export const imageView = (ctx) => {
@@ -25,11 +27,16 @@ export const imageView = (ctx) => {
   if (image.note) main.append(make("p", "soft note", image.note));
   side.append(wordsTitle, words, note, lists, bar);
   columns.append(main, side);
+  const [many, manyTitle, strip] = [make("div", "many"), make("div", "bar"), make("div", "strip")];
+  let rows = "words";
+  const which = choice("Small pictures", [["words", "Every word"], ["heads", "Every head"]], rows, (value) => { rows = value; askStrip(); });
+  manyTitle.append(which);
+  many.append(manyTitle, strip);
   let shown = { weights: [], at: null };
   const table = tableOf("The weights as a table", () => [["patch (row, column)", "weight"],
     ...strongest(shown.weights, 60).map(([i, w]) => [`${Math.floor(i / image.columns)}, ${i % image.columns}`, weightText(w)])]);
-  element.append(columns, table);
-  const [asked, askedWho] = [newest(), newest()];
+  element.append(columns, many, table);
+  const [asked, askedWho, askedStrip] = [newest(), newest(), newest()];
   const sight = () => ctx.sight();
   const areWords = () => sight().query_patches === null;
 
@@ -75,6 +82,47 @@ export const imageView = (ctx) => {
       table.refresh();
     });
   };
+  // Small pictures: one a word, or one a head for the word that is picked.
+  let stripName = "";
+  const askStrip = () => {
+    const isCompact = ctx.root.classList.contains("compact");
+    const own = sight();
+    const first = own.key_patches;
+    const span = [first, first + n];
+    const byWords = areWords() && own.t > 1 && own.t <= MANY;
+    const at = ctx.state.query ?? (own.t === 1 ? 0 : null);
+    which.hidden = !byWords;
+    const kind = byWords && rows === "words" ? "words" : "heads";
+    const request = kind === "words" ? { ask: "map", ...ctx.which(), queries: [0, own.t], keys: span, size: [own.t, n] }
+      : at === null ? null : { ask: "word", of: ctx.state.of, sight: ctx.state.sight, query: at, keys: span };
+    const name = JSON.stringify([request, isCompact]);
+    many.hidden = isCompact || !(byWords || ctx.meta.sights.length > 1 || own.heads > 1);
+    if (many.hidden || name === stripName) return markStrip();
+    stripName = name;
+    if (!request) return strip.replaceChildren(make("p", "soft note", "Pick a word to see it in every head."));
+    return askedStrip(ctx.ask(request), (answer) => {
+      const cells = arrayOf(kind === "words" ? answer.map : answer.rows);
+      const count = cells.shape[0];
+      strip.replaceChildren(...Array.from({ length: Math.min(count, MANY) }, (_, i) => {
+        const weights = cells.subarray(i * n, (i + 1) * n);
+        const [layer, head] = kind === "words" ? [null, null] : answer.heads[i];
+        const label = kind === "words" ? ctx.name(own, "queries", i) : `${ctx.short(layer)}, head ${head}`;
+        const one = make("button", "small");
+        one.type = "button";
+        const small = pictureBox(image, { label: "" });
+        small.draw(weights, largestOf(weights), { kind: "light" });
+        one.append(small.element, make("bdi", "", label));
+        if (kind === "words") { one.dataset.query = i; one.setAttribute("aria-pressed", "false"); }
+        one.addEventListener("click", () => ctx.set(kind === "words" ? { query: ctx.state.query === i ? null : i } : { sight: layer, head }));
+        return one;
+      }));
+      markStrip();
+    });
+  };
+  const markStrip = () => {
+    for (const one of strip.querySelectorAll("[data-query]")) one.setAttribute("aria-pressed", String(Number(one.dataset.query) === ctx.state.query));
+  };
+
   // Who looked at a patch; where queries are patches too, what the patch reads.
   const touched = (i, how) => {
     if (!areWords()) {
@@ -106,6 +154,7 @@ export const imageView = (ctx) => {
       if (!hasPatches(sight())) { ctx.set({ sight: ctx.meta.sights.findIndex(hasPatches), head: "mean" }); return; }
       await build();
       await draw();
+      await askStrip();
     },
     resize: () => {},
   };
