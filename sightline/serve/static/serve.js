@@ -8,16 +8,19 @@ const WORDS = {
     question: "What is in the picture?",
     lead: "Give the model a picture. It writes a caption, and you see where it looked for every word.",
     output: "The model's caption",
+    others: "Other captions it considered",
   },
   classify: {
     question: "Which class is it?",
     lead: "Give the model a picture. It names a class, and you see what it looked at to tell.",
     output: "The model's class",
+    others: "The classes it considered",
   },
   translate: {
-    question: "How does the other language say it?",
-    lead: "Give the model a sentence. It translates it, and you see which words it read for every word it wrote.",
+    question: "Translate a sentence",
+    lead: "Type one and see, for every word that the model writes, which words it read.",
     output: "The model's translation",
+    others: "Other translations it considered",
   },
   read: {
     question: "What does every token read?",
@@ -29,6 +32,7 @@ const OTHER = {
   question: "What does the model make of it?",
   lead: "Give the model an input, and see what it attended to.",
   output: "The model's output",
+  others: "Other outputs it considered",
 };
 
 const $ = (id) => document.getElementById(id);
@@ -134,6 +138,8 @@ function show(result) {
       headers: { "content-type": "application/json" },
     });
   page.explorer = mount(root, { meta: result.meta, ask });
+  const isOneWord = result.meta.sights[page.explorer.state.sight].t === 1;
+  if (page.explorer.state.view === "image" && isOneWord) page.explorer.set({ query: 0 }); // a class: nothing to choose
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   if (!still && !page.wasWalked) walk(root, page.explorer, result.meta);
   $("result").scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
@@ -143,7 +149,7 @@ function show(result) {
 // Light up one word after the other, once, until somebody touches anything: that is what the picture is for.
 async function walk(root, explorer, meta) {
   const n = meta.sights[explorer.state.sight].t;
-  if (!meta.image || explorer.state.view !== "image" || n < 2) return;
+  if (explorer.state.view !== "image" || n < 2) return;
   page.wasWalked = true;
   const touched = new AbortController();
   const stop = () => touched.abort();
@@ -167,6 +173,7 @@ function showOthers(result) {
   const several = result.alternatives.length > 1;
   const isShare = page.about.kind === "classify";
   $("others").hidden = !several;
+  $("others").firstElementChild.textContent = page.words.others ?? OTHER.others;
   $("score-name").textContent = isShare ? "probability" : "score";
   $("other-list").replaceChildren(
     ...result.alternatives.map(({ text, score }) => {
