@@ -96,7 +96,8 @@ def test_a_file_is_given_by_keyboard_and_by_dropping_it(page, tmp_path):
             const transfer = new DataTransfer();
             transfer.items.add(new File([bytes], "b.png", { type: "image/png" }));
             for (const name of ["dragenter", "dragover", "drop"]) {
-                document.body.dispatchEvent(new DragEvent(name, { bubbles: true, cancelable: true, dataTransfer: transfer }));
+                const options = { bubbles: true, cancelable: true, dataTransfer: transfer };
+                document.body.dispatchEvent(new DragEvent(name, options));
             }
         }""",
         data,
