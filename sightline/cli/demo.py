@@ -16,10 +16,13 @@ from sightline.evaluate.captions import score
 from sightline.evaluate.scores import rank
 from sightline.models.run_folder import CONFIG
 from sightline.show import pages
+from sightline.show.caption_overlay import default_word
 from sightline.show.curves import read_metrics
+from sightline.show.walk import WordWalk
 from sightline.tasks.attention import Grid
+from sightline.tasks.caption.predict import CaptionPredictor
 from sightline.tasks.configure import Request
-from sightline.tasks.prediction import Evaluation, Prediction
+from sightline.tasks.prediction import Evaluation, Example, Prediction
 from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, open_run
 from sightline.tasks.training import train_task
@@ -93,11 +96,26 @@ def _write_report(run: Run, seconds: float | None) -> Path:
         worst=[predictions[i] for i in worst],
         examples=_save_examples(run.folder / "examples", predictions[:_EXAMPLES]),
         command=program(),
+        walk=_walk(run, predictions),
     )
     _print(about, result)
     path = run.folder / "report.html"
     save_text(pages.report_page(report), path)
     return path
+
+
+def _walk(run: Run, predictions: Sequence[Prediction]) -> WordWalk | None:
+    """One word of one of the captions, of a thing in the picture if it can be, walked through."""
+    assert isinstance(run.predictor, CaptionPredictor)  # noqa: S101 - the demo writes captions
+    for p in (p for p in predictions[:_SHOWN] if p.attention is not None and p.attention.queries):
+        assert p.attention is not None  # noqa: S101
+        grid = _grid(p)
+        word = default_word(p.attention.queries, p.attention.summary, grid.boxes)
+        example = Example(input=p.input, value=grid.image)
+        found = None if word is None else run.predictor.walk(example, p, word)
+        if found is not None:
+            return found
+    return None
 
 
 def _facts(run: Run, grid: Grid, seconds: float | None) -> str:

@@ -17,7 +17,6 @@ from sightline.cli.outputs import PAGES, check_output, output_names, print_paths
 from sightline.cli.predict import read_inputs
 from sightline.look.names import matches
 from sightline.messages import flag, listing
-from sightline.show import pages
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Prediction
 from sightline.tasks.registry import kinds, task_of
@@ -233,12 +232,7 @@ def _write(run: Run, prediction: Prediction, layer: str | None, head: int | None
     _check_drawable(prediction)
     layers, chosen = _chosen(run, prediction, layer, head)
     if out.suffix.lower() in PAGES:
-        about = f"{run.folder.name}: a run of kind {run.kind}."
-        shown = prediction if chosen is None else dataclasses.replace(prediction, attention=chosen)
-        of_words = {name: one for name, one in layers.items() if not isinstance(one.keys, Grid)}
-        figures = {name: (_figure(prediction, one, 0), "All heads.") for name, one in of_words.items()}
-        figures |= run.task.look_figures(prediction, layers)
-        save_text(pages.prediction_page(shown, title=prediction.text, about=about, figures=figures), out)
+        save_text(_page(run, prediction, layers, chosen).html(), out)
     elif chosen is None and len(layers) > 1:
         raise ValueError(
             f"a figure shows one layer, --layer {layer!r} fits {len(layers)}: {', '.join(layers)}; name one "
@@ -252,6 +246,21 @@ def _write(run: Run, prediction: Prediction, layer: str | None, head: int | None
         by_heads = 0 if head is None else None
         save_figure(_figure(prediction, attention, by_heads, f"{prediction.text}: {name}"), out)
     print_paths([out])
+
+
+def _page(
+    run: Run, prediction: Prediction, layers: Mapping[str, Attention], chosen: Attention | None
+) -> show.Page:
+    """The views of what was chosen; of all of it, the summary first."""
+    is_all = chosen is not None and chosen is prediction.attention
+    return show.page(
+        layers if chosen is None else dataclasses.replace(prediction, attention=chosen),
+        layers=layers if is_all else None,
+        title=prediction.text,
+        model=f"{run.folder.name}: a run of kind {run.kind}",
+        steps=run.steps(prediction) if chosen is not None else None,
+        figures=run.task.look_figures(prediction, layers),
+    )
 
 
 def _figure(prediction: Prediction, attention: Attention, layer: int | None, title: str | None = None) -> Any:

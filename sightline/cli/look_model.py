@@ -20,13 +20,15 @@ from sightline.cli.outputs import FIGURES, output_names, print_paths, save_figur
 from sightline.data.images import IMAGE_SUFFIXES
 from sightline.look.heads import Head, by_layer, head_table, sharpest
 from sightline.look.names import matches
-from sightline.show.pages import HEADS_LEGEND, Figures, head_cells, heads_page
+from sightline.show.head_cells import HEADS_LEGEND, head_cells
+from sightline.show.pages import Figures
 from sightline.show.vit import received_by_layer
 from sightline.tasks.hugging_face import FolderModel, WatchedModel, is_model_folder, open_folder
 
 __all__ = ["look", "read_inputs"]
 
 _MARKED = 3  # heads that are marked as the sharpest
+_LONGEST = 80  # letters of a heading
 _RECEIVED = "The share of all weight that each patch received, averaged over the heads."
 
 
@@ -55,8 +57,8 @@ def look(
             _print(watched, table, several=len(found) > 1)
     if out is not None:
         paths = [out] if out.suffix else [out / f"{name}.html" for name in output_names(inputs)]
-        for path, watched, table in zip(paths, found, tables, strict=True):
-            _write(path, watched, table)
+        for path, watched in zip(paths, found, strict=True):
+            _write(path, watched)
         print_paths(paths)
 
 
@@ -117,22 +119,25 @@ def _watched(opened: FolderModel, given: str | Path, layer: str | None) -> Watch
     return dataclasses.replace(watched, is_part=layer is not None)
 
 
-def _write(path: Path, watched: WatchedModel, table: Sequence[Head]) -> None:
+def _write(path: Path, watched: WatchedModel) -> None:
     if path.suffix.lower() in FIGURES:
         save_figure(_figure(watched), path)
         return
-    page = heads_page(
-        watched.name,
-        text=watched.text,
-        seen=watched.seen,
+    page = show.page(
+        watched.seen,
         tokens={name: (watched.queries[name], watched.keys[name]) for name in watched.keys},
-        heads=table,
-        marked=sharpest(table, _MARKED),
-        is_part=watched.is_part,
-        about=watched.title,
+        image=watched.grid,
+        title=_short(watched.text),
+        model=watched.title,
         figures=_image_figures(watched),
     )
-    save_text(page, path)
+    save_text(page.html(), path)
+
+
+def _short(text: str) -> str:
+    """A text as a heading."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 def _figure(watched: WatchedModel) -> Figure:

@@ -5,8 +5,10 @@
 
     figure = sightline.show.prediction(p)         # of a run: an overlay or an alignment, by its keys
 
-Pages, one HTML file each, come from :mod:`sightline.show.pages`. Nothing goes through ``pyplot``: no window
-opens, no figure stays in memory, threads don't share state.
+    sightline.show.page(seen).save("page.html")   # views to walk through
+
+Pages of text, one HTML file each, come from :mod:`sightline.show.pages`. Nothing goes through ``pyplot``:
+no window opens, no figure stays in memory, threads don't share state.
 """
 
 try:
@@ -22,7 +24,7 @@ from sightline.show.beam_tree import beam_tree
 from sightline.show.caption_overlay import CaptionOverlay
 from sightline.show.compare import scores
 from sightline.show.curves import curves
-from sightline.show.explorer import page
+from sightline.show.explorer import Page, Step, page
 from sightline.show.heatmap import positions
 from sightline.show.layers import entropy
 from sightline.show.mass import received, rows
@@ -33,6 +35,8 @@ from sightline.show.sights import heads, sight_map
 
 __all__ = [
     "CaptionOverlay",
+    "Page",
+    "Step",
     "beam_tree",
     "curves",
     "entropy",

@@ -15,6 +15,8 @@ import jinja2
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from sightline.show.explorer.assets import content_policy, page_script, style
+
 __all__ = ["render", "script_json", "to_png"]
 
 _WIDE = 7.0  # inches, beyond which a figure is scrolled on a narrow screen
@@ -96,7 +98,12 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["asset"] = _asset
+    environment.globals |= {
+        "asset": _asset,
+        "content_policy": content_policy,
+        "explorer_script": lambda: Markup(page_script()),  # noqa: S704  ours
+        "explorer_style": lambda: Markup(style()),  # noqa: S704  ours
+    }
     environment.filters |= {
         "figure_uri": _figure_uri,
         "figure_width": _figure_width,

@@ -1,78 +1,27 @@
-"""Pages: HTML files that hold all they show. Every function returns the text of one.
+"""Pages of text: HTML files that hold all they show. Every function returns the text of one.
 
-Path("page.html").write_text(pages.prediction_page(p, title=p.text), encoding="utf-8")
+Path("page.html").write_text(pages.results_page("Results", scores=scores), encoding="utf-8")
+
+What a model looked at, in views to walk through, is :func:`sightline.show.page`.
 """
 
-import itertools
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
 
-from sightline.look.seen import Seen
-from sightline.look.sight import Sight
-from sightline.show.alignment import alignment, head_grid
 from sightline.show.curves import Curve, curves
-from sightline.show.heads_page import HEADS_LEGEND, Figures, head_cells, heads_page, listed
+from sightline.show.explorer.page import Figures
 from sightline.show.html import render
-from sightline.show.prediction import prediction
-from sightline.show.records import GridKeys, PredictionRecord
+from sightline.show.records import PredictionRecord
 from sightline.show.score_meanings import score_meanings
-from sightline.show.seen_figures import LayerTokens, seen_figures
-from sightline.show.view import View, colour_table, view
-from sightline.show.vit import head_overlays
+from sightline.show.view import View, view
+from sightline.show.walk import WordWalk, walk_values
 
-__all__ = [
-    "HEADS_LEGEND",
-    "DemoReport",
-    "Figures",
-    "figures_page",
-    "head_cells",
-    "heads_page",
-    "prediction_page",
-    "report_page",
-    "results_page",
-]
-
-
-def prediction_page(
-    p: PredictionRecord,
-    *,
-    title: str,
-    about: str = "",
-    seen: Seen | Mapping[str, Sight] | None = None,
-    tokens: Mapping[str, LayerTokens] | None = None,
-    figures: Figures | None = None,
-) -> str:
-    """The page of one prediction: its words to be pointed at, and what fits its keys.
-
-    Over a grid, the words glow over the image; a class also gets the heads of all layers in one figure. Over
-    words, the alignment and the heads of each layer follow.
-
-    Args:
-        p: With its attention, or without: then only the text is shown.
-        title: The heading.
-        about: A line about the model, under the prediction.
-        seen: What :func:`sightline.watch` recorded: the heads of every layer follow, q and k kept.
-        tokens: For each layer of ``seen``, names of its queries and of its keys; None for a side without.
-        figures: Further figures: heading, then figure and caption.
-    """
-    shown = view(p, "attention0")
-    drawn = list(_prediction_figures(p, by_layers=seen is None))
-    if seen is not None:
-        drawn += [("", figure, caption) for figure, caption in seen_figures(seen, tokens or {})]
-    drawn += listed(figures)
-    return render(
-        "prediction.html",
-        title=title,
-        about=about,
-        view=shown,
-        figures=drawn,
-        colours=colour_table(),
-    )
+__all__ = ["DemoReport", "Figures", "figures_page", "report_page", "results_page"]
 
 
 def results_page(
@@ -104,10 +53,10 @@ def results_page(
         scores=score_meanings(scores),
         signatures=_grouped(signatures or {}),
         curves=curves,
-        hint=" ".join(dict.fromkeys(one.hint for _, group in views for one in group if one.hint)),
+        hint=_hints(views),
+        has_explorer=_has_explorer(views),
         sections=views,
-        figures=listed(figures),
-        colours=colour_table(),
+        figures=_listed(figures),
     )
 
 
@@ -119,7 +68,7 @@ def figures_page(title: str, introduction: str, figures: Figures) -> str:
         introduction: A paragraph under it.
         figures: Heading, then figure and caption.
     """
-    return render("figures.html", title=title, introduction=introduction, figures=listed(figures))
+    return render("figures.html", title=title, introduction=introduction, figures=_listed(figures))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +86,7 @@ class DemoReport:
         worst: The predictions with the lowest scores.
         examples: Images that were written beside the report, at least one, to try commands on.
         command: How to call the program.
+        walk: How the model came to one word; None leaves it out.
     """
 
     run: Path
@@ -149,54 +99,48 @@ class DemoReport:
     worst: Sequence[PredictionRecord]
     examples: Sequence[Path]
     command: str = "sightline"
+    walk: WordWalk | None = None
 
 
 def report_page(report: DemoReport, *, title: str = "A captioner, trained on this machine") -> str:
-    """The page of the demo: scores, curves, overlays, captions to point at, and what to try next."""
+    """The page of the demo: pictures, how it came to a word, what to try next; scores and curves last."""
     example = report.examples[0]
     views = _views({"Scenes it has not seen": report.shown, "The worst of them, by CIDEr": report.worst})
     return render(
         "report.html",
         title=title,
         report=report,
+        has_explorer=_has_explorer(views),
+        hint=_hints(views),
+        sections=views,
+        walk=None if report.walk is None else walk_values(report.walk),
         scores=score_meanings(report.scores),
         signatures=_grouped(report.signatures),
         curves=curves(report.metrics),
-        overlay=prediction(report.shown[0]),
-        first=report.shown[0].text,
-        hint=views[0][1][0].hint,
-        sections=views,
         command=report.command,
         run=shlex.quote(str(report.run)),
         example=shlex.quote(str(example)),
         examples=shlex.quote(str(example.parent)),
         photos="photos" if torch.cuda.is_available() else "photos-cpu",
-        colours=colour_table(),
     )
 
 
-def _prediction_figures(p: PredictionRecord, *, by_layers: bool) -> Iterator[tuple[str, Figure, str]]:
-    """The figures that fit the keys of a prediction, beside the words to point at."""
-    attention = p.attention
-    if attention is None or not attention.queries:
-        return
-    n_heads = attention.weights.size(1)
-    keys = attention.keys
-    if isinstance(keys, GridKeys):
-        if len(attention.queries) == 1 and attention.weights[:, :, 0, 0].numel() > 1:
-            yield "Heads", head_overlays(attention), "The weights of every head, by layer, on one scale."
-        return
-    label = f": {attention.summary_label}" if attention.summary_label else ""
-    caption = f"What each written word (down) looked at in the source (across){label}."
-    yield "Alignment", alignment(attention.summary, keys, attention.queries), caption
-    if by_layers and n_heads > 1:
-        for layer, weights in enumerate(attention.weights):
-            yield f"Layer {layer}", head_grid(weights, attention.queries, keys), "Head by head."
-
-
 def _views(sections: Mapping[str, Sequence[PredictionRecord]]) -> list[tuple[str, list[View]]]:
-    ids = (f"attention{i}" for i in itertools.count())
-    return [(heading, [view(p, next(ids)) for p in group]) for heading, group in sections.items()]
+    return [(heading, list(map(view, group))) for heading, group in sections.items()]
+
+
+def _hints(views: Sequence[tuple[str, Sequence[View]]]) -> str:
+    """How to use what is on the page, each hint once."""
+    return " ".join(dict.fromkeys(one.hint for _, group in views for one in group if one.hint))
+
+
+def _has_explorer(views: Sequence[tuple[str, Sequence[View]]]) -> bool:
+    return any(one.explorer is not None for _, group in views for one in group)
+
+
+def _listed(figures: Figures | None) -> list[tuple[str, Figure, str]]:
+    """Heading, figure and caption of each, as templates take them."""
+    return [(heading, figure, caption) for heading, (figure, caption) in (figures or {}).items()]
 
 
 def _grouped(signatures: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -9,9 +9,9 @@ from torch import nn
 from sightline.evaluate.scores import Scores
 from sightline.look.seen import Seen
 from sightline.look.watch import watch
+from sightline.show.explorer.steps import Step
 from sightline.tasks.attention import Attention
 from sightline.tasks.prediction import Example, Prediction
-from sightline.tasks.steps import Step
 
 __all__ = ["Predictor"]
 
@@ -78,10 +78,7 @@ class Predictor:
         }
 
     def steps(self, example: Example, prediction: Prediction) -> Sequence[Step]:  # noqa: ARG002
-        """How a prediction was written, token by token, one step for each query of its attention.
-
-        Empty where nothing is written step by step, or where the queries are no tokens.
-        """
+        """The steps in which a prediction was written; none where it was not written step by step."""
         return ()
 
     def row_names(self) -> Mapping[str, Sequence[str]]:

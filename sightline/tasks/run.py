@@ -17,6 +17,7 @@ from sightline.look.seen import Seen
 from sightline.messages import did_you_mean
 from sightline.models.run_folder import CONFIG, read_config
 from sightline.settings import from_json, restore_settings
+from sightline.show.explorer.steps import Step
 from sightline.tasks.attention import Attention
 from sightline.tasks.configure import absolute, check_data, check_still_there
 from sightline.tasks.prediction import Evaluation, Example, Prediction
@@ -180,6 +181,11 @@ class Run:
         """Every attention of the model while it made a prediction, by module name, with its tokens."""
         (example,) = self.predictor.read([prediction.input])
         return self.predictor.layers(example, prediction)
+
+    def steps(self, prediction: Prediction) -> Sequence[Step]:
+        """The steps in which a prediction was written, and what else each might have been."""
+        (example,) = self.predictor.read([prediction.input])
+        return self.predictor.steps(example, prediction)
 
     def dataset(self, data: str | Path | None = None, **changed: Any) -> Any:
         """The data that the run was trained on, or another set read the same way.

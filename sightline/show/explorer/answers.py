@@ -31,7 +31,7 @@ from sightline.show.explorer.questions import column, map_, row, strips, top, wo
 from sightline.show.explorer.requests import Request
 from sightline.show.explorer.steps import Step, read_steps
 from sightline.show.explorer.texts import Texts
-from sightline.show.records import PredictionRecord
+from sightline.show.records import AttentionRecord, PredictionRecord
 
 __all__ = ["Answers"]
 
@@ -56,6 +56,8 @@ class Answers:
         image: What the model looked at: a path, pixels ``(C, h, w)``, a PIL image, or a grid of patches.
         grid: Rows and columns of its patches, where the image does not say so.
         item: Which item of the batch.
+        layers: Of a prediction, every attention of the model, ``run.layers(prediction)``; they follow the
+            summary of its own.
         title: A heading.
         model: Which model it is.
         steps: The steps of a decoding, one per written token.
@@ -79,6 +81,7 @@ class Answers:
         image: Any = None,
         grid: tuple[int, int] | None = None,
         item: int = 0,
+        layers: Mapping[str, AttentionRecord] | None = None,
         title: str = "",
         model: str = "",
         steps: Sequence[Step] | None = None,
@@ -87,7 +90,9 @@ class Answers:
     ) -> None:
         self._picture: Picture | None = read_picture(image, grid, shown)
         n_patches = None if self._picture is None else self._picture.n_patches
-        self.layers: list[Layer] = read_layers(shown, tokens=tokens, n_patches=n_patches, item=item)
+        self.layers: list[Layer] = read_layers(
+            shown, tokens=tokens, n_patches=n_patches, item=item, layers=layers
+        )
         self.others: list[list[Layer]] = []
         if other is not None:
             self.others.append(read_layers(other, tokens=tokens, n_patches=n_patches, item=item))

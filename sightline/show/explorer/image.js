@@ -66,6 +66,7 @@ export const imageView = (ctx) => {
     if (pointed !== null && pointed !== ctx.state.query) text?.select(pointed, "pointed");
     if (at === null) {
       asked(Promise.resolve(null), () => { box.clear(); shown = { weights: [], at: null }; table.refresh(); });
+      if (ctx.root.classList.contains("compact")) { note.textContent = "\u00a0"; return; }
       note.textContent = sight().t > 1 || !areWords() ? "Point at a word, or step through them with the arrow keys." : "Point at the answer to see where it looked.";
       return;
     }

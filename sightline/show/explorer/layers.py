@@ -1,6 +1,7 @@
 """What the explorer shows, in one form: a list of sights of one item, with names for their tokens."""
 
 import fnmatch
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ Shown = Seen | Sight | AttentionRecord | PredictionRecord | Mapping[str, Sight |
 Names = Sequence[str] | None
 Tokens = Sequence[str] | Sequence[Sequence[str]] | Mapping[str, tuple[Names, Names]]
 _MODEL = "the model itself"
+_ROW_COLUMN = re.compile(r"\d+, ?\d+")  # the name of a patch
 _MOST_OTHERS = 16  # keys beside the patches of an image, such as a class token
 
 
@@ -63,7 +65,12 @@ class Layer:
 
 
 def read_layers(
-    shown: Shown, *, tokens: Tokens | None = None, n_patches: int | None = None, item: int = 0
+    shown: Shown,
+    *,
+    tokens: Tokens | None = None,
+    n_patches: int | None = None,
+    item: int = 0,
+    layers: Mapping[str, AttentionRecord] | None = None,
 ) -> list[Layer]:
     """Bring whatever was seen into one form.
 
@@ -73,24 +80,27 @@ def read_layers(
             queries and of keys.
         n_patches: How many patches the image has, if there is one.
         item: Which item of the batch.
+        layers: Of a prediction, every attention of the model, to be shown after the summary of its own.
     """
     if isinstance(shown, PredictionRecord):
         if shown.attention is None:
             raise ValueError("this prediction has no attention to show; predict with attention=True")
         shown = shown.attention
+    found: list[Layer] = []
     if isinstance(shown, AttentionRecord):
-        shown = {"": shown}
-    by_name = _by_name(shown)
-    layers: list[Layer] = []
-    for name, one in by_name.items():
+        own = _of_weights("", shown, n_patches)
+        if layers is None:
+            return own
+        found, shown = [replace(own[0], is_summary=True)], layers
+    for name, one in _by_name(shown).items():
         if isinstance(one, Sight):
-            layers.append(_of_sight(name, one, tokens, n_patches, item))
+            found.append(_of_sight(name, one, tokens, n_patches, item))
         else:
-            layers += _of_weights(name, one)
-    if not layers:
+            found += _of_weights(name, one, n_patches)
+    if not found:
         reason = shown.explanation() if isinstance(shown, Seen) else "got nothing"
         raise ValueError(f"the explorer needs at least one attention to show: {reason}")
-    return layers
+    return found
 
 
 def _by_name(shown: Seen | Sight | Mapping[str, Sight | AttentionRecord]) -> Mapping[str, Any]:
@@ -147,18 +157,27 @@ def _names(
 
 def _first_patch(n: int, n_patches: int | None, names: tuple[str, ...] | None) -> int | None:
     """Where the patches of the image begin, among n tokens; None if they are others."""
-    if n_patches is None or not 0 <= n - n_patches <= _MOST_OTHERS:
-        return None
-    return None if names is not None and len(set(names)) < n_patches // 2 else n - n_patches
+    if names is not None:
+        return _named_patches(names, n_patches)
+    return None if n_patches is None or not 0 <= n - n_patches <= _MOST_OTHERS else n - n_patches
 
 
-def _of_weights(name: str, attention: AttentionRecord) -> list[Layer]:
-    """The layers of a record that holds its weights; first its summary, where that is no mean."""
+def _of_weights(name: str, attention: AttentionRecord, n_patches: int | None) -> list[Layer]:
+    """The layers of a record that holds its weights; first its summary, where that says more than they do."""
     weights = attention.weights.detach().float().cpu()
+    is_grid = isinstance(attention.keys, GridKeys)
     queries = tuple(map(clean, attention.queries))
     keys = None if isinstance(attention.keys, GridKeys) else tuple(map(clean, attention.keys))
-    shared: dict[str, Any] = {"queries": queries, "keys": keys, "is_cross": True}
-    shared["key_patches"] = 0 if keys is None else None
+    of_patches = [0 if is_grid else _named_patches(names, n_patches) for names in (queries, keys or ())]
+    if is_grid:  # queries that are patches too are an image that looks at itself
+        of_patches[0] = _named_patches(queries, n_patches)
+    shared: dict[str, Any] = {
+        "queries": None if of_patches[0] == 0 else queries,
+        "keys": keys,
+        "query_patches": of_patches[0],
+        "key_patches": of_patches[1],
+        "is_cross": queries != keys and not (is_grid and of_patches[0] == 0),
+    }
     layers = [
         Layer(name=_layer_name(name, i, len(weights)), sight=_sight(x), **shared)
         for i, x in enumerate(weights)
@@ -170,6 +189,14 @@ def _of_weights(name: str, attention: AttentionRecord) -> list[Layer]:
     label = attention.summary_label or "mean of all heads"
     first = Layer(name=f"{name}: {label}" if name else label, sight=_sight(summary[None]), **shared)
     return [replace(first, is_summary=True), *layers]
+
+
+def _named_patches(names: tuple[str, ...], n_patches: int | None) -> int | None:
+    """Where the patches begin, among tokens that are called by row and column; None if they are words."""
+    first = len(names) - (n_patches or 0)
+    if n_patches is None or not 0 <= first <= _MOST_OTHERS:
+        return None
+    return first if all(map(_ROW_COLUMN.fullmatch, names[first:])) else None
 
 
 def _layer_name(name: str, i: int, n: int) -> str:

@@ -121,7 +121,9 @@ export const overviewView = (ctx) => {
     grid.replaceChildren(...ctx.meta.sights.flatMap((sight, i) => {
       const own = wanted.filter((one) => one.sight === i);
       if (!own.length) return [];
-      const [row, name, line] = [make("div", "layer"), make("div", "layer-name", ctx.short(i)), make("div", "tiles")];
+      const [row, name, line] = [make("div", "layer"), make("div", "layer-name"), make("div", "tiles")];
+      // A module's name may break after its dots.
+      name.append(...ctx.short(i).split(/(?<=\.)/).flatMap((part) => [part, make("wbr")]));
       name.title = sight.name;
       for (const { tile } of own) delete tile.dataset.layer;
       line.append(...own.map(({ tile }) => tile));

@@ -1,25 +1,24 @@
 """The explorer as a page: one HTML file that holds all it shows and opens anywhere, offline."""
 
-import base64
-import hashlib
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from sightline.show.explorer.answers import Answers
-from sightline.show.explorer.assets import script, style
 from sightline.show.explorer.layers import Shown, Tokens
 from sightline.show.explorer.steps import Step
 from sightline.show.explorer.stored import store
 from sightline.show.html import render, script_json
+from sightline.show.records import AttentionRecord
 
-__all__ = ["Page", "content_policy", "embed", "page"]
+__all__ = ["Figures", "Page", "embed", "page"]
 
+Figures = Mapping[str, tuple[Figure, str]]  # heading: figure and caption
 _ROOM = 2_300_000  # characters of the maps in a page
-_RUN = "mountSaved(document);\n"
 _FRAME = 760  # pixels, the height of a page inside a notebook
 
 
@@ -30,22 +29,20 @@ class Page:
     computed when it is looked at; else as a frame with the saved page.
     """
 
-    def __init__(self, answers: Answers, *, max_bytes: int = _ROOM) -> None:
+    def __init__(self, answers: Answers, *, max_bytes: int = _ROOM, figures: Figures | None = None) -> None:
         self.answers = answers
-        self._max_bytes = max_bytes
+        self._max_bytes, self._figures = max_bytes, figures or {}
         self._html: str | None = None
 
     def html(self) -> str:
         """The page as a text."""
         if self._html is None:
-            body = embed(self.answers, max_bytes=self._max_bytes, options={"address": True})
             self._html = render(
                 "explorer.html",
                 title=self.answers.title,
-                body=body,
-                style=Markup(style()),  # noqa: S704 - ours
-                script=Markup(script() + _RUN),  # noqa: S704 - ours
-                policy=content_policy(style(), script() + _RUN),
+                has_explorer=True,
+                explorer=embed(self.answers, max_bytes=self._max_bytes, options={"address": True}),
+                figures=[(heading, figure, text) for heading, (figure, text) in self._figures.items()],
             )
         return self._html
 
@@ -87,11 +84,13 @@ def page(
     image: Any = None,
     grid: tuple[int, int] | None = None,
     item: int = 0,
+    layers: Mapping[str, AttentionRecord] | None = None,
     title: str = "",
     model: str = "",
     steps: Sequence[Step] | None = None,
     other: Shown | None = None,
     names: tuple[str, str] = ("before", "after"),
+    figures: Figures | None = None,
     max_bytes: int = _ROOM,
 ) -> Page:
     """The explorer of what was seen: words, all heads, the matrix with deep zoom, lines, the image.
@@ -104,11 +103,14 @@ def page(
         image: What the model looked at: a path, pixels ``(C, h, w)``, a PIL image, or a grid of patches.
         grid: Rows and columns of its patches, where the image does not say so.
         item: Which item of the batch.
+        layers: Of a prediction, every attention of the model, ``run.layers(prediction)``; they follow the
+            summary of its own.
         title: A heading.
         model: Which model it is.
         steps: The steps of a decoding, one per written token, to be played like a film.
         other: The same of another model, of another input, or after an edit, to compare with.
         names: What to call the two.
+        figures: Further figures below the views of a saved page: heading, then figure and caption.
         max_bytes: How large a saved page's maps may be, about; what does not fit is stored coarser, and the
             page says so.
 
@@ -123,13 +125,14 @@ def page(
         image=image,
         grid=grid,
         item=item,
+        layers=layers,
         title=title,
         model=model,
         steps=steps,
         other=other,
         names=names,
     )
-    return Page(answers, max_bytes=max_bytes)
+    return Page(answers, max_bytes=max_bytes, figures=figures)
 
 
 def embed(answers: Answers, *, max_bytes: int = _ROOM, options: Mapping[str, Any] | None = None) -> Markup:
@@ -153,16 +156,3 @@ def embed(answers: Answers, *, max_bytes: int = _ROOM, options: Mapping[str, Any
     }
     element = '<div></div><script type="application/json" data-explorer>{}</script>'
     return Markup(element).format(script_json(data))  # noqa: S704 - nothing but our own tags
-
-
-def content_policy(style_text: str, script_text: str) -> str:
-    """A content policy for one style and one script: nothing else runs, nothing is loaded."""
-    hashes = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        for text in (style_text, script_text)
-    )
-    styles, scripts = hashes
-    return (
-        f"default-src 'none'; img-src data: blob:; style-src 'sha256-{styles}'; "
-        f"script-src 'sha256-{scripts}'; base-uri 'none'; form-action 'none'"
-    )

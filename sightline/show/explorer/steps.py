@@ -1,13 +1,18 @@
 """The steps of a decoding: the token of each, how likely it was, and what else might have been."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from sightline.look.tokens import clean
+from sightline.shapes import Float
 from sightline.show.explorer.layers import Layer
 
-__all__ = ["Step", "read_steps"]
+__all__ = ["Step", "read_steps", "steps_of"]
+
+_ALTERNATIVES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +30,39 @@ class Step:
     probability: float | None = None
     alternatives: Sequence[tuple[str, float]] = ()
     query: int | None = None
+
+
+def steps_of(
+    logits: Float[Tensor, "T V"],
+    ids: Sequence[int],
+    names: Callable[[int], str],
+    queries: Sequence[int] | None = None,
+    *,
+    n: int = _ALTERNATIVES,
+) -> list[Step]:
+    """The steps of a decoding, from the scores of all tokens at each step.
+
+    Args:
+        logits: Of each step.
+        ids: The token of each step.
+        names: The name of a token.
+        queries: The query of each step. Default: in order.
+        n: How many alternatives to keep.
+    """
+    shares = logits.detach().float().softmax(-1).cpu()
+    best = shares.topk(min(n, shares.size(-1)), dim=-1)
+    return [
+        Step(
+            token=names(token),
+            probability=float(shares[i, token]),
+            alternatives=[
+                (names(other), p)
+                for other, p in zip(best.indices[i].tolist(), best.values[i].tolist(), strict=True)
+            ],
+            query=i if queries is None else queries[i],
+        )
+        for i, token in enumerate(ids)
+    ]
 
 
 def read_steps(steps: Sequence[Step] | None, layers: Sequence[Layer]) -> list[dict[str, Any]] | None:

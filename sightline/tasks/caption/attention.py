@@ -17,10 +17,18 @@ from sightline.look.watch import watch
 from sightline.models.captioner import Captioner
 from sightline.models.recurrent_decoder import RecurrentDecoder
 from sightline.shapes import Int, Shaped
+from sightline.show.explorer.steps import Step, steps_of
 from sightline.tasks.attention import Attention, Box, Grid, tokens
-from sightline.tasks.caption.generate import Caption
+from sightline.tasks.caption.generate import Caption, words_of_pieces
 
-__all__ = ["CaptionAttention", "all_layers", "layer_attentions", "watch_captions", "word_attention"]
+__all__ = [
+    "CaptionAttention",
+    "all_layers",
+    "caption_steps",
+    "layer_attentions",
+    "watch_captions",
+    "word_attention",
+]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,6 +123,21 @@ def watch_captions(
     with watch(model, keep=True) as seen:
         model(normalise(images.to(device)), _read(model, *captions).to(device))
     return seen
+
+
+@torch.no_grad()
+def caption_steps(
+    model: Captioner, tokenizer: Tokenizer, image: Shaped[Tensor, "3 h w"], ids: Sequence[int]
+) -> list[Step]:
+    """The steps in which a caption was written, and what else each might have been."""
+    device = next(model.parameters()).device
+    logits = model(normalise(image[None].to(device)), _read(model, ids).to(device))[0]
+    pieces = tokenizer.words(list(ids))
+
+    def name(token: int) -> str:
+        return tokens(tokenizer.words([token]))[0]
+
+    return steps_of(logits, ids[: len(logits)], name, words_of_pieces(pieces))
 
 
 def _read(model: Captioner, *captions: Sequence[int]) -> Int[Tensor, "B T"]:

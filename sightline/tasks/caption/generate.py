@@ -15,7 +15,7 @@ from sightline.models.captioner import Captioner
 from sightline.settings import check, setting
 from sightline.shapes import Float, Shaped
 
-__all__ = ["Caption", "SamplingConfig", "generate_captions"]
+__all__ = ["Caption", "SamplingConfig", "generate_captions", "words_of_pieces"]
 
 _WORD_START = "▁"  # before the first piece of a word
 _SEEDS = 1 << 63
@@ -131,14 +131,29 @@ def join_pieces(
         >>> join_pieces(["▁a", "▁stri", "ped", "▁ring"], None)
         (('a', 'striped', 'ring'), None)
     """
-    are_pieces = any(piece.startswith(_WORD_START) for piece in pieces)
-    starts = [t for t, p in enumerate(pieces) if t == 0 or not are_pieces or p.startswith(_WORD_START)]
+    starts = _word_starts(pieces)
     spans = [range(a, b) for a, b in zip(starts, [*starts[1:], len(pieces)], strict=False)]
     words = tuple("".join(pieces[t] for t in span).removeprefix(_WORD_START) for span in spans)
     if weights is None:
         return words, None
     means = [weights[span.start : span.stop].mean(0) for span in spans]
     return words, torch.stack(means) if means else weights[:0]
+
+
+def words_of_pieces(pieces: Sequence[str]) -> list[int]:
+    """Which word each piece belongs to.
+
+    Example:
+        >>> words_of_pieces(["▁a", "▁stri", "ped", "▁ring"])
+        [0, 1, 1, 2]
+    """
+    starts = set(_word_starts(pieces))
+    return [sum(t in starts for t in range(i + 1)) - 1 for i in range(len(pieces))]
+
+
+def _word_starts(pieces: Sequence[str]) -> list[int]:
+    are_pieces = any(piece.startswith(_WORD_START) for piece in pieces)
+    return [t for t, p in enumerate(pieces) if t == 0 or not are_pieces or p.startswith(_WORD_START)]
 
 
 def _weights(hypotheses: Hypotheses, i: int, k: int) -> Float[Tensor, "L H P"] | None:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from sightline.data.captions import CaptionSet
-from sightline.data.images import normalise, open_image
+from sightline.data.images import open_image
 from sightline.data.scenes import SceneImages
-from sightline.data.tokens import BOS, Tokenizer
+from sightline.data.tokens import Tokenizer
 from sightline.evaluate.captions import score_captions
 from sightline.evaluate.scenes import scene_scores
 from sightline.evaluate.scores import Scores
@@ -19,10 +19,13 @@ from sightline.look.seen import Seen
 from sightline.messages import listing
 from sightline.models.captioner import Captioner
 from sightline.settings import check, setting
-from sightline.tasks.attention import Attention, Grid, tokens
+from sightline.show.explorer.steps import Step
+from sightline.show.walk import WordWalk
+from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.caption.attention import (
     CaptionAttention,
     all_layers,
+    caption_steps,
     layer_attentions,
     watch_captions,
     word_attention,
@@ -31,9 +34,9 @@ from sightline.tasks.caption.data import token_rows
 from sightline.tasks.caption.generate import Caption, SamplingConfig, generate_captions
 from sightline.tasks.caption.pixels import read_images
 from sightline.tasks.caption.prepare import TOKENIZER
+from sightline.tasks.caption.walk import walk_word
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
-from sightline.tasks.steps import Step, decoding_steps
 
 __all__ = [
     "CaptionEvaluateOptions",
@@ -170,26 +173,22 @@ class CaptionPredictor(Predictor):
 
     def layers(self, example: Example, prediction: Prediction) -> Mapping[str, Attention]:
         """Every attention of the model while it wrote a caption, token by token."""
-        attention = prediction.attention
-        ids = (
-            attention.ids
-            if isinstance(attention, CaptionAttention)
-            else self.tokenizer.encode(prediction.text)
-        )
-        return layer_attentions(self.model, self.tokenizer, example.value, ids)
+        return layer_attentions(self.model, self.tokenizer, example.value, self._ids(prediction))
 
-    @torch.no_grad()
     def steps(self, example: Example, prediction: Prediction) -> Sequence[Step]:
-        """How likely each word was when it was written; none where words are joined from pieces."""
+        """The words of a caption, one step a token."""
+        return caption_steps(self.model, self.tokenizer, example.value, self._ids(prediction))
+
+    def walk(self, example: Example, prediction: Prediction, word: int) -> WordWalk | None:
+        """How one head came to a word; None for pieces of words, and for a recurrent decoder."""
+        return walk_word(self.model, example.value, self._ids(prediction), prediction, word)
+
+    def _ids(self, prediction: Prediction) -> Sequence[int]:
+        """The tokens of a caption, without BOS and EOS."""
         attention = prediction.attention
-        if not isinstance(attention, CaptionAttention) or len(attention.ids) != len(attention.queries):
-            return ()
-        device = next(self.model.parameters()).device
-        read = torch.tensor([[BOS, *attention.ids][: self.model.config.max_length]], device=device)
-        logits = self.model(normalise(example.value[None].to(device)), read)[0]
-        return decoding_steps(
-            logits, attention.ids[: len(logits)], lambda ids: tokens(self.tokenizer.words(ids))
-        )
+        if isinstance(attention, CaptionAttention):
+            return attention.ids
+        return self.tokenizer.encode(prediction.text)
 
     def needs_attention(self, dataset: CaptionSet) -> bool:
         """Of drawn scenes it is known what the model should look at."""

@@ -21,10 +21,10 @@ from sightline.look.watch import watch
 from sightline.models.run_folder import CONFIG
 from sightline.models.translator import Translator, open_translator
 from sightline.settings import check, from_json, setting
+from sightline.show.explorer.steps import Step, steps_of
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
-from sightline.tasks.steps import Step, decoding_steps
 from sightline.tasks.translate.data import TranslateData, token_rows
 from sightline.tasks.translate.generate import (
     AnyTranslator,
@@ -149,13 +149,12 @@ class SentenceTranslator(Predictor):
 
     @torch.no_grad()
     def steps(self, example: Example, prediction: Prediction) -> Sequence[Step]:
-        """How likely each token was when it was written."""
-        if prediction.attention is None:
-            return ()
-        device = next(self.model.parameters()).device
+        """The tokens of a translation, one a step."""
+        assert prediction.attention is not None  # noqa: S101 - a look asks for it
+        vocabulary, device = self.tokens.target.inner, next(self.model.parameters()).device
         read = self._decoder_ids(prediction.attention.queries)
         logits = self.model(pad([example.value]).to(device), pad([read]).to(device))[0]
-        return decoding_steps(logits, read[1:], self.tokens.target.words)
+        return steps_of(logits, read[1:], lambda token: vocabulary.id_to_token(token) or "")
 
     def row_names(self) -> Mapping[str, Sequence[str]]:
         """The tokens of both languages."""
