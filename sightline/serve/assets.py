@@ -4,6 +4,8 @@ import hashlib
 from dataclasses import dataclass
 from importlib import resources
 
+from sightline.show.explorer import script, style
+
 __all__ = ["Asset", "read_assets"]
 
 _KINDS = {
@@ -12,7 +14,6 @@ _KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_FOLDERS = (("sightline.serve", "static"), ("sightline.show", "explorer"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +32,15 @@ class Asset:
 
 
 def read_assets() -> dict[str, Asset]:
-    """All files of the page and of the explorer, by their names."""
-    found = {}
-    for package, folder in _FOLDERS:
-        for file in (resources.files(package) / folder).iterdir():
-            kind = _KINDS.get(file.name[file.name.rfind(".") :])
-            if kind is not None and file.is_file():
-                content = file.read_bytes()
-                etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-                found[file.name] = Asset(content=content, kind=kind, etag=etag)
-    return found
+    """All files of the page by their names, and the explorer's script and style."""
+    files = [file for file in (resources.files("sightline.serve") / "static").iterdir() if file.is_file()]
+    contents = {file.name: file.read_bytes() for file in files}
+    contents |= {"explorer.js": script().encode(), "explorer.css": style().encode()}
+    return {
+        name: Asset(
+            content=content,
+            kind=_KINDS[name[name.rfind(".") :]],
+            etag=f'"{hashlib.sha256(content).hexdigest()[:16]}"',
+        )
+        for name, content in contents.items()
+    }

@@ -15,7 +15,6 @@ from sightline.serve.results import Result
 from sightline.serve.uploads import decode_image
 from sightline.shapes import Shaped
 from sightline.show.explorer import Answers
-from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.hugging_face import FolderModel, is_model_folder, name_of, open_folder
 from sightline.tasks.prediction import Example, Prediction
 from sightline.tasks.run import Run, is_run, open_run
@@ -211,25 +210,13 @@ def _result(run: Run, example: Example, prediction: Prediction) -> Result:
     if attention is None or not attention.queries:
         raise ValueError("the model wrote nothing for this input, there is nothing to show; train it longer")
     layers = run.predictor.layers(example, prediction)
-    others = {name: layer for name, layer in layers.items() if not _is_same_look(layer, attention)}
-    image = attention.keys if isinstance(attention.keys, Grid) else None
-    shown = {"": attention, **others}
     return Result(
-        answers=Answers(
-            shown, image=image, title=prediction.text, steps=run.predictor.steps(example, prediction)
-        ),
-        nbytes=sum(layer.weights.nbytes for layer in shown.values()),
+        answers=Answers(prediction, layers=layers, steps=run.predictor.steps(example, prediction)),
+        nbytes=sum(layer.weights.nbytes for layer in (attention, *layers.values())),
         text=prediction.text,
         score=prediction.score,
         alternatives=tuple((text, score) for text, score in prediction.alternatives),
     )
-
-
-def _is_same_look(layer: Attention, attention: Attention) -> bool:
-    """Whether a prediction's own attention has this layer; the layer may have an end token more."""
-    grids = [isinstance(keys, Grid) for keys in (layer.keys, attention.keys)]
-    same_keys = all(grids) if any(grids) else layer.keys == attention.keys
-    return same_keys and abs(len(layer.queries) - len(attention.queries)) <= 1
 
 
 def _png(image: Shaped[Tensor, "C h w"]) -> bytes:
