@@ -1,5 +1,5 @@
 # ruff: noqa: INP001, S603
-"""Draw the pictures of docs/serve.md with the system Chromium: ``python docs/pictures_serve.py runs/demo``."""
+"""Draw the pictures of docs/serve.md with Chromium: ``python docs/pictures_serve.py runs/demo``."""
 
 import argparse
 import io
@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from playwright.sync_api import sync_playwright
 from rich.console import Console
 
@@ -47,7 +46,7 @@ def draw_page(browser: Any, run: Path) -> None:
             page.locator(".view-image [role=option]", has_text=WORD).first.click()
             page.wait_for_timeout(800)  # until the picture is lit
             page.evaluate("scrollTo(0, 0)")
-            save(page.screenshot(), "serve_page")
+            page.screenshot(path=PICTURES / "serve_page.png")
             page.close()
         finally:
             server.terminate()
@@ -67,14 +66,8 @@ def draw_terminal(browser: Any, run: Path) -> None:
     text = console.export_html(inline_styles=True, code_format=f'<pre style="{DARK}">{{code}}</pre>')
     page = browser.new_page(viewport={"width": 830, "height": 300})
     page.set_content(f'<body style="margin: 0">{text}')
-    save(page.locator("pre").screenshot(), "look_text")
+    page.locator("pre").screenshot(path=PICTURES / "look_text.png")
     page.close()
-
-
-def save(picture: bytes, name: str) -> None:
-    """With 256 colours, a third of the bytes."""
-    with Image.open(io.BytesIO(picture)) as image:
-        image.convert("RGB").quantize(256).save(PICTURES / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":
