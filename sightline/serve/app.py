@@ -40,6 +40,12 @@ _STOPPING = "the server is stopping"
 _ETAG_HEADERS = {"cache-control": "no-cache"}
 
 
+def _no_examples() -> "Future[list[ExampleInput]]":
+    found: Future[list[ExampleInput]] = Future()
+    found.set_result([])
+    return found
+
+
 @dataclass(kw_only=True, eq=False)
 class Service:
     """A model behind its queue, with the results that can be asked.
@@ -48,16 +54,17 @@ class Service:
         model: What is served.
         limits: The bounds.
         access: Who may speak to it.
+        examples: Inputs to try, perhaps still looked for.
         stopping: Set when the server ends: whoever waits is told so.
     """
 
     model: ServedModel
     limits: Limits = field(default_factory=Limits)
     access: Access = field(default_factory=Access)
+    examples: "Future[list[ExampleInput]]" = field(default_factory=_no_examples)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     worker: Worker = field(init=False)
     kept: KeptResults = field(init=False)
-    examples: "Future[list[ExampleInput]]" = field(init=False)
 
     def __post_init__(self) -> None:
         lanes = {ASK: self.limits.questions, LOOK: self.limits.waiting}

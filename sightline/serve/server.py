@@ -87,8 +87,7 @@ def serve(
         limits: The bounds.
         ready: Called when requests are answered.
     """
-    service = Service(model=model, limits=limits or Limits(), access=access)
-    service.examples = _in_background(model)
+    service = Service(model=model, limits=limits or Limits(), access=access, examples=_in_background(model))
     Server(service, ready).run(sockets=[listening])
     service.worker.stop()
 

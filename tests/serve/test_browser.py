@@ -1,6 +1,7 @@
 """The served page in a real browser: what a person does with it, by mouse, by keyboard, on a phone."""
 
 import base64
+import contextlib
 import signal
 import threading
 from concurrent.futures import Future
@@ -25,13 +26,13 @@ def browser():
         yield browser
 
 
-@pytest.fixture(scope="module", params=["caption"])
-def address(request):
-    """A server of a small run, in a thread."""
-    model = open_model(FIXTURES / request.param / "finished")
-    service = Service(model=model)
-    service.examples = Future()
-    service.examples.set_result(model.examples())
+@contextlib.contextmanager
+def served(name):
+    """The address of a server of a small run, in a thread."""
+    model = open_model(FIXTURES / name / "finished")
+    examples = Future()
+    examples.set_result(model.examples())
+    service = Service(model=model, examples=examples)
     ready = threading.Event()
     with bind("127.0.0.1", 0) as listening:
         server = Server(service, ready.set)
@@ -44,8 +45,20 @@ def address(request):
     service.worker.stop()
 
 
+@pytest.fixture(scope="module")
+def address():
+    with served("caption") as address:
+        yield address
+
+
 @pytest.fixture
 def page(browser, address):
+    with open_page(browser, address) as page:
+        yield page
+
+
+@contextlib.contextmanager
+def open_page(browser, address):
     """The page, freshly opened; at the end it has said nothing on the console, and asked nobody else."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
     page, said, asked = context.new_page(), [], []
@@ -160,6 +173,29 @@ def test_the_policy_holds_against_a_script_in_the_page(page):
         }"""
     )
     assert page.evaluate("window.broken") is None
+
+
+def test_a_text_is_typed_and_read_and_an_error_of_the_model_is_a_sentence(browser):
+    with served("translate") as address, open_page(browser, address) as page:
+        run = sl.open_run(FIXTURES / "translate" / "finished")
+        text = next(
+            label
+            for label in page.locator("#example-list button").all_inner_texts()
+            if run.predictor.tokens.unknown(label) is None
+        )
+        page.locator("#text").fill(text)
+        page.keyboard.press("Control+Enter")
+        (prediction,) = run.predict([text])
+        assert result_of(page) == prediction.text
+        page.locator("#text").fill("\u2603")
+        page.locator("#send").click()
+        page.wait_for_selector("#problem:not([hidden])")
+        assert "no token for the character" in page.locator("#problem").inner_text()
+        page.locator("#text").fill("  ")
+        page.locator("#send").click()
+        page.wait_for_function(
+            "document.getElementById('problem').textContent.startsWith('There is nothing')"
+        )
 
 
 def test_both_signals_are_taken():

@@ -5,7 +5,7 @@ import json
 import signal
 import socket
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +25,6 @@ HEAD = "POST /api/look HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/fo
 @contextlib.contextmanager
 def served(**limits):
     service = Service(model=Model(), limits=replace(LIMITS, **limits), access=Access())
-    service.examples = Future()
-    service.examples.set_result([])
     ready = threading.Event()
     with bind("127.0.0.1", 0) as listening:
         server = Server(service, ready.set)

@@ -259,7 +259,9 @@ function listenForImages() {
     event.preventDefault();
     document.body.classList.remove("dropping");
     press(null);
-    if (event.dataTransfer.files.length) lookAtFile(event.dataTransfer.files[0]);
+    const dragged = /\/api\/examples\/(\d+)\.png$/.exec(event.dataTransfer.getData("text/uri-list"));
+    if (dragged) $("example-list").querySelectorAll("button")[Number(dragged[1])]?.click();
+    else if (event.dataTransfer.files.length) lookAtFile(event.dataTransfer.files[0]);
     else complain("That was no file. Drop a picture from a folder of yours.");
   });
 }
@@ -277,6 +279,14 @@ function listenForTexts() {
   };
   $("text-form").addEventListener("submit", (event) => {
     event.preventDefault();
+    send();
+  });
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", async (event) => {
+    const [file] = event.dataTransfer.files;
+    if (!file) return;
+    event.preventDefault();
+    $("text").value = (await file.slice(0, 4 * page.about.limits.text).text()).slice(0, page.about.limits.text);
     send();
   });
   $("text").addEventListener("keydown", (event) => {
