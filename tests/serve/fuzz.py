@@ -1,4 +1,5 @@
-"""Hostile uploads: ``python tests/serve/fuzz.py RUN 1000`` sends a thousand to the app of a run.
+"""Hostile uploads: ``python tests/serve/fuzz.py RUN 1000`` sends a thousand to the app of a run, and asks as
+many questions that make no sense.
 
 Images of every kind are cut, flipped, spliced and lied about; forms are broken; names point elsewhere.
 Whatever comes, the answer is a result or one sentence with a status of the client's (4xx), never a traceback;
@@ -36,6 +37,10 @@ FORMATS = [*KNOWN, *KNOWN, *KNOWN, "TIFF", "PPM", "JPEG2000", "ICO", "PDF", "TGA
 HEADERS = ["image/png", "image/svg+xml", "text/html", "multipart/form-data; boundary=x", "\x00"]
 
 
+FIELDS = ["sight", "head", "queries", "keys", "size", "query", "key", "n", "text", "span", "letters", "of"]
+VALUES = [0, 1, 5, -1, 10**6, 2**70, 1.5, None, True, "mean", "x" * 40, [], [0, 9], [3, 1], [-1, 2], {"a": 1}]
+
+
 def attack(client, n, seed=0, scratch=None):
     """Send n hostile uploads; the number of answers of each status, and what was wrong with any of them."""
     dice = random.Random(seed)  # noqa: S311
@@ -50,6 +55,25 @@ def attack(client, n, seed=0, scratch=None):
             faults.append(f"upload {i} of seed {seed}: {fault}")
     left = files(scratch) - before
     return counts, faults + [f"a file was left: {path}" for path in sorted(left)]
+
+
+def question(client, n, seed=0):
+    """Ask a result n questions that make little sense; counts and faults as of :func:`attack`."""
+    dice = random.Random(seed)  # noqa: S311
+    counts, faults = collections.Counter(), []
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64), "red").save(file, "PNG")
+    result = client.post("/api/look", files={"image": ("a.png", file.getvalue())}).json()
+    for i in range(n):
+        asked = {"ask": dice.choice([*result["meta"]["asks"], "nothing", 7, None])}
+        asked |= {name: dice.choice(VALUES) for name in dice.sample(FIELDS, dice.randrange(8))}
+        if dice.random() < 0.6:
+            asked |= {"sight": dice.randrange(3), "head": dice.choice(["mean", 0]), "query": 0, "key": 1}
+        response = client.post(f"/api/looks/{result['id']}/ask", json=asked)
+        counts[response.status_code] += 1
+        if response.status_code != 200 and (fault := fault_of(response)):
+            faults.append(f"question {i} of seed {seed}, {asked}: {fault}")
+    return counts, faults
 
 
 def fault_of(response):
@@ -178,10 +202,12 @@ def main(run, n):
         tempfile.tempdir = os.environ["TMPDIR"] = scratch
         service = Service(model=open_model(Path(run)))
         client = Client(make_app(service))
-        _counts, faults = attack(client, n, scratch=scratch)
-    for _fault in faults[:20]:
-        pass
-    return not faults
+        found = {"uploads": attack(client, n, scratch=scratch), "questions": question(client, n)}
+    for name, (counts, faults) in found.items():
+        statuses = ", ".join(f"{count} of status {status}" for status, count in sorted(counts.items()))
+        sys.stdout.write(f"{n} {name}: {statuses}; {len(faults)} faults\n")
+        sys.stdout.writelines(f"  {fault}\n" for fault in faults[:20])
+    return not any(faults for _, faults in found.values())
 
 
 if __name__ == "__main__":

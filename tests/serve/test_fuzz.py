@@ -19,6 +19,9 @@ def test_fifty_hostile_uploads(open_client, tmp_path, monkeypatch):
     counts, faults = fuzz.attack(client, 50, seed=1, scratch=tmp_path)
     assert not faults
     assert set(counts) == {200, 400, 422}
+    counts, faults = fuzz.question(client, 50, seed=1)
+    assert not faults
+    assert set(counts) == {200, 422}
 
 
 def test_a_fault_is_found(open_client):
