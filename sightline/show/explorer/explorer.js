@@ -282,6 +282,7 @@ export function mount(root, source, options = {}) {
   root.dataset.ready = "true";
   return {
     set: ctx.set,
+    ask: guarded,
     get state() { return { ...state }; },
     measure: (seconds) => { ctx.set({ view: "matrix" }); return made.matrix.measure(seconds); },
     unmount: () => {

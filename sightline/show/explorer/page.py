@@ -73,8 +73,10 @@ class Page:
 
     def __repr__(self) -> str:
         """What it shows."""
-        n = sum(layer.n_heads for layer in self.answers.layers)
-        return f"Page({self.answers.title!r}: {len(self.answers.layers)} layers, {n} heads); .save(path)"
+        layers = [layer for layer in self.answers.layers if not layer.is_summary]
+        n = sum(layer.n_heads for layer in layers)
+        what = "1 layer" if len(layers) == 1 else f"{len(layers)} layers"
+        return f"Page({self.answers.title!r}: {what}, {n} heads); .save(path)"
 
 
 def page(
@@ -117,7 +119,7 @@ def page(
     Example:
         >>> x = torch.randn(1, 2, 5, 8)
         >>> page(sl.look(x, x, x), tokens="the cat sat on it".split())
-        Page('Attention': 1 layers, 2 heads); .save(path)
+        Page('Attention': 1 layer, 2 heads); .save(path)
     """
     answers = Answers(
         shown,

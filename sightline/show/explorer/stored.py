@@ -127,7 +127,7 @@ def _note(
     found: Sequence[tuple[Any, bool]],
 ) -> str:
     precision = max(float(cells.max()) for cells in maps) / (1 << bits) / 2
-    exact = f"to within {precision:.1g}"
+    exact = f"to within {np.format_float_positional(precision, precision=1, fractional=False)}"
     if all(max(layer.sight.t, layer.sight.s) <= side for layer in layers):
         return f"This page holds every weight {exact}."
     some = (
