@@ -13,8 +13,8 @@ import sightline as sl
 from sightline.serve.app import Service
 from sightline.serve.model import open_model
 from sightline.serve.server import Server, bind
-from tests.browser import open_browser
 from tests.serve.conftest import png
+from tests.show.explorer.browser import launched
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "written_by_0_1"
 pytestmark = pytest.mark.plain
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.plain
 
 @pytest.fixture(scope="module")
 def browser():
-    with open_browser() as browser:
+    with launched() as browser:
         yield browser
 
 
@@ -162,6 +162,25 @@ def test_everything_has_a_name_for_a_screen_reader(page):
     )
     assert headings == ["question"]
     assert page.locator("html[lang=en]").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_serious_stands_in_anybodys_way(page, scheme):
+    module = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is missing"
+    )
+    page.emulate_media(color_scheme=scheme)
+
+    def violations():
+        found = module.Axe().run(page).response["violations"]
+        grave = [x for x in found if x["impact"] in {"serious", "critical"}]
+        return [(x["id"], x["nodes"][0]["html"][:200], x["nodes"][0]["failureSummary"]) for x in grave]
+
+    assert violations() == []
+    page.locator("#example-list button").first.click()
+    result_of(page)
+    page.evaluate("document.getElementById('others').open = true")
+    assert violations() == []
 
 
 def test_the_policy_holds_against_a_script_in_the_page(page):
