@@ -26,7 +26,7 @@ from starlette.types import ASGIApp
 from sightline.logs import logger
 from sightline.serve import uploads
 from sightline.serve.assets import Asset, read_assets
-from sightline.serve.guard import Access, Guard, remember
+from sightline.serve.guard import Access, Guard, ask_for_token, remember
 from sightline.serve.limits import Limits
 from sightline.serve.model import ExampleInput, ServedModel
 from sightline.serve.results import KeptResults, Result
@@ -143,7 +143,7 @@ def _add_pages(app: FastAPI, service: Service, assets: Mapping[str, Asset]) -> N
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0].strip()
         if service.access.token is not None and service.access.knows_token(given):
             return remember(service.access)
-        return Response(assets["token.html"].content, 401, media_type=assets["token.html"].kind)
+        return ask_for_token(assets["token.html"].content.replace(b" hidden>", b">"))
 
 
 def _add_questions(app: FastAPI, service: Service) -> None:

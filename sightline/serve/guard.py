@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "Access", "Guard", "is_loopback"]
+__all__ = ["HEADERS", "Access", "Guard", "ask_for_token", "is_loopback", "remember"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _POLICY = (
@@ -110,7 +110,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
@@ -148,8 +148,14 @@ class Guard:
         if scope["path"] == "/" and scope["method"] in _SAFE:
             if asked and self.access.knows_token(asked):
                 return remember(self.access)
-            return Response(self.sign_in, 401, media_type="text/html; charset=utf-8")
+            return ask_for_token(self.sign_in)
         return _refuse(401, "a token is asked for; it was printed with the address when the server started")
+
+
+def ask_for_token(page: bytes) -> Response:
+    """The page that asks for the token; without a referrer its form could not tell where it comes from."""
+    headers = {"referrer-policy": "same-origin"}
+    return Response(page, 401, media_type="text/html; charset=utf-8", headers=headers)
 
 
 def remember(access: Access) -> Response:

@@ -11,6 +11,7 @@ import pytest
 
 import sightline as sl
 from sightline.serve.app import Service
+from sightline.serve.guard import Access
 from sightline.serve.model import open_model
 from sightline.serve.server import Server, bind
 from tests.serve.conftest import png
@@ -27,12 +28,12 @@ def browser():
 
 
 @contextlib.contextmanager
-def served(name):
+def served(name, **options):
     """The address of a server of a small run, in a thread."""
     model = open_model(FIXTURES / name / "finished")
     examples = Future()
     examples.set_result(model.examples())
-    service = Service(model=model, examples=examples)
+    service = Service(model=model, examples=examples, **options)
     ready = threading.Event()
     with bind("127.0.0.1", 0) as listening:
         server = Server(service, ready.set)
@@ -66,6 +67,7 @@ def open_page(browser, address):
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(address)
+    address = address.partition("?")[0]
     page.wait_for_selector("#example-list button")
     yield page
     context.close()
@@ -215,6 +217,28 @@ def test_a_text_is_typed_and_read_and_an_error_of_the_model_is_a_sentence(browse
         page.wait_for_function(
             "document.getElementById('problem').textContent.startsWith('There is nothing')"
         )
+
+
+def test_the_token_is_typed_or_comes_with_the_address(browser):
+    access = Access(token="right-token")  # noqa: S106
+    with served("classify", access=access) as address:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(address)
+        for token in ("wrong", "right-token"):
+            page.get_by_label("Token").fill(token)
+            page.keyboard.press("Enter")
+            page.wait_for_load_state()
+            if token == "wrong":
+                page.get_by_role("alert").wait_for()
+        page.wait_for_selector("#example-list button")
+        assert page.url == address
+        assert page.evaluate("document.cookie") == ""
+        context.close()
+        with open_page(browser, f"{address}?token=right-token") as page:
+            assert page.url == address
+            page.locator("#example-list button").first.click()
+            assert result_of(page)
 
 
 def test_both_signals_are_taken():

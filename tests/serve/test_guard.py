@@ -156,7 +156,8 @@ def test_the_printed_address_becomes_a_cookie_and_leaves_the_address(open_client
         assert cookie.value == TOKEN
         assert cookie["httponly"]
         assert cookie["samesite"] == "strict"
-    assert client.post("/token", data={"token": "wrong"}).status_code == 401
+    wrong = client.post("/token", data={"token": "wrong"})
+    assert (wrong.status_code, "hidden" in wrong.text, "hidden" in client.get("/").text) == (401, False, True)
 
 
 def test_where_no_token_is_asked_for_none_is_set(open_client):
