@@ -229,7 +229,7 @@ def test_the_token_is_typed_or_comes_with_the_address(browser):
             page.get_by_label("Token").fill(token)
             page.keyboard.press("Enter")
             page.wait_for_load_state()
-            if token == "wrong":
+            if token == "wrong":  # noqa: S105
                 page.get_by_role("alert").wait_for()
         page.wait_for_selector("#example-list button")
         assert page.url == address
