@@ -1,9 +1,14 @@
-"""What every doctest may use without importing it, and a fixed seed for all tests."""
+"""What every doctest may use without importing it, a fixed seed, and which tests check shapes."""
 
 import pytest
 import torch
 
 import sightline as sl
+
+SHAPED_ROOMS = {
+    *("attention", "data", "decode", "evaluate", "layers", "look"),
+    *("models", "positions", "show", "tasks", "train"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -12,10 +17,33 @@ def _names(doctest_namespace: dict[str, object]) -> None:
     torch.manual_seed(0)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--without-shaped`: the tests that `--jaxtyping-packages` leaves out."""
+    parser.addoption("--without-shaped", action="store_true", help="leave out what runs under the shape hook")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the kernels out under the shape hook: it rewrites functions whose source Triton must read."""
-    if not config.getoption("jaxtyping_packages", None):
+    """Choose the tests of this pass: those under the shape hook, those without it, or all."""
+    hooked = bool(config.getoption("jaxtyping_packages", None))
+    if not hooked and not config.getoption("--without-shaped"):
         return
-    kernels = [item for item in items if "kernels" in item.path.parts]
-    config.hook.pytest_deselected(items=kernels)
-    items[:] = [item for item in items if item not in kernels]
+    config.hook.pytest_deselected(items=[item for item in items if _is_shaped(item) != hooked])
+    items[:] = [item for item in items if _is_shaped(item) == hooked]
+
+
+def _is_shaped(item: pytest.Item) -> bool:
+    """Whether a test runs under the shape hook.
+
+    Kernels do not: the hook rewrites functions whose source Triton must read. Commands call what the rooms'
+    own tests call.
+    """
+    parts = item.path.relative_to(item.config.rootpath).parts
+    return (
+        parts[0] == "tests"
+        and parts[1] in SHAPED_ROOMS
+        and "kernels" not in parts
+        and not item.path.name.endswith("_commands.py")
+        and item.path.name != "test_contract.py"
+        and not any(item.iter_markers("bad_input"))
+        and not any(item.iter_markers("plain"))
+    )

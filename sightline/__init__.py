@@ -96,8 +96,19 @@ def _load(name: str) -> Any:
 
         return sightline.tasks if name == "tasks" else sightline.tasks.open_run
     import sightline.public  # noqa: PLC0415
+    from sightline.look.notebook import set_renderer  # noqa: PLC0415
 
+    set_renderer(_live_views)
     return getattr(sightline.public, name)
+
+
+def _live_views(shown: Any) -> Any:
+    """What was seen as views in a notebook; None where what draws them is not installed."""
+    try:
+        from sightline.show.explorer.widget import live_views  # noqa: PLC0415
+    except ImportError:
+        return None
+    return live_views(shown)
 
 
 class _FrontDoor(ModuleType):

@@ -182,6 +182,12 @@ class Seen:
 
         return pd.DataFrame([asdict(head) for head in head_table(self)])
 
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        """For notebooks: live views, where there is what draws them and q and k are kept."""
+        from sightline.look.notebook import mimebundle  # noqa: PLC0415
+
+        return mimebundle(self)
+
     def _repr_html_(self) -> str:
         """For notebooks: a row for each module."""
         rows = "".join(

@@ -164,6 +164,12 @@ class Sight(SightQuestions):
         cells = self.map(size) if measured is None else measured
         return to_png(cells.flatten(0, -3).mean(0) if cells.dim() > 2 else cells)
 
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        """For notebooks: live views, where there is what draws them and q and k are kept."""
+        from sightline.look.notebook import mimebundle  # noqa: PLC0415
+
+        return mimebundle(self)
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         from sightline.look.picture import as_data_uri  # noqa: PLC0415

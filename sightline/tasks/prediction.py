@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from sightline.show.explorer.widget import live_views
 from sightline.tasks.attention import Attention
 
 __all__ = ["Alternative", "Evaluation", "Example", "Prediction"]
@@ -62,6 +63,10 @@ class Prediction:
     def __post_init__(self) -> None:
         if not self.alternatives:
             object.__setattr__(self, "alternatives", (Alternative(self.text, self.score),))
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        """For notebooks: what the model looked at, in live views; else the text."""
+        return live_views(self) or {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

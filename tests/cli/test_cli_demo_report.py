@@ -55,6 +55,10 @@ def folder(tmp_path_factory):
     return out
 
 
+def explorers(text):
+    return list(map(json.loads, re.findall(r"data-explorer>(.*?)</script>", text)))
+
+
 def page(folder):
     return (folder / "report.html").read_text(encoding="utf-8")
 
@@ -75,11 +79,17 @@ def test_it_leaves_a_run_a_report_and_pictures_to_try(folder):
 def test_the_report_is_one_file_and_holds_all(folder):
     text = page(folder)
     assert not re.search(r"(src|href)=\"(?!data:)|<link|@import|https?://", text)
-    assert text.count('src="data:image/png') == 2 + 6 + 3  # curve, overlays; shown; the worst
+    assert text.count('src="data:image/png') == 1 + 3  # the curve, the steps of the word
+    assert len(explorers(text)) == 6 + 3  # shown; the worst
     for data in re.findall(r'src="data:image/png;base64,([^"]+)"', text):
         assert base64.b64decode(data).startswith(b"\x89PNG")
-    for heading in ("How good it is", "How it learned", "Where it looks", "What to try next"):
-        assert f"<h2>{heading}</h2>" in text
+    for heading in (
+        "Scenes it has not seen",
+        "How it came to one word",
+        "What to try next",
+        "How good it is",
+    ):
+        assert f"<h2>{heading}" in text
 
 
 def test_the_report_has_the_scores_that_evaluate_prints(folder, capsys):
@@ -87,7 +97,7 @@ def test_the_report_has_the_scores_that_evaluate_prints(folder, capsys):
     assert run("evaluate", folder, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert list(found) == SCORES
-    rows = dict(re.findall(r"<tr><td>(\w+)</td><td>([\d.]+)</td>", page(folder)))
+    rows = dict(re.findall(r"<tr><td>(\w+)</td><td>([\d.]+)</td><td class=\"text\">[^<]", page(folder)))
     assert rows == {name: f"{value:.3f}" for name, value in found.items()}
 
 
@@ -95,8 +105,8 @@ def test_captions_of_the_report_are_those_of_the_run(folder, capsys):
     capsys.readouterr()
     assert run("caption", folder, folder / "examples" / "0.png") == 0
     text = capsys.readouterr().out.split(": ", 1)[1].strip()
-    data = re.search(r'<script type="application/json" id="attention0">(.*?)</script>', page(folder))
-    assert " ".join(json.loads(data.group(1))["queries"]) == text
+    meta = explorers(page(folder))[0]["meta"]
+    assert " ".join(meta["tokens"][0]["words"]) == text
 
 
 def test_the_path_is_printed_last(folder, capsys):
@@ -115,7 +125,8 @@ def test_a_run_that_goes_on_states_no_time_and_says_what_it_keeps(folder, capsys
 def test_the_results_of_a_trained_run_have_its_curve(folder, tmp_path):
     assert run("evaluate", folder, "--out", tmp_path, "--limit", 2) == 0
     text = (tmp_path / "results.html").read_text(encoding="utf-8")
-    assert text.count("<figure") == 3
+    assert text.count("<figure") == 1
+    assert len(explorers(text)) == 4
     assert 'alt="The loss and the scores by training step"' in text
 
 

@@ -18,7 +18,6 @@ from sightline import show
 from sightline.cli import look_model
 from sightline.look.heads import head_table
 from sightline.look.names import matches
-from sightline.show import seen_figures
 from sightline.tasks import hugging_face
 from tests.command import run as run_command
 
@@ -85,17 +84,23 @@ def test_json_holds_the_same_numbers(folder):
     assert found["keys"]["encoder.layer.1.attention.self"] == ["[CLS]", *TEXT.split()]
 
 
+def explorer(path):
+    found = re.search(r"data-explorer>(.*?)</script>", path.read_text(encoding="utf-8"))
+    return json.loads(found.group(1))
+
+
 def test_the_page_is_one_file_and_escapes_tokens(folder, tmp_path):
     out = tmp_path / "new" / "page.html"
     assert run(folder, TEXT, "--out", out).err == f"{out}\n"
     text = out.read_text(encoding="utf-8")
     assert "<b>" not in text
-    assert "&lt;b&gt;&amp;amp;&lt;/b&gt;" in text
-    assert not re.search(r"(src|href)=\"(?!data:)|<script|<link", text)
-    assert text.count("data:image/png") == 3
-    assert f">{folder.name}</h1>" in text
-    assert text.count("<tr") == 7
-    assert text.count('<tr class="marked">') == 3
+    assert "\\u003cb\\u003e\\u0026amp;\\u003c/b\\u003e" in text
+    assert not re.search(r"(src|href)=\"(?!data:)|<link|https?://", text)
+    meta = explorer(out)["meta"]
+    assert [one["name"] for one in meta["sights"]] == [f"encoder.layer.{i}.attention.self" for i in (0, 1)]
+    assert [one["heads"] for one in meta["sights"]] == [3, 3]
+    assert meta["tokens"] == [{"n": len(TEXT.split()) + 1, "words": ["[CLS]", *TEXT.split()]}]
+    assert folder.name in meta["model"]
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]
 
 
@@ -109,19 +114,17 @@ def test_a_layer_is_chosen(folder, tmp_path):
         shapes[name] = matplotlib.image.imread(out).shape
     assert shapes["one"] != shapes["all"]
     run(folder, TEXT, "--layer", "*", "--out", tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/png") == 4
+    assert len(explorer(tmp_path / "page.html")["meta"]["sights"]) == 2
 
 
 def test_the_heads_of_a_layer_have_tokens_at_their_sides(folder, tmp_path, monkeypatch):
     drawn = []
     heads = show.heads
     monkeypatch.setattr(show, "heads", lambda *args: drawn.append(heads(*args)) or drawn[-1])
-    monkeypatch.setattr(seen_figures, "heads", show.heads)
-    for out in ("heads.png", "page.html"):
-        run(folder, TEXT, "--layer", "layer.1", "--out", tmp_path / out)
-        ax = drawn.pop().axes[0]
-        for axis in (ax.xaxis, ax.yaxis):
-            assert [label.get_text() for label in axis.get_ticklabels()] == ["[CLS]", *TEXT.split()]
+    run(folder, TEXT, "--layer", "layer.1", "--out", tmp_path / "heads.png")
+    ax = drawn.pop().axes[0]
+    for axis in (ax.xaxis, ax.yaxis):
+        assert [label.get_text() for label in axis.get_ticklabels()] == ["[CLS]", *TEXT.split()]
 
 
 def test_queries_of_an_encoder_decoder(tmp_path):
@@ -386,6 +389,8 @@ def test_an_image(vision_folder, images, tmp_path):
     page = tmp_path / "page.html"
     assert run(vision_folder, images[0], "--out", page).code == 0
     assert "What the patches received" in page.read_text(encoding="utf-8")
+    assert explorer(page)["meta"]["image"]["rows"] == 4
+    assert {one["key_patches"] for one in explorer(page)["meta"]["sights"]} == {1}
     assert run(vision_folder, images[0], "--out", tmp_path / "a.png").code == 0
 
 

@@ -12,26 +12,19 @@ import pytest
 import torch
 from PIL import Image
 
-import sightline as sl
 from sightline import show
-from sightline.look.heads import head_table, sharpest
 from sightline.show import pages
 from sightline.show.vit import confusion_matrix
+from sightline.show.walk import WordWalk, walk_values
 from tests.show.predictions import (
-    COLUMNS,
     HOSTILE,
-    ROWS,
     Alternative,
-    H,
-    L,
+    Grid,
     Prediction,
     caption,
     classified,
     translation,
 )
-from tests.show.sights import seen
-
-READ, WRITTEN = ("▁ein", "▁Hund", "▁bellt"), ("▁a", "▁dog", "▁bar", "ks")
 
 
 class Elements(HTMLParser):
@@ -54,14 +47,9 @@ class Elements(HTMLParser):
         return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
 
 
-def data_of(page, identity="attention0"):
-    found = re.search(rf'<script type="application/json" id="{identity}">(.*?)</script>', page)
-    return json.loads(found.group(1))
-
-
-def unpacked(data):
-    levels = np.frombuffer(base64.b64decode(data["packed"]), dtype="<u2").astype(float) / 65535
-    return levels * data["largest"]
+def explorers(page):
+    """The data of every explorer on a page."""
+    return list(map(json.loads, re.findall(r"data-explorer>(.*?)</script>", page)))
 
 
 def hostile(p):
@@ -90,32 +78,20 @@ def a_report(**changes):
     return pages.DemoReport(**(fields | changes))
 
 
-def heads_page(text="a b", **more):
-    sights = {"layers.0": seen(5, 5), "layers.1": seen(5, 5)}
-    table = head_table(sights)
-    return pages.heads_page(
-        HOSTILE if text == HOSTILE else "tiny",
-        text=text,
-        seen=sights,
-        tokens=dict.fromkeys(sights, (list("abcde"), list("abcde"))),
-        heads=table,
-        marked=sharpest(table, 2),
-        **more,
-    )
+HEADINGS = ("Scenes it has not seen", "The worst of them", "What to try next", "How good it is")
+
+
+def a_walk(**changes):
+    generator = torch.Generator().manual_seed(0)
+    fields = {"word": "dog", "text": "a small dog", "where": "head 1"}
+    fields |= {"query": torch.randn(7, generator=generator), "keys": torch.randn(6, 7, generator=generator)}
+    fields |= {"values": torch.randn(6, 5, generator=generator)}
+    fields["grid"] = Grid(2, 3, torch.zeros(3, 8, 12, dtype=torch.uint8))
+    return WordWalk(**(fields | changes))
 
 
 FIGURES = {HOSTILE: (show.weights(torch.eye(3)), HOSTILE)}
 PAGES = {
-    "caption": lambda: pages.prediction_page(
-        hostile(caption((HOSTILE, "dog"), source=f"x/{HOSTILE.replace('/', '')}")),
-        title=HOSTILE,
-        about=HOSTILE,
-    ),
-    "translation": lambda: pages.prediction_page(
-        hostile(translation((HOSTILE, "b"), (HOSTILE, "c", "d"))), title=HOSTILE, figures=FIGURES
-    ),
-    "class": lambda: pages.prediction_page(hostile(classified(HOSTILE)), title=HOSTILE),
-    "text": lambda: pages.prediction_page(hostile(Prediction(HOSTILE, "")), title=HOSTILE),
     "results": lambda: pages.results_page(
         HOSTILE,
         about=HOSTILE,
@@ -129,7 +105,7 @@ PAGES = {
         a_report(facts=HOSTILE, about=HOSTILE, run=Path(HOSTILE), shown=[hostile(caption())]), title=HOSTILE
     ),
     "figures": lambda: pages.figures_page(HOSTILE, HOSTILE, FIGURES),
-    "heads": lambda: heads_page(HOSTILE, about=HOSTILE),
+    "walk": lambda: pages.report_page(a_report(walk=a_walk(word=HOSTILE, text=HOSTILE, where=HOSTILE))),
 }
 
 
@@ -152,7 +128,8 @@ def test_hostile_text_stays_text(name):
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_alone(name):
     page = PAGES[name]()
-    assert "default-src 'none'; img-src data:;" in page
+    assert "default-src &#39;none&#39;; img-src data: blob:;" in page
+    assert "unsafe" not in re.search("Security-Policy[^>]*", page).group(0)
     assert not re.search(r"(src|href)=\"(?!data:)|<link|@import|https?://|url\(", page)
 
 
@@ -165,66 +142,13 @@ def test_marks_that_turn_the_reading_direction_stay_inside_their_element():
     assert inline <= {"bdi"}
 
 
-def test_the_page_holds_the_weights_of_a_caption():
-    p = caption(boxes={2: (0.0, 0.0, 8.5, 6.5)})
-    data = data_of(pages.prediction_page(p, title="x"))
-    np.testing.assert_allclose(unpacked(data["weights"]), p.attention.weights.flatten(), atol=1e-5)
-    np.testing.assert_allclose(unpacked(data["summary"]), p.attention.summary.flatten(), atol=1e-5)
-    assert data["queries"] == ["a", "small", "dog"]
-    shape = (data["layers"], data["heads"], data["rows"], data["columns"], data["n_keys"])
-    assert shape == (L, H, ROWS, COLUMNS, ROWS * COLUMNS)
-    assert data["boxes"] == {"2": [0, 0, 50, 50]}
-    assert (data["first"], data["label"], data["squares"]) == (2, "the mean of 6 heads", False)
-    assert data["least"] == pytest.approx(4 / 35)
-
-
-def test_the_page_holds_the_words_of_a_translation():
-    p = translation()
-    page = pages.prediction_page(p, title="x")
-    data = data_of(page)
-    assert data["keys"] == ["ein", "Hund", "bellt"]
-    assert data["queries"] == ["a", "dog", "bar", "ks"]
-    assert data["n_keys"] == 3
-    np.testing.assert_allclose(unpacked(data["weights"]), p.attention.weights.flatten(), atol=1e-5)
-    assert re.findall(r"<h2[^>]*>(.*?)</h2>", page) == ["Alignment", "Layer 0", "Layer 1"]
-    assert page.count("data:image/png") == 3
-    assert (
-        '<p class="keys" dir="auto">ein Hund bellt</p>' in page
-    )  # until the script runs, and where none does
-
-
-def test_of_a_watched_model_every_layer_follows():
-    words, written = ["ein", "Hund", "bellt"], ["a", "dog", "bar", "ks"]
-    sights = {
-        "encoder.self_attn": seen(3, 3),
-        "decoder.self_attn": seen(4, 4, mask=sl.masks.causal()),
-        "decoder.cross": seen(4, 3),
-    }
-    tokens = {
-        "encoder.self_attn": (words, words),
-        "decoder.self_attn": (written, written),
-        "decoder.cross": (written, words),
-    }
-    page = pages.prediction_page(translation(), title="x", seen=sights, tokens=tokens)
-    captions = re.findall("<figcaption>(.*?)</figcaption>", page)
-    assert captions == [
-        "What each written word (down) looked at in the source (across): the mean of 6 heads.",
-        "encoder.self_attn: which words look at which, averaged over the heads.",
-        "encoder.self_attn: the weights of each head, with its entropy.",
-        "decoder.self_attn: the weights of each head, with its entropy.",
-        "decoder.cross: the weights of each head, with its entropy.",
-    ]
-    without = pages.prediction_page(caption(), title="x", seen=sights)
-    assert without.count("<figcaption>") == 3
-
-
-def test_a_class_has_its_heads_and_further_figures():
-    further = {"Distance": (show.weights(torch.eye(2)), "how far")}
-    page = pages.prediction_page(classified(), title="cat 0.75", figures=further)
-    assert re.findall(r"<h2[^>]*>(.*?)</h2>", page) == ["Heads", "Distance"]
-    assert data_of(page)["squares"]
-    assert data_of(page)["least"] == 0
-    assert "a click on the class" in page
+def test_a_prediction_is_a_card_with_its_explorer():
+    page = pages.results_page("x", scores={}, sections={"": [caption(), translation(), classified()]})
+    found = explorers(page)
+    assert [one["options"]["views"] for one in found] == [["image"], ["word"], ["image"]]
+    assert found[0]["meta"]["title"] == "a small dog"
+    assert "Point at a word" in page
+    assert "Point at the class" in page
     assert re.findall(r"<li><bdi>(.*?)</bdi> <span class=\"number\">(.*?)</span>", page) == [
         ("cat", "0.750"),
         ("dog", "0.250"),
@@ -232,28 +156,32 @@ def test_a_class_has_its_heads_and_further_figures():
 
 
 def test_without_attention_the_text_is_shown():
-    page = pages.prediction_page(Prediction("ein Hund", "a dog", references=("one dog",)), title="a dog")
-    for text in ("ein Hund", "a dog", "one dog", ">reference<"):
+    p = Prediction("ein Hund", "a dog", references=("one dog",))
+    page = pages.results_page("x", scores={}, sections={"": [p]})
+    for text in ("ein Hund", "a dog", "one dog", "What people wrote"):
         assert text in page
-    assert 'id="attention0"' not in page
+    assert explorers(page) == []
     assert "Point at" not in page
-    empty = pages.prediction_page(translation(written=()), title="nothing")
-    assert 'id="attention0"' not in empty
+    assert "<script" not in page
+    assert "script-src &#39;none&#39;" in page
+    assert explorers(pages.results_page("x", scores={}, sections={"": [translation(written=())]})) == []
 
 
 def test_an_image_is_kept_as_it_is_while_small_and_says_what_part_it_is(tmp_path):
     path = tmp_path / "wide.png"
     Image.new("RGB", (40, 20)).save(path)
     small = torch.randint(0, 256, (3, 16, 16), dtype=torch.uint8)
-    page = pages.prediction_page(caption(source=path, image=small), title="x")
-    data = re.search(r'src="data:image/png;base64,([^"]+)"', page).group(1)
+    page = pages.results_page("x", scores={}, sections={"": [caption(source=path, image=small)]})
+    image = explorers(page)[0]["meta"]["image"]
     file = tmp_path / "small.png"
-    file.write_bytes(base64.b64decode(data))
+    file.write_bytes(base64.b64decode(image["url"].partition(",")[2]))
     assert np.array_equal(np.asarray(Image.open(file)), small.permute(1, 2, 0))
-    assert "the middle 20 x 20 of 40 x 20 pixels" in page
+    assert "the middle 20 x 20 of 40 x 20 pixels" in image["note"]
+    assert image["small"]
     assert "<bdi>wide.png</bdi>" in page
-    large = pages.prediction_page(caption(image=torch.zeros(3, 130, 130, dtype=torch.uint8)), title="x")
-    assert "data:image/jpeg" in large
+    large = caption(image=torch.zeros(3, 130, 130, dtype=torch.uint8))
+    page = pages.results_page("x", scores={}, sections={"": [large]})
+    assert explorers(page)[0]["meta"]["image"]["url"].startswith("data:image/jpeg")
 
 
 def test_results_of_every_task():
@@ -281,10 +209,9 @@ def test_results_of_every_task():
         ("bleu", "v2"),
     ]
     assert 'alt="The loss and the scores by training step"' in page
-    assert re.findall(r"<h2[^>]*>(.*?)</h2>", page) == ["Best", "Worst", "Confusion"]
-    names = re.findall(r'data-attention="([^"]+)"', page)
-    assert names == ["attention0", "attention1", "attention2"]
-    assert [len(data_of(page, name)["queries"]) for name in names] == [3, 4, 1]
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
+    assert headings == ["Best", "Worst", "How it learned", "Confusion"]
+    assert [one["meta"]["sights"][0]["t"] for one in explorers(page)] == [3, 4, 1]
     assert "<bdi>cider 1.250</bdi>" in page
 
 
@@ -297,21 +224,31 @@ def test_results_may_be_scores_alone():
 
 def test_the_report_names_commands_that_can_be_typed():
     page = pages.report_page(a_report())
-    commands = re.findall("<pre>(.*?)</pre>", page, re.DOTALL)
+    commands = re.findall("<pre[^>]*>(.*?)</pre>", page, re.DOTALL)
     assert commands[0] == "sightline caption &#39;runs/my demo&#39; &#39;runs/my demo/examples&#39;/*.png"
     assert all(command.startswith("sightline ") for command in commands)
     assert ".venv/bin/sightline look" in pages.report_page(a_report(command=".venv/bin/sightline"))
-    for heading in ("How good it is", "How it learned", "Where it looks", "What to try next"):
-        assert f"<h2>{heading}</h2>" in page
-    assert len(re.findall("data-attention=", page)) == 3
+    order = [page.index(f"<h2>{heading}") for heading in HEADINGS]
+    assert order == sorted(order)
+    assert "How it came to one word" not in page
+    folded = re.findall("<details>\\s*<summary>(.*?)</summary>", page)
+    assert folded[-2:] == ["Scores on 7 further scenes", "Curves of the training"]
+    assert len(explorers(page)) == 3
 
 
-def test_heads_in_figures_and_in_a_table():
-    page = heads_page()
-    assert page.count("data:image/png") == 3
-    assert page.count("<tr") == 7
-    assert page.count('<tr class="marked">') == 2
-    assert "In bold: the 2 sharpest heads" in page
-    part = heads_page(is_part=True)
-    assert part.count("data:image/png") == 4
-    assert heads_page("x" * 500).count("x" * 399 + "…") == 1
+def test_a_walk_goes_from_the_query_to_the_mix():
+    walk = a_walk()
+    values = walk_values(walk)
+    scores = (walk.keys @ walk.query).double() / 7**0.5
+    weights = scores.softmax(-1)
+    best = weights.topk(3).indices.tolist()
+    assert [row["patch"] for row in values["rows"]] == [f"{i // 3}, {i % 3}" for i in best]
+    assert [row["weight"] for row in values["rows"]] == [f"{weights[i]:.3f}" for i in best]
+    assert [row["score"] for row in values["rows"]] == [f"{scores[i]:.2f}" for i in best]
+    mix = weights @ walk.values.double()
+    assert values["output"] == ", ".join(f"{x:.2f}".replace("-", "−") for x in mix[:4].tolist())
+    assert float(values["rest_weight"]) == pytest.approx(1 - float(weights[best].sum()), abs=6e-4)
+    page = pages.report_page(a_report(walk=walk))
+    steps = [page.index(f"<h3>{step}</h3>") for step in ("A query", "Scores", "Softmax", "The mix")]
+    assert steps == sorted(steps)
+    assert page.index("How it came to one word") < page.index("Scores on")

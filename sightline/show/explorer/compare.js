@@ -15,7 +15,7 @@ export const compareView = (ctx) => {
     const picture = matrixPicture(ctx, { of, height: 460, linked: (view, at) => {
       for (const other of pictures) if (other !== picture) other.follow(view, at);
     } });
-    around.append(make("h3", "", title), picture.legend, picture.element, picture.table);
+    around.append(make("h2", "", title), picture.legend, picture.element, picture.table);
     pictures.push(picture);
     three.append(around);
   }

@@ -12,7 +12,7 @@ const filled = (colour) => colour && !/^(transparent|rgba\(0, 0, 0, 0\))$/.test(
 export const toSvg = (view, root) => {
   const whole = view.getBoundingClientRect();
   const paper = getComputedStyle(root).backgroundColor;
-  const svg = makeSvg("svg", { xmlns: "http://www.w3.org/2000/svg", width: whole.width, height: whole.height,
+  const svg = makeSvg("svg", { width: whole.width, height: whole.height,
     viewBox: `0 0 ${whole.width} ${whole.height}` });
   const rect = (box, attributes) => svg.append(makeSvg("rect", { x: box.left - whole.left, y: box.top - whole.top,
     width: box.width, height: box.height, ...attributes }));

@@ -30,7 +30,7 @@ export const filmView = (ctx) => {
   const written = make("p", "written");
   written.dir = "auto";
   written.setAttribute("aria-live", "polite");
-  const reads = make("h3");
+  const reads = make("h2");
   const alternatives = make("ol", "links");
   const links = make("p", "readout number");
   const box = image ? pictureBox(image, { label: `The picture: ${ctx.meta.title}` }) : null;
@@ -46,10 +46,10 @@ export const filmView = (ctx) => {
     const own = JSON.stringify([sight.keys, sight.s, hasPatches(sight)]);
     if (own === name) return;
     name = own;
-    if (hasPatches(sight) && box) { text = null; read.replaceChildren(make("h3", "", "It looks at"), box.element); return; }
+    if (hasPatches(sight) && box) { text = null; read.replaceChildren(make("h2", "", "It looks at"), box.element); return; }
     text = textBlock({ label: "What it reads", pick: () => {} });
     text.fill(await ctx.words(sight, "keys", 0, Math.min(sight.s, 2000)), 0);
-    read.replaceChildren(make("h3", "", "It reads"), text.element);
+    read.replaceChildren(make("h2", "", "It reads"), text.element);
   };
   return {
     element,

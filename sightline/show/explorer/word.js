@@ -9,6 +9,7 @@ const LINES = 5;
 const LISTED = 10;
 const WINDOW = 1200; // words of a text that are shown at once
 const ROW = 7; // pixels of a head in the picture of all heads
+const LABEL = 24; // pixels for the number of a layer
 const GAP = 3; // pixels between layers
 
 export const wordView = (ctx) => {
@@ -24,12 +25,12 @@ export const wordView = (ctx) => {
   const pages = make("span", "pages");
   bar.append(way, search, hits, pages);
   const scale = legend();
-  const heading = make("h3");
+  const heading = make("h2");
   heading.setAttribute("aria-live", "polite");
   const list = make("ol", "links");
   side.append(heading, list, scale);
   const heads = make("div", "heads");
-  const headsTitle = make("h3", "", "In every layer and head");
+  const headsTitle = make("h2", "", "In every layer and head");
   const [headsCanvas, headsNote] = [make("canvas"), make("p", "soft note number")];
   headsCanvas.setAttribute("role", "img");
   headsCanvas.tabIndex = -1;
@@ -70,7 +71,7 @@ export const wordView = (ctx) => {
       const n = which === "queries" ? sight.t : sight.s;
       const label = one ? "The text" : which === "queries" ? "The words that look" : "What they look at";
       const around = make("div", "block");
-      if (!one) around.append(make("h3", "", label));
+      if (!one) around.append(make("h2", "", label));
       if (patches !== null && ctx.meta.image) {
         const box = pictureBox(ctx.meta.image, { label: "What the model looked at",
           touch: (i, kind) => { if (kind === "pick" && i !== null) choose(which, patches + i); } });
@@ -180,6 +181,7 @@ export const wordView = (ctx) => {
     if (!every) return;
     const { heads: ids, rows, n, largest } = every;
     const width = heads.clientWidth || 300;
+    every.left = ids.every(([i]) => ctx.short(i).length <= 3) ? LABEL : 0;
     const gaps = ids.map(([i], k) => (k > 0 && ids[k - 1][0] !== i ? 1 : 0));
     const height = ids.length * ROW + gaps.reduce((a, b) => a + b, 0) * GAP;
     headsCanvas.style.height = `${height}px`;
@@ -190,16 +192,19 @@ export const wordView = (ctx) => {
     let y = 0;
     every.tops = ids.map((_, k) => {
       y += gaps[k] * GAP;
-      context.drawImage(image, 0, k, n, 1, 0, y, width, ROW);
-      const [top] = [y];
+      context.drawImage(image, 0, k, n, 1, every.left, y, width - every.left, ROW);
       y += ROW;
-      return top;
+      return y - ROW;
     });
+    context.font = "11px ui-sans-serif, system-ui, sans-serif";
+    context.textBaseline = "top";
+    context.fillStyle = ctx.paint("soft");
+    ids.forEach(([i], k) => { if (every.left && (k === 0 || gaps[k])) context.fillText(ctx.short(i), 0, every.tops[k]); });
     const accent = ctx.paint("accent");
     ids.forEach(([i, h], k) => {
       if (i !== ctx.state.sight || (ctx.state.head !== "mean" && h !== ctx.state.head)) return;
       context.fillStyle = accent;
-      context.fillRect(0, every.tops[k], 3, ROW);
+      context.fillRect(Math.max(0, every.left - 4), every.tops[k], 3, ROW);
     });
   };
   const askHeads = () => {
@@ -221,7 +226,8 @@ export const wordView = (ctx) => {
     const y = event.offsetY;
     const k = every.tops.findIndex((top) => y >= top && y < top + ROW);
     if (k < 0) return null;
-    const j = clamp(Math.floor((event.offsetX / headsCanvas.clientWidth) * every.n), 0, every.n - 1);
+    const share = (event.offsetX - every.left) / (headsCanvas.clientWidth - every.left);
+    const j = clamp(Math.floor(share * every.n), 0, every.n - 1);
     return { k, j };
   };
   headsCanvas.addEventListener("pointermove", (event) => {

@@ -162,7 +162,7 @@ def test_a_word_shows_what_it_read(context, saved, sights):
     np.testing.assert_allclose(printed, row[best], atol=6e-4)
     one.page.keyboard.press("ArrowRight")
     one.page.wait_for_timeout(200)
-    assert one.page.locator(".side h3").inner_text() == "before reads"
+    assert one.page.locator(".side h2").inner_text() == "before reads"
     one.page.get_by_role("button", name="By whom it is read").click()
     one.page.wait_for_timeout(200)
     column = weights(sights, 1, 1)[:, 7]

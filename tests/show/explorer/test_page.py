@@ -72,7 +72,7 @@ def test_a_page_runs_its_own_script_and_nothing_else():
     assert "unsafe" not in policy
     assert page.count("<script") == page.count("</script>") == 2
     assert "<b onclick" not in page
-    assert not re.search(r"(src|href)=\"(?!data:)|<link|@import|https?://(?!www\.w3\.org)|url\(", page)
+    assert not re.search(r"(src|href)=\"(?!data:)|<link|@import|https?://|url\(", page)
     meta = data_of(page)["meta"]
     assert meta["title"] == HOSTILE
     assert meta["tokens"][0]["words"] == [HOSTILE] * 7
