@@ -9,7 +9,7 @@ import { hasPatches, imageView } from "./image.js";
 import { linesView } from "./lines.js";
 import { matrixView } from "./matrix.js";
 import { overviewView } from "./overview.js";
-import { button, coloursFor, css, inkOn, isDark, level, make, menu, printable, signedLevel } from "./parts.js";
+import { arrayOf, button, coloursFor, css, inkOn, isDark, level, make, menu, printable, signedLevel } from "./parts.js";
 import { remembering, storedSource } from "./source.js";
 import { wordView } from "./word.js";
 
@@ -135,6 +135,11 @@ export function mount(root, source, options = {}) {
       if (text === null) return patches !== null && meta.image && i >= patches ? patchName(i - patches) : `#${i}`;
       const word = known(text, i);
       return word === undefined ? `#${i}` : printable(word, 24);
+    },
+    // An answer once the names of its tokens are known.
+    named: async (sight, side, answer) => {
+      await Promise.all([...arrayOf(answer.at)].map((i) => words(sight, side, i, i + 1)));
+      return answer;
     },
     short: (i) => {
       const { name, summary } = meta.sights[i];

@@ -6,7 +6,7 @@ import { arrayOf, bitmap, button, clamp, largestOf, legend, linkLines, make, new
 const STRIP = 22; // pixels of a strip
 const BASE = 512; // cells a side of the whole picture, at most
 const LEAST = 4; // queries or keys of the deepest window
-const LETTER = 6.2; // pixels of a letter of a name
+const LETTER = 6.8; // pixels of a letter of a name
 const NAME = 11; // pixels from one name to the next
 const CELL = 34; // pixels from which a cell holds its number
 const QUICK = 2 ** 24; // pairs from which a picture of some queries comes first
@@ -43,9 +43,9 @@ export const matrixPicture = (ctx, options = {}) => {
   const layout = () => {
     const width = around.clientWidth || 320;
     const narrow = width < 520;
-    const longest = (side) => Math.max(2, ...labels[side].map((word) => [...word].length));
-    const names = { queries: clamp(longest("queries") * LETTER + 8, 30, narrow ? 64 : 110),
-      keys: clamp(longest("keys") * LETTER + 8, 26, narrow ? 60 : 96) };
+    const longest = (side, n) => Math.max(2, ...(labels[side].length ? labels[side].map((word) => [...word].length) : [String(n).length]));
+    const names = { queries: clamp(longest("queries", sight().t) * LETTER + 12, 30, narrow ? 64 : 116),
+      keys: clamp(longest("keys", sight().s) * LETTER + 12, 26, narrow ? 60 : 104) };
     box.left = names.queries + STRIP;
     box.top = names.keys + STRIP;
     box.width = Math.max(60, width - box.left - 8);
@@ -482,7 +482,8 @@ export const matrixView = (ctx) => {
   const beside = () => {
     const [sight, query] = [ctx.sight(), ctx.state.query];
     if (query === null) { heading.textContent = "Click a cell to keep its query"; list.replaceChildren(); return undefined; }
-    return asked(ctx.ask({ ask: "top", ...ctx.which(), query, n: LISTED }), (answer) => {
+    const request = { ask: "top", ...ctx.which(), query, n: LISTED };
+    return asked(ctx.ask(request).then((answer) => ctx.named(sight, "keys", answer)), (answer) => {
       const [weights, at] = [arrayOf(answer.weights), arrayOf(answer.at)];
       heading.replaceChildren(make("bdi", "accent", ctx.name(sight, "queries", query)), ` (${query}) reads`);
       list.replaceChildren(...linkLines([...at].map((k, i) => [`${ctx.name(sight, "keys", k)} (${k})`, weights[i]])));

@@ -85,7 +85,11 @@ export const textBlock = ({ label, pick, point }) => {
       selected = i;
       for (const other of list.querySelectorAll('[aria-selected="true"]')) other.setAttribute("aria-selected", "false");
       span?.setAttribute("aria-selected", "true");
-      if (span) list.setAttribute("aria-activedescendant", span.id);
+      if (span) {
+        list.setAttribute("aria-activedescendant", span.id);
+        const [own, around] = [span.getBoundingClientRect(), list.getBoundingClientRect()];
+        if (own.top < around.top || own.bottom > around.bottom) list.scrollTop += own.top - around.top - around.height / 2;
+      }
       else list.removeAttribute("aria-activedescendant");
     },
     mark: (hits) => {

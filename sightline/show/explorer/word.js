@@ -43,8 +43,8 @@ export const wordView = (ctx) => {
     ...strongest(shown.weights, 200).map(([i, w]) => [shown.name(shown.first + i), shown.first + i, weightText(w)])]);
   element.append(bar, columns, table);
 
-  const [asked, askedHeads] = [newest(), newest()];
-  let [blocks, layout, lines, point] = [{}, "", null, null];
+  const [asked, askedAll, askedHeads] = [newest(), newest(), newest()];
+  let [blocks, layout, lines, point, relink] = [{}, "", null, null, null];
   let shown = { weights: [], first: 0, name: String };
   let found = [];
 
@@ -82,6 +82,7 @@ export const wordView = (ctx) => {
         const first = start(n, which === "queries" ? at : null);
         const last = Math.min(n, first + WINDOW);
         text.fill(await ctx.words(sight, which, first, last), first);
+        text.list.addEventListener("scroll", () => relink?.());
         around.append(text.element);
         blocks[which] = { text };
       }
@@ -122,9 +123,10 @@ export const wordView = (ctx) => {
     const patches = target?.box ? target.patches : null;
     const first = patches ?? target?.text?.first ?? 0;
     const n = patches === null ? target?.text?.count ?? 0 : ctx.meta.image.rows * ctx.meta.image.columns;
+    if (!n) return undefined; // its words are still on their way
     const signed = ctx.state.of === "difference";
     const request = { ask: reads ? "row" : "column", ...ctx.which(), [reads ? "query" : "key"]: at, [to]: [first, first + n] };
-    await asked(ctx.ask(request), (answer) => {
+    return asked(ctx.ask(request), (answer) => {
       const weights = arrayOf(answer[reads ? "row" : "column"]);
       const largest = largestOf(weights);
       const colours = ctx.colours();
@@ -140,11 +142,22 @@ export const wordView = (ctx) => {
       if (at !== ctx.state.query) blocks[from]?.text?.select(at, "pointed");
       if (blocks[from]?.box) blocks[from].box.pick(at - blocks[from].patches);
       const best = strongest(weights, LISTED);
+      const isWhole = n === (reads ? sight.s : sight.t) || patches !== null;
       heading.replaceChildren(make("bdi", "accent", ctx.name(sight, from, at)), reads ? " reads" : " is read by");
-      list.replaceChildren(...linkLines(best.map(([i, w]) => [shown.name(first + i), w])));
+      if (isWhole) list.replaceChildren(...linkLines(best.map(([i, w]) => [shown.name(first + i), w])));
+      else listAll(sight, at, reads, to);
       scale.show(largest, colours, signed, target.box ? ROOT : EVEN);
-      link(at, best.slice(0, LINES), from, to, first, largest);
+      relink = () => link(at, best.slice(0, LINES), from, to, first, largest);
+      relink();
       table.refresh();
+    });
+  };
+  // Of a long text, of which a part is shown, the strongest links of all.
+  const listAll = (sight, at, reads, to) => {
+    const request = { ask: "top", ...ctx.which(), [reads ? "query" : "key"]: at, n: LISTED };
+    askedAll(ctx.ask(request).then((answer) => ctx.named(sight, to, answer)), (answer) => {
+      const [weights, places] = [arrayOf(answer.weights), arrayOf(answer.at)];
+      list.replaceChildren(...linkLines([...places].map((i, k) => [`${ctx.name(sight, to, i)} (${i})`, weights[k]])));
     });
   };
   const clear = () => {
@@ -165,9 +178,14 @@ export const wordView = (ctx) => {
     lines.setAttribute("height", sides.height);
     const middle = (box) => [box.left - sides.left + box.width / 2, box.top - sides.top];
     const [x0, y0] = middle(source.getBoundingClientRect());
+    const isIn = (span, block) => {
+      const [own, around] = [span.getBoundingClientRect(), block.text.list.getBoundingClientRect()];
+      return own.top >= around.top && own.bottom <= around.bottom;
+    };
+    if (!isIn(source, blocks[from])) return;
     for (const [i, w] of best) {
       const target = blocks[to].text.span(first + i);
-      if (!target || target === source) continue;
+      if (!target || target === source || !isIn(target, blocks[to])) continue;
       const [x1, y1] = middle(target.getBoundingClientRect());
       const lift = 10 + 0.12 * Math.abs(x1 - x0);
       const d = `M ${x0} ${y0} C ${x0} ${y0 - lift}, ${x1} ${y1 - lift}, ${x1} ${y1}`;
