@@ -44,6 +44,16 @@ def test_a_run_looks_at_an_upload_as_at_the_file(name, tmp_path):
     assert result.nbytes > 0
 
 
+@pytest.mark.parametrize("name", ["caption", "translate"])
+def test_a_word_is_seen_in_every_head_that_looks_where_the_summary_does(name):
+    model = open_model(run_of(name))
+    result = model.look(png() if model.takes == "image" else "1", Limits())
+    heads = result.answers.answer({"ask": "word", "sight": 0, "query": 0})["heads"]
+    sights, config = result.answers.meta()["sights"], model.run.model.config
+    crossing = [head for i, head in heads if sights[i]["name"].endswith("multihead_attn")]
+    assert crossing == list(range(config.n_heads)) * config.n_layers
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_run_reads_a_text(name):
     model = open_model(run_of(name))

@@ -130,10 +130,11 @@ def _strongest(weights: Float[Tensor, " n"], n: int) -> tuple[Tensor, Tensor]:
 
 
 def _is_alike(layer: Layer, base: Layer) -> bool:
-    """Whether two layers look from the same tokens at the same tokens."""
-    same_size = (layer.sight.t, layer.sight.s) == (base.sight.t, base.sight.s)
-    return same_size and (layer.queries, layer.keys, layer.key_patches, layer.is_cross) == (
-        base.queries,
+    """Whether a layer looks from the same tokens at the same tokens; it may have more, as an end token."""
+    t, queries = base.sight.t, layer.queries
+    same_queries = layer.sight.t == t if queries is None else queries[:t] == base.queries
+    return same_queries and (layer.sight.s, layer.keys, layer.key_patches, layer.is_cross) == (
+        base.sight.s,
         base.keys,
         base.key_patches,
         base.is_cross,
