@@ -172,7 +172,7 @@ class ServedFolder:
             raise ValueError(watched.seen.explanation())
         tokens = {name: (watched.queries[name], watched.keys[name]) for name in watched.keys}
         answers = Answers(watched.seen, tokens=tokens, image=watched.grid)
-        return Result(answers=answers, nbytes=watched.seen.nbytes)
+        return Result(answers=answers, nbytes=_nbytes(answers))
 
     def examples(self) -> Sequence[ExampleInput]:
         """A sentence or two."""
@@ -210,13 +210,18 @@ def _result(run: Run, example: Example, prediction: Prediction) -> Result:
     if attention is None or not attention.queries:
         raise ValueError("the model wrote nothing for this input, there is nothing to show; train it longer")
     layers = run.predictor.layers(example, prediction)
+    answers = Answers(prediction, layers=layers, steps=run.predictor.steps(example, prediction))
     return Result(
-        answers=Answers(prediction, layers=layers, steps=run.predictor.steps(example, prediction)),
-        nbytes=sum(layer.weights.nbytes for layer in (attention, *layers.values())),
+        answers=answers,
+        nbytes=_nbytes(answers),
         text=prediction.text,
         score=prediction.score,
         alternatives=tuple((text, score) for text, score in prediction.alternatives),
     )
+
+
+def _nbytes(answers: Answers) -> int:
+    return sum(layer.sight.nbytes for layer in answers.layers)
 
 
 def _png(image: Shaped[Tensor, "C h w"]) -> bytes:
