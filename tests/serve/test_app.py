@@ -6,7 +6,7 @@ import re
 import pytest
 
 from sightline.serve.limits import Limits
-from tests.serve.conftest import LIMITS, Model, image, png
+from tests.serve.conftest import LIMITS, Model, image, png, until
 
 
 def test_about_and_examples(open_client):
@@ -180,8 +180,7 @@ def test_a_full_queue_refuses_politely_and_serves_again(open_client):
     client.model.begun.clear()
     under_way = [client.start("POST", "/api/look", **image()) for _ in range(2)]
     assert client.model.begun.wait(60)
-    while client.service.worker.taken["look"] < 2:
-        pass
+    until(lambda: client.service.worker.taken["look"] == 2)
     response = client.post("/api/look", **image())
     assert (response.status_code, response.headers["retry-after"]) == (503, "1")
     assert "try again" in response.json()["error"]

@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,7 +17,7 @@ from sightline.serve.app import Service
 from sightline.serve.guard import Access
 from sightline.serve.server import Server, access_for, address_of, bind
 from tests.command import run, start
-from tests.serve.conftest import LIMITS, Model, image
+from tests.serve.conftest import LIMITS, Model, image, until
 
 RUN = Path(__file__).parents[1] / "fixtures" / "written_by_0_1" / "caption" / "finished"
 HEAD = "POST /api/look HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
@@ -91,8 +92,7 @@ def test_a_client_that_goes_away_gives_its_place_back():
         for _ in range(2):
             with pytest.raises(httpx.ReadTimeout):
                 httpx.post(f"http://127.0.0.1:{port}/api/look", timeout=0.3, **image())
-        while service.worker.taken["look"]:
-            pass
+        until(lambda: service.worker.taken["look"] == 0)
         service.model.go.set()
         assert httpx.post(f"http://127.0.0.1:{port}/api/look", **image()).status_code == 200
         assert service.model.calls <= 3
@@ -155,6 +155,19 @@ def test_what_cannot_be_served_is_a_sentence(words, sentence):
     assert result.code == 2
     assert sentence in result.err
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "python_multipart"])
+def test_what_is_not_installed_is_named(package, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("sightline.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    result = run("serve", RUN, "--port", "0")
+    assert (result.code, result.err) == (
+        2,
+        f"sightline serve needs {package}, which is not installed; pip install 'sightline[serve]'\n",
+    )
 
 
 @pytest.mark.bad_input
