@@ -2,6 +2,7 @@
 
 import json
 import re
+import tempfile
 
 import pytest
 
@@ -91,6 +92,13 @@ def test_only_the_formats_of_the_web_are_decoded(open_client, form):
     Image.new("RGB", (16, 16)).save(file, form)
     response = open_client().post("/api/look", **image(file.getvalue()))
     assert (response.status_code, "save it as JPEG" in response.json()["error"]) == (422, True)
+
+
+def test_an_upload_never_touches_the_disk(open_client, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")  # where a large one would be written to
+    client = open_client(limits=Limits())
+    content = png() + bytes(3 << 20)
+    assert client.post("/api/look", **image(content)).status_code == 200
 
 
 def test_a_name_of_a_file_goes_nowhere(open_client):
