@@ -126,7 +126,7 @@ def test_the_results_of_a_trained_run_have_its_curve(folder, tmp_path):
     assert run("evaluate", folder, "--out", tmp_path, "--limit", 2) == 0
     text = (tmp_path / "results.html").read_text(encoding="utf-8")
     assert text.count("<figure") == 1
-    assert len(explorers(text)) == 4
+    assert len(explorers(text)) == 2
     assert 'alt="The loss and the scores by training step"' in text
 
 

@@ -102,13 +102,17 @@ class Answers:
         self.title = title or (shown.text if isinstance(shown, PredictionRecord) else "") or "Attention"
         self.model = model
 
-    def meta(self) -> dict[str, Any]:
-        """What there is to ask about."""
+    def meta(self, *, most_tokens: int = 4096) -> dict[str, Any]:
+        """What there is to ask about.
+
+        Args:
+            most_tokens: The tokens of a text that is longer are asked for window by window.
+        """
         return {
             "title": self.title,
             "model": self.model,
             "sights": [self._about(layer) for layer in self.layers],
-            "tokens": self._texts.meta(),
+            "tokens": self._texts.meta(most_tokens),
             "image": None if self._picture is None else self._picture.meta(),
             "steps": self._steps,
             "compare": self._pair.meta(),

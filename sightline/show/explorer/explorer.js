@@ -86,6 +86,7 @@ export function mount(root, source, options = {}) {
   let [colours, paints] = [null, {}];
   const probe = make("span", "probe");
   root.classList.add("sl");
+  root.dataset.lmSuppressShortcuts = "true"; // in Jupyter Lab keys are ours while we have the focus
   root.classList.toggle("compact", Boolean(options.compact));
   if (options.theme) root.dataset.theme = options.theme;
   root.replaceChildren();
@@ -93,11 +94,16 @@ export function mount(root, source, options = {}) {
   const problem = make("p", "problem");
   problem.hidden = true;
   problem.setAttribute("role", "alert");
-  const guarded = (request) => ask(request).then((answer) => { problem.hidden = true; return answer; }, (error) => {
-    problem.textContent = String(error.message ?? error);
-    problem.hidden = false;
-    throw error;
-  });
+  let waiting = 0;
+  const wait = (change) => { waiting += change; root.dataset.waiting = waiting; };
+  const guarded = (request) => {
+    wait(1);
+    return ask(request).then((answer) => { problem.hidden = true; return answer; }, (error) => {
+      problem.textContent = String(error.message ?? error);
+      problem.hidden = false;
+      throw error;
+    }).finally(() => wait(-1));
+  };
 
   // Names of tokens: those of long texts come in pieces.
   const pieces = new Map();
@@ -144,9 +150,10 @@ export function mount(root, source, options = {}) {
     short: (i) => {
       const { name, summary } = meta.sights[i];
       if (summary) return "summary";
-      const alike = meta.sights.filter((one) => one.name.replace(/\d+/g, "") === name.replace(/\d+/g, "")).length;
+      const others = meta.sights.filter((one) => !one.summary);
+      const areAlike = others.every((one) => one.name.replace(/\d+/g, "") === name.replace(/\d+/g, ""));
       const number = name.match(SHORT);
-      return alike === meta.sights.length && number ? number[1] : name;
+      return areAlike && number ? number[1] : name;
     },
     colours: () => (colours ??= coloursFor(isDark(root))),
     // A colour of the style sheet as a canvas takes it.

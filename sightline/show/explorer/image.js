@@ -107,12 +107,13 @@ export const imageView = (ctx) => {
       strip.replaceChildren(...Array.from({ length: Math.min(count, MANY) }, (_, i) => {
         const weights = cells.subarray(i * n, (i + 1) * n);
         const [layer, head] = kind === "words" ? [null, null] : answer.heads[i];
-        const label = kind === "words" ? ctx.name(own, "queries", i) : `${ctx.short(layer)}, head ${head}`;
+        const label = kind === "words" ? ctx.name(own, "queries", i) : `${ctx.short(layer)} · head ${head}`;
         const one = make("button", "small");
         one.type = "button";
         const small = pictureBox(image, { label: "" });
         small.draw(weights, largestOf(weights), { kind: "light" });
         one.append(small.element, make("bdi", "", label));
+        one.title = label;
         if (kind === "words") { one.dataset.query = i; one.setAttribute("aria-pressed", "false"); }
         one.addEventListener("click", () => ctx.set(kind === "words" ? { query: ctx.state.query === i ? null : i } : { sight: layer, head }));
         return one;

@@ -19,6 +19,7 @@ __all__ = ["Figures", "Page", "embed", "page"]
 
 Figures = Mapping[str, tuple[Figure, str]]  # heading: figure and caption
 _ROOM = 2_300_000  # characters of the maps in a page
+_TOKENS = 100_000  # of a text whose words a page holds; those of a longer one are numbered
 _FRAME = 760  # pixels, the height of a page inside a notebook
 
 
@@ -149,7 +150,7 @@ def embed(answers: Answers, *, max_bytes: int = _ROOM, options: Mapping[str, Any
     kept = [store(layers, max_bytes // len(every)) for layers in every]
     numbers = [answers.answer({"ask": "overview", "size": 1, "of": i}) for i in range(len(every))]
     data = {
-        "meta": answers.meta() | {"stored": kept[0].note},
+        "meta": answers.meta(most_tokens=_TOKENS) | {"stored": kept[0].note},
         "stored": [
             one.data | {"heads": [layer["heads"] for layer in found["sights"]]}
             for one, found in zip(kept, numbers, strict=True)

@@ -94,6 +94,12 @@ export const storedSource = ({ meta, stored }) => {
     const [own, whole] = await head(of, i, h);
     return pooled(whole, own, all ?? [meta.sights[i].t, meta.sights[i].s], queries, keys, size);
   };
+  // Whether a layer looks from the same words; it may have more, as an end token.
+  const hasQueriesOf = (other, base) => {
+    if (other.queries === base.queries || other.queries === null) return other.t === base.t;
+    const [own, wanted] = [other, base].map(({ queries }) => (queries === null ? null : meta.tokens[queries].words));
+    return Boolean(own && wanted) && wanted.slice(0, base.t).every((word, i) => own[i] === word);
+  };
   const overviewOf = async (of, i, side) => {
     const own = await layer(of, i);
     const all = [own.rows, own.columns];
@@ -138,8 +144,8 @@ export const storedSource = ({ meta, stored }) => {
       const n = Math.min(size ?? Infinity, span[1] - span[0]);
       const heads = [];
       meta.sights.forEach((other, i) => {
-        const same = ["t", "s", "queries", "keys", "key_patches", "cross"].every((name) => other[name] === base[name]);
-        if (same) for (let h = 0; h < other.heads; h++) heads.push([i, h]);
+        const same = ["s", "keys", "key_patches", "cross"].every((name) => other[name] === base[name]);
+        if (same && hasQueriesOf(other, base)) for (let h = 0; h < other.heads; h++) heads.push([i, h]);
       });
       const rows = new Float32Array(heads.length * n);
       const lines = await Promise.all(heads.map(([i, h]) => (reads
@@ -168,7 +174,7 @@ export const storedSource = ({ meta, stored }) => {
       const chosen = sight === undefined ? [...meta.sights.keys()] : [sight];
       return { sights: await Promise.all(chosen.map((i) => overviewOf(of, i, size))) };
     },
-    tokens: async () => { throw new Error("this page holds the first tokens of a long text only"); },
+    tokens: async ({ span: [first, last] }) => ({ words: Array.from({ length: last - first }, (_, i) => String(first + i)), span: [first, last] }),
     find: async ({ text = 0, letters }) => {
       const wanted = letters.toLowerCase();
       const at = [];

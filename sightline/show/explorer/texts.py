@@ -8,7 +8,6 @@ from sightline.show.explorer.layers import Layer
 
 __all__ = ["Texts"]
 
-_WHOLE = 4096  # tokens of a text that comes as a whole
 _WINDOW = 4096  # tokens of a window
 _HITS = 200
 _LONGEST = 10_000  # letters of a token
@@ -27,11 +26,9 @@ class Texts:
         """Which texts the queries and the keys of a layer are of."""
         return self._of[id(layer)]
 
-    def meta(self) -> list[dict[str, Any]]:
-        """How long each text is, and its tokens where there are not too many."""
-        return [
-            {"n": len(text), "words": _cut(text) if len(text) <= _WHOLE else None} for text in self._texts
-        ]
+    def meta(self, most: int) -> list[dict[str, Any]]:
+        """How long each text is, and its tokens where there are not more than ``most``."""
+        return [{"n": len(text), "words": _cut(text) if len(text) <= most else None} for text in self._texts]
 
     def window(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The tokens of a span."""

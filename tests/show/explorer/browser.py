@@ -58,7 +58,12 @@ class Opened:
     def show(self, **state):
         """Bring a state about and wait until it stands."""
         self.explorer("x.set(a)", state)
-        self.page.wait_for_timeout(250)
+        self.settle()
+
+    def settle(self, least=90):
+        """Wait until nothing is asked any more; a view asks a moment after it stands still."""
+        self.page.wait_for_timeout(least)
+        self.page.wait_for_selector('.sl[data-waiting="0"]', state="attached")
 
     def outside(self):
         """What was asked of anything but this page."""

@@ -154,7 +154,7 @@ def test_a_word_shows_what_it_read(context, saved, sights):
     one = opened(context, saved, "text")
     one.show(view="word", sight=1, head=1)
     one.page.locator(".word", has_text="harbour").click()
-    one.page.wait_for_timeout(250)
+    one.settle()
     row = weights(sights, 1, 1)[6]
     best = row.argsort()[::-1][:3]
     names = one.page.locator("ol.links bdi").all_text_contents()[:3]
@@ -162,18 +162,18 @@ def test_a_word_shows_what_it_read(context, saved, sights):
     printed = [float(x) for x in one.page.locator("ol.links .number").all_text_contents()[:3]]
     np.testing.assert_allclose(printed, row[best], atol=6e-4)
     one.page.keyboard.press("ArrowRight")
-    one.page.wait_for_timeout(200)
+    one.settle()
     assert one.page.locator(".side h2").inner_text() == "before reads"
     one.page.get_by_role("button", name="By whom it is read").click()
-    one.page.wait_for_timeout(200)
+    one.settle()
     column = weights(sights, 1, 1)[:, 7]
     printed = [float(x) for x in one.page.locator("ol.links .number").all_text_contents()[:2]]
     np.testing.assert_allclose(printed, np.sort(column)[::-1][:2], atol=6e-4)
     one.page.get_by_role("searchbox").fill("THE")
-    one.page.wait_for_timeout(200)
+    one.settle()
     assert one.page.locator(".word.hit").count() == 3
     one.page.keyboard.press("Enter")
-    one.page.wait_for_timeout(200)
+    one.settle()
     assert one.explorer("x.state.query") == 10
     assert one.complaints == []
 
@@ -191,7 +191,7 @@ def test_the_number_under_the_cursor_and_zoom(context, saved, sights):
     assert under == pytest.approx(float(weights(sights, 2, 0)[12, 9]), abs=1e-4)
     for _ in range(2):
         one.page.keyboard.press("+")
-    one.page.wait_for_timeout(500)
+    one.settle(250)
     level = one.page.locator(".matrix").get_attribute("data-level")
     assert level != before
     state = one.explorer("x.state")
@@ -200,19 +200,19 @@ def test_the_number_under_the_cursor_and_zoom(context, saved, sights):
     assert b - a < T
     box = one.page.locator(".matrix canvas").bounding_box()
     one.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.7)
-    one.page.wait_for_timeout(250)
+    one.settle()
     words = one.page.locator(".matrix .readout").inner_text()
     q, k = (int(part.split("(")[1].split(")")[0]) for part in words.split(":")[0].split("→"))
     under = float(one.page.locator(".matrix").get_attribute("data-weight"))
     assert under == pytest.approx(float(weights(sights, 2, 0)[q, k]), abs=1e-4)
     one.page.mouse.wheel(0, -300)
-    one.page.wait_for_timeout(400)
+    one.settle(250)
     assert one.explorer("x.state.queries[1] - x.state.queries[0]") < b - a
     one.page.mouse.down()
     one.page.mouse.move(box["x"] + 40, box["y"] + 90)
     one.page.mouse.up()
     one.page.keyboard.press("0")
-    one.page.wait_for_timeout(400)
+    one.settle(250)
     assert one.explorer("x.state.queries") is None
     assert one.complaints == []
 
@@ -220,7 +220,7 @@ def test_the_number_under_the_cursor_and_zoom(context, saved, sights):
 def test_the_address_brings_the_view_back(context, saved):
     one = opened(context, saved, "text")
     one.show(view="matrix", sight=2, head=1, query=4, key=3, queries=[2, 12], keys=[0, 10])
-    one.page.wait_for_timeout(300)
+    one.settle(250)
     address, state = one.page.evaluate("location.hash.slice(1)"), one.explorer("x.state")
     again = opened(context, saved, "text", address)
     assert again.explorer("x.state") == state
@@ -255,22 +255,22 @@ def test_the_picture_is_in_colour_until_a_word_is_pointed_at(context, saved):
     canvas = one.page.locator(".view-image .main .picture canvas")
     assert not canvas.is_visible()
     one.page.locator(".view-image .word", has_text="small").hover()
-    one.page.wait_for_timeout(250)
+    one.settle()
     assert canvas.is_visible()
     row = shares(2, 3, 3, 35).mean((0, 1))[1]
     assert float(one.page.locator(".view-image").get_attribute("data-weight")) == pytest.approx(
         float(row.max()), abs=1e-4
     )
     one.page.mouse.move(5, 5)
-    one.page.wait_for_timeout(200)
+    one.settle()
     assert not canvas.is_visible()
     one.page.locator(".view-image [role=listbox]").focus()
     for expected in (0, 1, 2, 2):
         one.page.keyboard.press("ArrowRight")
-        one.page.wait_for_timeout(100)
+        one.settle()
         assert one.explorer("x.state.query") == expected
     one.page.locator(".view-image .main .picture").click(position={"x": 20, "y": 20})
-    one.page.wait_for_timeout(200)
+    one.settle()
     assert one.page.locator(".who").inner_text().startswith("Here looked most: ")
     assert one.page.locator(".strip .small").count() == 3
     one.show(view="film", step=2)
@@ -283,7 +283,7 @@ def test_the_picture_is_in_colour_until_a_word_is_pointed_at(context, saved):
 def test_two_are_compared(context, saved, sights):
     one = opened(context, saved, "compare")
     one.show(view="compare", head=1)
-    one.page.wait_for_timeout(300)
+    one.settle(250)
     assert one.page.locator(".three .matrix").count() == 3
     other = attended(1)
     change = weights(other, 0, 1) - weights(sights, 0, 1)
@@ -335,7 +335,7 @@ def test_a_live_source_is_asked_for_windows(context, saved, sights):
     one.page.locator(".matrix canvas").focus()
     for _ in range(3):
         one.page.keyboard.press("+")
-    one.page.wait_for_timeout(500)
+    one.settle(250)
     windows = [x for x in asked if x["ask"] == "map" and x.get("queries")]
     a, b = windows[-1]["queries"]
     assert b - a < T
@@ -350,7 +350,7 @@ def test_touch_and_a_narrow_screen(browser, saved):
     )
     one = opened(context, saved, "text")
     one.page.locator(".word", has_text="lamp").tap()
-    one.page.wait_for_timeout(250)
+    one.settle()
     assert one.explorer("x.state.query") == WORDS.index("lamp")
     for view in VIEWS:
         one.show(view=view)
@@ -358,7 +358,7 @@ def test_touch_and_a_narrow_screen(browser, saved):
     one.show(view="matrix")
     box = one.page.locator(".matrix canvas").bounding_box()
     one.page.touchscreen.tap(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.8)
-    one.page.wait_for_timeout(250)
+    one.settle()
     assert one.explorer("x.state.key") is not None
     one.page.evaluate(
         """() => {
@@ -377,7 +377,7 @@ def test_touch_and_a_narrow_screen(browser, saved):
           at("pointerup", 2, 280);
         }"""
     )
-    one.page.wait_for_timeout(500)
+    one.settle(250)
     assert one.explorer("x.state.queries[1] - x.state.queries[0]") < T
     assert one.complaints == []
     context.close()
@@ -387,9 +387,9 @@ def test_the_height_stays(context, saved):
     one = opened(context, saved, "text")
     for view in VIEWS:
         one.show(view=view)
-        one.page.wait_for_timeout(300)
+        one.settle(250)
         before = one.page.evaluate("document.documentElement.scrollHeight")
-        one.page.wait_for_timeout(700)
+        one.page.wait_for_timeout(500)
         assert one.page.evaluate("document.documentElement.scrollHeight") == before
 
 
@@ -416,6 +416,6 @@ def test_the_theme_may_change_while_it_is_looked_at(context, saved):
     one.show(view="matrix")
     light = one.page.evaluate("document.querySelector('.matrix canvas').toDataURL()")
     one.page.emulate_media(color_scheme="dark")
-    one.page.wait_for_timeout(500)
+    one.settle(250)
     assert one.page.evaluate("document.querySelector('.matrix canvas').toDataURL()") != light
     assert one.complaints == []
