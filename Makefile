@@ -56,6 +56,7 @@ MINUTES ?= 5
 SEED    ?= 0
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
+	PYTHONPATH=. OMP_NUM_THREADS=1 $(BIN)/python tests/serve/fuzz.py tests/fixtures/written_by_0_1/caption/finished 1000
 
 # SIGKILL before every single change that a run of each task makes to the file system.
 kills: $(READY)

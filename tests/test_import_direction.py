@@ -28,6 +28,7 @@ ORDER = [
     ["show"],
     ["seeds"],  # the documents' names
     ["tasks"],
+    ["serve"],
     ["bench"],
     ["cli"],
     ["__main__"],

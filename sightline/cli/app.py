@@ -55,6 +55,7 @@ def app() -> Any:
         ("evaluate", "Score a trained model on a split of its data, or on other data.", _evaluate),
         *((kind, summary(kind), lambda kind=kind: _predict(kind)) for kind in kinds()),
         ("look", "Run a model once over its input, and show where it looked.", _look),
+        ("serve", "Serve a model as a page: give it an image or a text, and see where it looks.", _serve),
         ("data", "Check data before training on it.", _data),
         ("check", "Check that a run is as its training left it.", _check),
         ("positions", "Draw sinusoidal positions as a heatmap.", _positions),
@@ -91,6 +92,12 @@ def _predict(kind: str) -> Any:
 
 def _look() -> Any:
     from sightline.cli.look import command  # noqa: PLC0415
+
+    return command()
+
+
+def _serve() -> Any:
+    from sightline.cli.serve import command  # noqa: PLC0415
 
     return command()
 

@@ -1,5 +1,6 @@
 """``sightline demo``: train on the embedded set, evaluate, look; and a page that shows it."""
 
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,6 +64,7 @@ def command() -> Any:
         folder = out or Path("runs/demo")
         seconds = _train(folder, preset, seed, resume=resume)
         print_line(_write_report(open_run(folder), seconds))
+        print_line(f"next:\n  {program()} serve {shlex.quote(str(folder))}", err=True)
 
     return make_command(demo, name="demo")
 

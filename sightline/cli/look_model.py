@@ -40,7 +40,13 @@ _RECEIVED = "The share of all weight that each patch received, averaged over the
 
 
 def look(
-    target: Path, inputs: Sequence[str | Path], layer: str | None, out: Path | None, *, as_json: bool
+    target: Path,
+    inputs: Sequence[str | Path],
+    layer: str | None,
+    out: Path | None,
+    *,
+    as_json: bool,
+    as_text: bool = False,
 ) -> None:
     """Watch a saved model read texts or look at images, and show its heads."""
     opened = _opened(target)
@@ -50,6 +56,9 @@ def look(
         objects = [_as_object(watched, table) for watched, table in zip(found, tables, strict=True)]
         printed = objects[0] if len(objects) == 1 else {"inputs": objects}
         print_json(printed)
+    elif as_text:
+        for watched in found:
+            _draw(watched)
     else:
         for watched, table in zip(found, tables, strict=True):
             _print(watched, table, several=len(found) > 1)
@@ -171,6 +180,15 @@ def _as_object(watched: WatchedModel, table: Sequence[Head]) -> dict[str, Any]:
     heads = [dataclasses.asdict(head) | {"sharpest": head in marked} for head in table]
     read = {"text": watched.text} if watched.grid is None else {"image": watched.text}
     return {"model": watched.title, **read, "keys": dict(watched.keys), "heads": heads}
+
+
+def _draw(watched: WatchedModel) -> None:
+    """All heads as blocks."""
+    from sightline.cli.blocks import print_sights  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    console.print(plain_text(f"{watched.title}: {watched.text}"), soft_wrap=True)
+    print_sights(console, by_layer(watched.seen))
 
 
 def _print(watched: WatchedModel, table: Sequence[Head], *, several: bool) -> None:

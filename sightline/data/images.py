@@ -28,9 +28,9 @@ __all__ = [
     "IMAGE_SUFFIXES",
     "MOST_PIXELS",
     "BrokenImage",
-    "check_image_paths",
     "digest",
     "normalise",
+    "open_image",
     "read_image",
     "resize_crop",
     "sample_path",
@@ -57,7 +57,12 @@ class BrokenImage(ValueError):  # noqa: N818  the name says what it is
 
 
 def read_image(
-    source: Path | BinaryIO | io.IOBase, *, size: int | None = None, name: str | None = None
+    source: Path | BinaryIO | io.IOBase,
+    *,
+    size: int | None = None,
+    name: str | None = None,
+    formats: Sequence[str] = _FORMATS,
+    most_pixels: int = MOST_PIXELS,
 ) -> Shaped[Tensor, "3 h w"]:
     """Read a picture as bytes of red, green and blue.
 
@@ -65,12 +70,14 @@ def read_image(
         source: A file's path, or an open file.
         size: Make it a square of so many pixels by :func:`resize_crop`; None leaves it as it is.
         name: What to call it in an error; the path, if there is one.
+        formats: The only ones to try, by the library's names.
+        most_pixels: A picture with more is refused before it is decoded.
 
     Returns:
         A uint8 tensor ``(3, h, w)``. Transparent parts are white, the first frame stands for an animation.
 
     Raises:
-        BrokenImage: If it is no picture, is damaged, or has more than ``MOST_PIXELS`` pixels.
+        BrokenImage: If it is no picture, is damaged, or has more than ``most_pixels`` pixels.
         FileNotFoundError: If there is no such file.
 
     Example:
@@ -88,21 +95,21 @@ def read_image(
         if not source.is_dir():  # that has a sentence of its own
             check_regular(source)
     try:
-        with pil.open(source, formats=[x for x in _FORMATS if x in pil.OPEN]) as picture:
+        with pil.open(source, formats=[x for x in formats if x in pil.OPEN]) as picture:
             width, height = picture.size
-            if width * height <= MOST_PIXELS:
+            if width * height <= most_pixels:
                 if size is not None:  # a JPEG can be decoded at a half, a quarter or an eighth of its size
                     picture.draft(None, (2 * size, 2 * size))
                 with _DECODING.share(math.prod(picture.size)):
                     return _decoded(picture, size)
     except (pil.DecompressionBombError, pil.DecompressionBombWarning) as bomb:
         count = re.search(r"\d+", str(bomb))  # the library refuses by itself what is far too large
-        raise BrokenImage(_too_large(name, count[0] if count else "more")) from None
+        raise BrokenImage(_too_large(name, count[0] if count else "more", most_pixels)) from None
     except pil.UnidentifiedImageError:
         raise BrokenImage(f"{name!r} is not an image that can be read; {_looks_like(source)}") from None
     except Exception as problem:  # a damaged file makes a decoder raise anything
         raise BrokenImage(f"the image {name!r} can't be read: {_reason(problem)}") from problem
-    raise BrokenImage(_too_large(name, str(width * height)))
+    raise BrokenImage(_too_large(name, str(width * height), most_pixels))
 
 
 def _decoded(picture: "Image.Image", size: int | None) -> Shaped[Tensor, "3 h w"]:
@@ -229,8 +236,8 @@ def _looks_like(source: Path | BinaryIO | io.IOBase) -> str:
     return "save it as JPEG, PNG or WebP" if b"\0" in head else "it is text"
 
 
-def _too_large(name: str, count: str) -> str:
-    return f"an image may have {MOST_PIXELS} pixels, {name!r} has {count}; make it smaller"
+def _too_large(name: str, count: str, most: int) -> str:
+    return f"an image may have {most} pixels, {name!r} has {count}; make it smaller"
 
 
 def _reason(problem: Exception) -> str:
@@ -249,17 +256,30 @@ def _pillow() -> Any:
     return Image
 
 
-def check_image_paths(inputs: Sequence[Any]) -> None:
-    """Refuse what is no path of a file.
+def open_image(given: Any, size: int) -> Shaped[Tensor, "C size size"]:
+    """An image as a user gives it, a path or its pixels, as a square of ``size``.
+
+    Args:
+        given: The path of a file, or bytes of one or three colours, ``(C, h, w)``.
+        size: Pixels a side.
 
     Raises:
-        ValueError: For the first one that is not.
+        ValueError: If it is neither.
     """
-    for path in inputs:
-        if not isinstance(path, str | Path):
-            raise ValueError(f"an image is given by its path, got {type(path).__name__}")  # noqa: TRY004
-        if Path(path).is_dir():
-            raise ValueError(f"an image is a file, {str(path)!r} is a folder; try {Path(path) / '*'}")
+    if isinstance(given, Tensor):
+        if given.dtype != torch.uint8 or given.dim() != 3 or given.size(0) not in {1, 3} or not given.numel():
+            raise ValueError(
+                f"the pixels of an image are uint8 of shape (1 or 3, h, w), got {given.dtype} of shape "
+                f"{tuple(given.shape)}"
+            )
+        return given if given.shape[1:] == (size, size) else resize_crop(given, size)
+    if not isinstance(given, str | Path):
+        raise ValueError(  # noqa: TRY004 - a sentence for users
+            f"an image is given by its path, or by its pixels as a tensor, got {type(given).__name__}"
+        )
+    if Path(given).is_dir():
+        raise ValueError(f"an image is a file, {str(given)!r} is a folder; try {Path(given) / '*'}")
+    return read_image(Path(given), size=size)
 
 
 def sample_path(folder: Path) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sightline.border import read_json
 from sightline.look.heads import is_cross
@@ -110,31 +111,37 @@ class FolderModel:
     model: Any
     reader: Any
 
-    def watch(self, given: str | Path, chosen: Callable[[str], bool]) -> WatchedModel:
+    def watch(self, given: str | Path | Tensor, chosen: Callable[[str], bool]) -> WatchedModel:
         """Watch it read once.
 
         Args:
-            given: A text, or the path of an image.
+            given: A text, the path of an image, or its pixels, bytes (3, h, w).
             chosen: Whether to look at the layer of this name.
         """
-        if is_vision_model(self.model) != isinstance(given, Path):
-            reads, got = ("texts", "the image") if isinstance(given, Path) else ("images", "the text")
+        if self.reads_images != (not isinstance(given, str)):
+            reads, got = ("images", "the text") if isinstance(given, str) else ("texts", "the image")
             remedy = "name the file of an image" if reads == "images" else "give it a text"
-            raise ValueError(f"the model in {self.folder} reads {reads}, got {got} {str(given)!r}; {remedy}")
+            said = "" if isinstance(given, Tensor) else f" {str(given)!r}"
+            raise ValueError(f"the model in {self.folder} reads {reads}, got {got}{said}; {remedy}")
         with _quiet_and_offline():
-            watched = self._look_at(given, chosen) if isinstance(given, Path) else self._read(given, chosen)
+            watched = self._read(given, chosen) if isinstance(given, str) else self._look_at(given, chosen)
         if watched.seen.full:
             raise ValueError(
                 f"{self.folder} attends more than memory should hold; look at a part of it with --layer"
             )
         return watched
 
-    def _look_at(self, path: Path, chosen: Callable[[str], bool]) -> WatchedModel:
-        pixels, grid = read_pixels(path, self.reader, self.model)
+    @property
+    def reads_images(self) -> bool:
+        """Whether it reads images; else texts."""
+        return is_vision_model(self.model)
+
+    def _look_at(self, given: Path | Tensor, chosen: Callable[[str], bool]) -> WatchedModel:
+        pixels, grid = read_pixels(given, self.reader, self.model)
         with torch.inference_mode(), watch(self.model, layers=chosen, keep=True) as seen:
             self.model(pixel_values=pixels)
         sides = {name: (grid.names(calls[0].t), grid.names(calls[0].s)) for name, calls in seen.items()}
-        return self._watched(path.name, seen, sides, grid)
+        return self._watched(given.name if isinstance(given, Path) else "an image", seen, sides, grid)
 
     def _read(self, text: str, chosen: Callable[[str], bool]) -> WatchedModel:
         """An encoder-decoder reads the text on both sides, the decoder one token late, as in training."""

@@ -48,15 +48,17 @@ def is_vision_model(model: Any) -> bool:
     return bool(getattr(model, "main_input_name", "") == "pixel_values")
 
 
-def read_pixels(path: Path, processor: Any, model: Any) -> tuple[Float[Tensor, "1 C h w"], PatchGrid]:
+def read_pixels(
+    given: Path | Tensor, processor: Any, model: Any
+) -> tuple[Float[Tensor, "1 C h w"], PatchGrid]:
     """Read an image as the model takes it.
 
     Args:
-        path: The file.
+        given: The file, or its pixels, bytes (3, h, w).
         processor: Hugging Face's, which resizes, cuts and normalises.
         model: Says how large its patches are.
     """
-    raw = read_image(path)
+    raw = given if isinstance(given, Tensor) else read_image(given)
     pixels: Tensor = processor(images=raw.permute(1, 2, 0).numpy(), return_tensors="pt")["pixel_values"]
     patch = getattr(model.config, "patch_size", None)
     high, wide = (patch, patch) if isinstance(patch, int) else (patch or (1, 1))

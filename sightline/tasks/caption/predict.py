@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sightline.data.captions import CaptionSet
-from sightline.data.images import check_image_paths, read_image
+from sightline.data.images import open_image
 from sightline.data.scenes import SceneImages
 from sightline.data.tokens import Tokenizer
 from sightline.evaluate.captions import score_captions
@@ -137,10 +137,13 @@ class CaptionPredictor(Predictor):
         return token_rows(self.tokenizer)
 
     def read(self, inputs: Sequence[Any]) -> list[Example]:
-        """Images from files, cropped to squares as the model sees them."""
-        check_image_paths(inputs)
+        """Images from files or their pixels, cropped to squares as the model sees them."""
         size = self.model.config.image_size
-        return [Example(input=path, value=read_image(Path(path), size=size)) for path in inputs]
+        images = [open_image(given, size) for given in inputs]
+        return [
+            Example(input=given, value=image.expand(3, -1, -1))
+            for given, image in zip(inputs, images, strict=True)
+        ]
 
     def predict(self, examples: Sequence[Example], options: Any, *, attention: bool) -> list[Prediction]:
         """Caption a batch of images."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sightline.data.augment import as_floats
 from sightline.data.class_set import ClassSet, fit_image
-from sightline.data.images import check_image_paths, read_image
+from sightline.data.images import open_image
 from sightline.evaluate.classes import confusion, score, signature
 from sightline.evaluate.scores import Scores
 from sightline.logs import logger
@@ -63,12 +63,10 @@ class Classifier(Predictor):
         return as_floats(super().batch(examples))
 
     def read(self, inputs: Sequence[Any]) -> list[Example]:
-        """Images from files, of any size and colours, as the model sees them."""
+        """Images from files or their pixels, of any size and colours, as the model sees them."""
         size, channels = self.model.config.image_size, self.model.config.channels
-        check_image_paths(inputs)
         return [
-            Example(input=path, value=fit_image(read_image(Path(path), size=size), size, channels))
-            for path in inputs
+            Example(input=given, value=fit_image(open_image(given, size), size, channels)) for given in inputs
         ]
 
     def predict(self, examples: Sequence[Example], options: Any, *, attention: bool) -> list[Prediction]:
