@@ -50,6 +50,7 @@ class Seen:
         self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
         self._failures: dict[str, str] = {}
         self._dark: dict[str, str] = {}  # why nothing may be seen, in case that nothing is
+        self._silence: dict[str, str] = {}  # why nothing is heard of a module that looks like attention
         self.ran = False  # whether the model ran at all
         self.nbytes = 0
         self.full = False  # whether the limit was reached
@@ -84,6 +85,10 @@ class Seen:
     def mark_dark(self, name: str, reason: str) -> None:
         """Note why nothing may be seen of a module, in case that nothing is."""
         self._dark.setdefault(name, reason)
+
+    def explain_silence(self, name: str, reason: str) -> None:
+        """Note why nothing may be heard of a module that looks like attention, in case that nothing is."""
+        self._silence.setdefault(name, reason)
 
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
@@ -269,7 +274,7 @@ class Seen:
         known.update(dark)
         seen_inside = {outer for name in known for outer in _parents(name)}
         silent = {
-            name: _DARK
+            name: self._silence.get(name, _DARK)
             for name in self._attentions
             if name in self._called and name not in seen_inside and not self._is_covered(name, known)
         }

@@ -45,6 +45,10 @@ _IN_COMPILED = (
     "it ran in compiled code, where a look meets the kernels alone, not every attention; watch the model "
     "uncompiled"
 )
+_IN_FUNCTION = (
+    "the compiled function {} ran in it, whose code meets no operator that a look could hear; compile "
+    "flex_attention alone, as torch.compile(flex_attention), or watch the model without that compilation"
+)
 _LATE_FLEX = "FlexAttention was imported inside the block, and is heard from the next block on"
 
 
@@ -137,6 +141,7 @@ class Watch:
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
+        register_flex()
         with contextlib.ExitStack() as undo:
             undo.callback(observe(self._call_attention))
             undo.enter_context(hear_compiled_flex(self))
@@ -278,6 +283,15 @@ class Watch:
                 read = functools.partial(read_compiled_flex, q, k, options, output)
                 self._record(owner._replace(site=None), lambda _module: read(), isolated)
         return output
+
+    def on_compiled(self, function: str) -> None:
+        """A compiled function has run, which may have attended."""
+        owner = self._owners.current()
+        if owner is None:
+            return
+        for name in self._owners.attentions:
+            if owner.name == name or owner.name.startswith(f"{name}."):
+                self._seen.explain_silence(name, _IN_FUNCTION.format(function))
 
     def _call_apart(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
