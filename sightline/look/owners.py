@@ -214,9 +214,10 @@ def uncompiled(model: nn.Module) -> nn.Module:
 
 
 def looks_like_attention(module: nn.Module) -> bool:
-    """Whether a module's class is named like one that attends."""
+    """Whether a module's class is named like one that attends, not like what comes after."""
     kind = type(module).__name__.lower()
-    return "attention" in kind or "attn" in kind or isinstance(module, nn.MultiheadAttention)
+    named = ("attention" in kind or "attn" in kind) and not kind.endswith("output")
+    return named or isinstance(module, nn.MultiheadAttention)
 
 
 def sinks_of(module: nn.Module) -> Tensor | None:

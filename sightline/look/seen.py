@@ -109,6 +109,13 @@ class Seen:
         if calls:
             self._sights[sight.name] = calls
 
+    def take_back(self, name: str, reason: str) -> None:
+        """Note that the weights which a module computed by hand are no matrix of queries and keys."""
+        calls = [x for x in self._sights.pop(name, []) if x.source != "weights"]
+        if calls:
+            self._sights[name] = calls
+        self.mark_unseen(name, reason)
+
     def names(self) -> list[str]:
         """The modules that attended, in the order of their first call; "" is the model itself."""
         return list(self._sights)

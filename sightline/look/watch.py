@@ -140,6 +140,7 @@ class Watch:
         self._recorder = AttentionRecorder(self, self._owners.pointers, by_kernels=by_kernels)
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
+        self._dark: dict[str, str] = {}  # modules that attended in a way that can't be read, and why
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
         register_flex()
         with contextlib.ExitStack() as undo:
@@ -160,6 +161,8 @@ class Watch:
         undo.__exit__(kind, error, trace)
         self._measurer.settle()
         self._name_compiled()
+        for name, reason in self._dark.items():
+            self._seen.take_back(name, reason)
         if register_flex():
             self._seen.mark_dark("", _LATE_FLEX)
         self._owners.structure.by_kernels &= not self._recorder.n_softmaxes
@@ -215,7 +218,7 @@ class Watch:
         """Something attended, and can't be measured."""
         owner = self._owners.current()
         if owner is not None:
-            self._seen.mark_dark(owner.name, reason)
+            self._dark.setdefault(owner.name, reason)
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention ran."""
