@@ -302,7 +302,7 @@ class Seen:
         if not self.ran:
             return (
                 "nothing was seen because the model has not run yet; call it inside the with block, and in "
-                "the same thread"
+                "the same thread: generate_batch, and DataParallel over several devices, call it in others"
             )
         return "nothing was seen: no attention kernel and no softmax over queries and keys ran"
 

@@ -168,6 +168,8 @@ class Watch:
         self._owners.structure.by_kernels &= not self._recorder.n_softmaxes
         if error is not None:
             return
+        if not self._seen.ran and self._owners.attentions:
+            warnings.warn(self._seen.explanation(), stacklevel=2)
         if self._seen.full:
             warnings.warn(
                 f"sights of more than {self._options.limit} bytes were collected, later calls are not "
