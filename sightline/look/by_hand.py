@@ -17,6 +17,7 @@ from sightline.look.isolate import isolated
 from sightline.shapes import Bool, Float
 
 _MANY = 512  # tags, before those of freed memory are thrown away
+_SINKS = 1  # columns that stand for no key, and meet no value
 _HELD = 2  # softmax outputs held while nobody has multiplied them yet
 
 
@@ -61,6 +62,7 @@ class HandmadeWeights:
         )
         self.shape = tuple(weights.shape)
         self.columns: tuple[int, int] = (0, self.shape[-1])
+        self.dtype = weights.dtype  # in which they met their values
         self.is_in_blocks = False  # whether they met their values in another shape
         self.is_of_scores = True  # whether it is known that scores were softened
 
@@ -122,10 +124,9 @@ class SoftmaxTracker:
             if made is None or made.weights is None:
                 continue
             made.narrow(x, _storage(x))
-            made.is_in_blocks = False
-            if x.is_nested or x.size(dim) == made.columns[1] - made.columns[0]:
-                return made
-            made.is_in_blocks = True
+            made.dtype = x.dtype
+            n = made.columns[1] - made.columns[0]  # of some sparse attention they meet their values in parts
+            made.is_in_blocks = not x.is_nested and (x.size(dim) != n or n < made.shape[-1] - _SINKS)
             return made
         if not self._is_parameter(b) and not self._is_parameter(a):
             self._trim()
@@ -133,12 +134,14 @@ class SoftmaxTracker:
         return None
 
     def done(self, made: HandmadeWeights) -> Tensor:
-        """Hand out weights that have been recognised, once."""
+        """Hand out weights that have been recognised, once: rounded as they met their values."""
         weights = made.weights
         assert weights is not None  # noqa: S101
         made.weights = None
         if made in self._held:
             self._held.remove(made)
+        if weights.dtype != made.dtype:
+            weights = weights.to(made.dtype).to(weights.dtype)
         return weights if made.columns == (0, made.shape[-1]) else weights[..., slice(*made.columns)]
 
     def soften(self, args: tuple[Any, ...], weights: Tensor, *, all_heard: bool = True) -> None:
@@ -157,23 +160,22 @@ class SoftmaxTracker:
             with isolated():
                 self._soften(scores, weights.detach(), known=known)
 
-    def _soften(self, scores: Tensor, weights: Tensor, *, known: bool = True) -> None:
-        storage = _storage(weights)
+    def _soften(self, scores: Tensor, softened: Tensor, *, known: bool = True) -> None:
+        weights, storage = softened, _storage(softened)
         if weights.is_nested:
             dense = torch.nested.to_padded_tensor(scores, -torch.inf)
             weights = torch.nested.to_padded_tensor(weights, 0.0)
             made = HandmadeWeights(weights.float(), dense.float().logsumexp(-1), None, storage)
         else:
             exact = scores if scores.dtype == torch.float64 else scores.float()
-            stored = weights.dtype in (torch.float32, torch.float64)
-            full = weights if stored else exact.softmax(-1)  # half precision has too few digits
-            made = HandmadeWeights(full, exact.logsumexp(-1), scores, storage)
+            weights = weights if weights.dtype == torch.float64 else weights.float()
+            made = HandmadeWeights(weights, exact.logsumexp(-1), scores, storage)
         made.is_of_scores = known
         self._held.append(made)
         while len(self._held) > _HELD:
             self._held.popleft().weights = None
         self._trim()
-        self._tag(storage, weights, made)
+        self._tag(storage, softened, made)
 
     def pass_on(self, args: tuple[Any, ...], out: Tensor) -> None:
         """Note what is made of scores or weights."""

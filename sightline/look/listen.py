@@ -230,8 +230,10 @@ def _hear_change(func: Any, _on: Any, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def _hear_nested(func: Any, _on: Any, *args: Any, **kwargs: Any) -> Any:
+def _hear_nested(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     """A product of nested tensors, once there are weights; of others its parts are heard."""
+    if not any(x.is_nested for x in args):
+        return func.redispatch(on & keys.BELOW[keys.BY_HAND], *args, **kwargs)
     with _C._ExcludeDispatchKeyGuard(keys.CHANGES):
         result = func(*args, **kwargs)
     for listener in listeners() if result.is_nested else ():

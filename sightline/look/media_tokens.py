@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.look.owners import local_variable
+from sightline.look.owners import local_variables
 
 __all__ = ["is_named", "media_ids", "name_media", "named_input_ids"]
 
@@ -104,9 +104,16 @@ def named_input_ids(
     """
     frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001
     while frame is not None:
-        if "input_ids" in frame.f_code.co_varnames:
-            found = local_variable(frame, "input_ids")
-            if isinstance(found, Tensor) and found.dim() == 2 and not found.is_floating_point():
+        names = frame.f_code.co_varnames
+        if "input_ids" in names:
+            found, encoded = local_variables(frame, "input_ids", "encoder_hidden_states")
+            is_decoder = "encoder_hidden_states" in names and encoded is not None  # images are in the encoder
+            if (
+                not is_decoder
+                and isinstance(found, Tensor)
+                and found.dim() == 2
+                and not found.is_floating_point()
+            ):
                 return None if is_known(found) else (found, _named(found, ids))
         frame = frame.f_back
     return None

@@ -6,7 +6,7 @@ import sys
 import weakref
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -214,9 +214,10 @@ def uncompiled(model: nn.Module) -> nn.Module:
 
 
 def looks_like_attention(module: nn.Module) -> bool:
-    """Whether a module's class is named like one that attends."""
+    """Whether a module's class is named like one that attends, not like what comes after."""
     kind = type(module).__name__.lower()
-    return "attention" in kind or "attn" in kind or isinstance(module, nn.MultiheadAttention)
+    named = ("attention" in kind or "attn" in kind) and not kind.endswith("output")
+    return named or isinstance(module, nn.MultiheadAttention)
 
 
 def sinks_of(module: nn.Module) -> Tensor | None:
@@ -235,9 +236,14 @@ def count_heads(module: nn.Module) -> int | None:
 
 
 def local_variable(frame: FrameType, name: str) -> object:
-    """A local variable of a running function, leaving no snapshot that would keep tensors alive."""
+    """A local variable of a running function."""
+    return local_variables(frame, name)[0]
+
+
+def local_variables(frame: FrameType, *names: str) -> list[Any]:
+    """Local variables of a running function, leaving no snapshot that would keep tensors alive."""
     variables = frame.f_locals
-    value = variables.get(name)
+    values = [variables.get(name) for name in names]
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.gettrace() is None:
         variables.clear()
-    return value
+    return values

@@ -14,8 +14,8 @@ from sightline.look.owners import Pointers, count_heads
 __all__ = ["AttentionRecorder", "CallListener"]
 
 _IN_BLOCKS = (
-    "its weights were cut into blocks before they met their values, as in banded attention; no column of "
-    "them stands for one key"
+    "its weights were cut into blocks before they met their values, as in banded or sparse attention; no "
+    "column of them stands for one key"
 )
 _NOT_EXPECTED = (
     "it computed weights by hand, while the model had attended by kernels alone when it was watched before; "
@@ -111,6 +111,7 @@ class AttentionRecorder:
         """A softmax has been taken."""
         all_heard = not self.by_kernels or self.n_softmaxes > 0
         self.n_softmaxes += 1
+        self._listener.on_run(None)
         if _is_plain(result):
             with contextlib.suppress(Exception):
                 self._tracker.soften(args, result, all_heard=all_heard)

@@ -50,6 +50,7 @@ class Seen:
         self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
         self._failures: dict[str, str] = {}
         self._dark: dict[str, str] = {}  # why nothing may be seen, in case that nothing is
+        self._silence: dict[str, str] = {}  # why nothing is heard of a module that looks like attention
         self.ran = False  # whether the model ran at all
         self.nbytes = 0
         self.full = False  # whether the limit was reached
@@ -85,6 +86,10 @@ class Seen:
         """Note why nothing may be seen of a module, in case that nothing is."""
         self._dark.setdefault(name, reason)
 
+    def explain_silence(self, name: str, reason: str) -> None:
+        """Note why nothing may be heard of a module that looks like attention, in case that nothing is."""
+        self._silence.setdefault(name, reason)
+
     def add(self, name: str, sight: Sight) -> None:
         """Note what a call attended to."""
         self._settled.setdefault(name, []).append(sight)
@@ -103,6 +108,13 @@ class Seen:
         self._sights.setdefault(name, []).append(replace(calls.pop(at), name=name))
         if calls:
             self._sights[sight.name] = calls
+
+    def take_back(self, name: str, reason: str) -> None:
+        """Note that the weights which a module computed by hand are no matrix of queries and keys."""
+        calls = [x for x in self._sights.pop(name, []) if x.source != "weights"]
+        if calls:
+            self._sights[name] = calls
+        self.mark_unseen(name, reason)
 
     def names(self) -> list[str]:
         """The modules that attended, in the order of their first call; "" is the model itself."""
@@ -275,7 +287,7 @@ class Seen:
         known.update(dark)
         seen_inside = {outer for name in known for outer in _parents(name)}
         silent = {
-            name: _DARK
+            name: self._silence.get(name, _DARK)
             for name in self._attentions
             if name in self._called and name not in seen_inside and not self._is_covered(name, known)
         }
@@ -296,7 +308,7 @@ class Seen:
         if not self.ran:
             return (
                 "nothing was seen because the model has not run yet; call it inside the with block, and in "
-                "the same thread"
+                "the same thread: generate_batch, and DataParallel over several devices, call it in others"
             )
         return "nothing was seen: no attention kernel and no softmax over queries and keys ran"
 

@@ -31,7 +31,7 @@ _SHARED_TILE = 1 << 18, 1 << 20  # where threads share the tiles: an eighth of a
 
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
 _COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6
-_ROW_SUM = 1e-5  # a row of weights that is further from one than this shows that a kernel's lse is off
+_ROW_SUM = 4e-6  # a row of weights that is further from one than this shows that a kernel's lse is off
 
 
 _Position = TypeVar("_Position", int, Tensor)

@@ -45,6 +45,10 @@ _IN_COMPILED = (
     "it ran in compiled code, where a look meets the kernels alone, not every attention; watch the model "
     "uncompiled"
 )
+_IN_FUNCTION = (
+    "the compiled function {} ran in it, whose code meets no operator that a look could hear; compile "
+    "flex_attention alone, as torch.compile(flex_attention), or watch the model without that compilation"
+)
 _LATE_FLEX = "FlexAttention was imported inside the block, and is heard from the next block on"
 
 
@@ -136,7 +140,9 @@ class Watch:
         self._recorder = AttentionRecorder(self, self._owners.pointers, by_kernels=by_kernels)
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
+        self._dark: dict[str, str] = {}  # modules that attended in a way that can't be read, and why
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
+        register_flex()
         with contextlib.ExitStack() as undo:
             undo.callback(observe(self._call_attention))
             undo.enter_context(hear_compiled_flex(self))
@@ -155,11 +161,15 @@ class Watch:
         undo.__exit__(kind, error, trace)
         self._measurer.settle()
         self._name_compiled()
+        for name, reason in self._dark.items():
+            self._seen.take_back(name, reason)
         if register_flex():
             self._seen.mark_dark("", _LATE_FLEX)
         self._owners.structure.by_kernels &= not self._recorder.n_softmaxes
         if error is not None:
             return
+        if not self._seen.ran and self._owners.attentions:
+            warnings.warn(self._seen.explanation(), stacklevel=2)
         if self._seen.full:
             warnings.warn(
                 f"sights of more than {self._options.limit} bytes were collected, later calls are not "
@@ -210,7 +220,7 @@ class Watch:
         """Something attended, and can't be measured."""
         owner = self._owners.current()
         if owner is not None:
-            self._seen.mark_dark(owner.name, reason)
+            self._dark.setdefault(owner.name, reason)
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention ran."""
@@ -278,6 +288,15 @@ class Watch:
                 read = functools.partial(read_compiled_flex, q, k, options, output)
                 self._record(owner._replace(site=None), lambda _module: read(), isolated)
         return output
+
+    def on_compiled(self, function: str) -> None:
+        """A compiled function has run, which may have attended."""
+        owner = self._owners.current()
+        if owner is None:
+            return
+        for name in self._owners.attentions:
+            if owner.name == name or owner.name.startswith(f"{name}."):
+                self._seen.explain_silence(name, _IN_FUNCTION.format(function))
 
     def _call_apart(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

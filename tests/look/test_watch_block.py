@@ -134,11 +134,15 @@ def test_each_thread_has_its_own_watch():
         found[i] = seen, out
 
     threads = [threading.Thread(target=elsewhere, args=(i,)) for i in range(3)]
-    with sl.watch(model) as unrun:
+
+    def run_threads():
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+
+    with pytest.warns(UserWarning, match="in the same thread: generate_batch"), sl.watch(model) as unrun:
+        run_threads()
     assert "in the same thread" in repr(unrun)
     for i, (seen, out) in found.items():
         assert [(x.t, x.s) for x in seen.calls("1")] == [(inputs[i].size(1),) * 2] * (i + 1)

@@ -48,7 +48,7 @@ class Everything(nn.Module):
 PLACES = {
     "reading a kernel": (adapters, "_read_sdpa"),
     "reading a layer": (adapters, "_read_layer"),
-    "reading flex": (adapters, "_read_flex"),
+    "reading flex": (adapters, "read_flex"),
     "reading our own": (watch, "read_attention_call"),
     "stored weights": (recorder, "stored_call"),
     "following scores": (by_hand.SoftmaxTracker, "multiply"),

@@ -177,3 +177,27 @@ def test_names_that_are_none():
         attn(x, x, x, need_weights=False)
     with pytest.raises(ValueError, match=r"no token is called 'imige', .*'image'"):
         seen[""].mass(["imige"])
+
+
+def test_an_encoder_decoder_names_the_keys_of_its_cross_attention():
+    """The decoder has input_ids of its own, which are no names for the encoder's keys."""
+    sides = {f"{side}_{what}": n for side in ("encoder", "decoder")
+             for what, n in (("layers", 1), ("attention_heads", 4), ("ffn_dim", 8))}  # fmt: skip
+    eye = {"embed_dim": [8, 8], "depths": [1, 1], "num_heads": [2, 2], "num_groups": [2, 2],
+           "patch_size": [7, 3],
+           "patch_stride": [4, 2], "patch_padding": [3, 1], "patch_prenorm": [False, True], "window_size": 3,
+           "projection_dim": 32}  # fmt: skip
+    config = transformers.Florence2Config(
+        text_config={"model_type": "bart", "d_model": 32, "vocab_size": V, "pad_token_id": 0} | sides,
+        vision_config=eye,
+        image_token_id=IMAGE,
+    )
+    model = transformers.Florence2Model(config).eval()
+    ids = torch.tensor([[5, *[IMAGE] * 10, 6, 7]])
+    inputs = {"pixel_values": randn(1, 3, 24, 24, dtype=torch.float32), "decoder_input_ids": ids[:, -3:]}
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(input_ids=ids, **inputs)
+    cross = seen["language_model.decoder.layers.0.encoder_attn"]
+    assert (cross.t, cross.s) == (3, 13)
+    assert cross.tokens[0][:3] == ("#5", "image[0]", "image[1]")
+    assert seen["language_model.decoder.layers.0.self_attn"].tokens == ()

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import sightline as sl
-from sightline.look import adapters, waiting
+from sightline.look import attention_call, waiting
 from sightline.look.seen import Seen
 from tests.look.look_oracle import agrees, matrix, randn
 from tests.look.watch_oracle import B, E, H, S, Sdpa, T
@@ -166,7 +166,7 @@ def test_only_what_others_hold_is_copied(held, packed):
     places = q.data_ptr(), k.data_ptr()
     del x
     others = (q, k) if held else ()
-    call = adapters._call(q, k, sl.masks.Mask(), 0.5, None)
+    call = attention_call.kernel_call(q, k, sl.masks.Mask(), 0.5, None)
     assert calls.add("a", call)
     del q, k, call
     gc.collect()

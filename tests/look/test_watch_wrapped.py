@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import threading
 import warnings
 
 import pytest
@@ -217,6 +218,38 @@ def test_data_parallel_is_named_like_its_module():
     model = llama()
     seen = watched(nn.DataParallel(model), tokens())
     equals_eager(seen, model, tokens(), NAMES)
+
+
+class Replicas(nn.Module):
+    """What ``DataParallel`` does with several devices: a replica in a thread of its own for each."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *inputs):
+        outputs = [None] * len(inputs)
+
+        def work(i, replica):
+            outputs[i] = replica(inputs[i])
+
+        replicas = [copy.copy(self.module) for _ in inputs]
+        threads = [threading.Thread(target=work, args=(i, x)) for i, x in enumerate(replicas)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return torch.cat(outputs)
+
+
+def test_replicas_in_other_threads_are_told():
+    model, x = Replicas(Encoder()).eval(), randn(B, T, E, dtype=torch.float32)
+    with torch.no_grad():
+        blind = model(x, x)
+        with pytest.warns(UserWarning, match="DataParallel over several devices"), sl.watch(model) as seen:
+            watched = model(x, x)
+    assert torch.equal(blind, watched)
+    assert "DataParallel over several devices" in repr(seen)
 
 
 class Encoder(nn.Module):
