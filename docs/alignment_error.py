@@ -75,7 +75,9 @@ def predicted_links(predictor: SentenceTranslator, pairs: Sequence[tuple[str, st
     for source, target in pairs:
         layers, targets, sources = cross_attention(predictor, source, target)
         for name, heads in layers.items():
-            views = {None: heads.mean(0), **(dict(enumerate(heads)) if len(heads) > 1 else {})}
+            views: dict[int | None, Tensor] = {None: heads.mean(0)}
+            if len(heads) > 1:
+                views |= dict(enumerate(heads))
             for (head, weights), (step, after) in itertools.product(views.items(), STEPS.items()):
                 rows = weights[after : after + len(targets)]
                 links = word_links(rows, targets[: len(rows)], sources)
