@@ -1,20 +1,25 @@
 """Groups of keys: what ``sight.mass`` sums over."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.look.mass_plan import MassPlan, plan_mass
+from sightline.look.mass_plan import KeyLists, MassPlan, plan_lists
 from sightline.look.media_tokens import is_named
-from sightline.shapes import Bool, did_you_mean
+from sightline.shapes import Bool, Shaped, did_you_mean
 
 __all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
 
 _EXAMPLE = "such as [slice(0, 576), [580, 581]], or ids (S,) with one whole number per key"
+
+_LARGE = 1 << 24  # marks of members; with more, planning is little beside the pass itself
 
 Keys = slice | range | int | Sequence[int] | Tensor
 Groups = Tensor | Mapping[str, Keys | str] | list[Any] | tuple[Any, ...]
@@ -25,19 +30,52 @@ class KeyGroups:
     """Which keys belong to which group. A key may be in several groups, or in none.
 
     Attributes:
-        members: True where a key is in a group; (S, G), or (B, S, G) where items differ.
+        marks: On the host: ids (S,) or (B, S), -1 for a key in no group, or members (S, G) or (B, S, G).
         names: The groups' names; their numbers if they have none.
+        device: Where they are needed.
     """
 
-    members: Bool[Tensor, "... S G"]
+    marks: Shaped[Tensor, "..."]
     names: tuple[str, ...]
+    device: torch.device
     _plans: dict[tuple[bool, int], MassPlan] = field(default_factory=dict, repr=False)
+
+    @property
+    def s(self) -> int:
+        """How many keys there are."""
+        return self.marks.size(-2 if self._is_members else -1)
+
+    @property
+    def n_items(self) -> int | None:
+        """How many items of a batch have groups of their own; None where all have the same."""
+        return self.marks.size(0) if self.marks.dim() == (3 if self._is_members else 2) else None
+
+    @cached_property
+    def members(self) -> Bool[Tensor, "... S G"]:
+        """True where a key is in a group; (S, G), or (B, S, G) where items differ."""
+        marks = self.marks.to(self.device)
+        if self._is_members:
+            return marks
+        return marks.unsqueeze(-1) == torch.arange(len(self.names), device=self.device)
 
     def plan(self, *, banded: bool, tile: int) -> MassPlan:
         """How a kernel goes through the keys, made once; see :func:`plan_mass`."""
         if (banded, tile) not in self._plans:
-            self._plans[banded, tile] = plan_mass(self.members, banded=banded, tile=tile)
+            n = len(self.names)
+            lists = KeyLists.of_members(self.marks) if self._is_members else KeyLists.of_ids(self.marks, n)
+            plan = plan_lists(lists, self.s, banded=banded, tile=tile, device=self.device)
+            self._plans[banded, tile] = plan
         return self._plans[banded, tile]
+
+    def equals(self, other: "KeyGroups") -> bool:
+        """Whether others are the same groups in the same place."""
+        same = self.names == other.names and self.device == other.device
+        same = same and self.marks.dtype == other.marks.dtype
+        return same and np.array_equal(self.marks.numpy(), other.marks.numpy())
+
+    @property
+    def _is_members(self) -> bool:
+        return self.marks.dtype == torch.bool
 
     @property
     def overlapping(self) -> list[int]:
@@ -51,8 +89,7 @@ class KeyGroups:
 
     def __repr__(self) -> str:
         """Say what a reader has to know before adding numbers up."""
-        s, g = self.members.shape[-2:]
-        facts = [f"KeyGroups: {g} groups of {s} keys"]
+        facts = [f"KeyGroups: {len(self.names)} groups of {self.s} keys"]
         if self.overlapping:
             facts.append(f"{len(self.overlapping)} in more than one, {_shorten(self.overlapping)}")
         if self.left_out:
@@ -63,6 +100,9 @@ class KeyGroups:
         chosen = chosen if chosen.dim() == 1 else chosen.any(0)
         positions: list[int] = chosen.nonzero()[:, 0].tolist()
         return positions
+
+
+_RECENT: deque[KeyGroups] = deque(maxlen=4)  # found by what is in them, not by whose they are
 
 
 def read_groups(
@@ -88,18 +128,22 @@ def read_groups(
         tensor([[1, 1, 0, 0],
                 [0, 0, 1, 0]])
     """
+    device = torch.empty(0, device=device).device  # "cuda" is "cuda:0"
     if isinstance(groups, KeyGroups):
-        if groups.members.size(-2) != s:
+        if groups.s != s:
             raise ValueError(
-                f"these groups are of S={groups.members.size(-2)} keys, got a sight of S={s}; read them "
+                f"these groups are of S={groups.s} keys, got a sight of S={s}; read them "
                 f"again with read_groups(groups, {s})"
             )
-        members = groups.members.to(device)
-        return groups if members is groups.members else KeyGroups(members=members, names=groups.names)
+        return (
+            groups
+            if groups.device == device
+            else KeyGroups(marks=groups.marks, names=groups.names, device=device)
+        )
     if isinstance(groups, Mapping):
         names, listed = tuple(map(str, groups)), list(groups.values())
     elif isinstance(groups, Tensor) or _is_ids(groups, s):
-        return _read_ids(torch.as_tensor(groups, device=device), s)
+        return _read_ids(torch.as_tensor(groups), s, device)
     elif isinstance(groups, list | tuple):
         names, listed = tuple(map(str, range(len(groups)))), list(groups)
     else:
@@ -117,19 +161,22 @@ def read_groups(
         _check_found(members, listed, tokens)
     else:
         members = _named_members(listed, names, s, ())
-    return KeyGroups(members=members.to(device), names=names)
+    return _remembered(KeyGroups(marks=members, names=names, device=device))
 
 
 def _named_members(
     listed: Sequence[Any], names: Sequence[str], s: int, text: Sequence[str]
 ) -> Bool[Tensor, "S G"]:
     """Which keys belong to which group, by their places or by the names of their tokens."""
-    members = torch.zeros(s, len(listed), dtype=torch.bool)
-    for group, keys in enumerate(listed):
+    members = torch.zeros(len(listed), s, dtype=torch.bool)
+    for keys, name, row in zip(listed, names, members.numpy(), strict=True):
+        if isinstance(keys, slice):
+            row[keys] = True
+            continue
         if isinstance(keys, str):
             keys = [i for i, token in enumerate(text[:s]) if is_named(token, keys)]  # noqa: PLW2901
-        members[key_index(keys, s, f"group {names[group]}"), group] = True
-    return members
+        row[key_index(keys, s, f"group {name}")] = True
+    return members.T
 
 
 def _checked_tokens(tokens: Sequence[Sequence[str]], listed: Sequence[Any]) -> Sequence[Sequence[str]]:
@@ -168,15 +215,17 @@ def key_index(keys: Keys, s: int, what: str, of: str = "keys") -> list[int]:
             "marks.nonzero().flatten()"
         )
     listed = list(listed)
-    for i in listed:
-        if not is_integer(i):
-            raise TypeError(f"{what} must hold whole numbers, positions of {of}, got {i!r}")
-        if not -s <= i < s:
-            raise ValueError(f"{what} must hold {of} in 0..{s - 1}, got {int(i)}; there are {s} {of} here")
+    if set(map(type, listed)) != {int}:
+        strange = [i for i in listed if not is_integer(i)]
+        if strange:
+            raise TypeError(f"{what} must hold whole numbers, positions of {of}, got {strange[0]!r}")
+    wrong = [i for i in listed if not -s <= i < s]
+    if wrong:
+        raise ValueError(f"{what} must hold {of} in 0..{s - 1}, got {int(wrong[0])}; there are {s} {of} here")
     return [int(i) % s for i in listed]
 
 
-def _read_ids(ids: Tensor, s: int) -> KeyGroups:
+def _read_ids(ids: Tensor, s: int, device: torch.device) -> KeyGroups:
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise TypeError(
             f"ids must be whole numbers, the group of each key, got {ids.dtype}; marks become ids with "
@@ -184,12 +233,22 @@ def _read_ids(ids: Tensor, s: int) -> KeyGroups:
         )
     if ids.dim() not in (1, 2) or ids.size(-1) != s:
         raise ValueError(f"ids must be (S,) or (B, S) with S={s}, got {tuple(ids.shape)}; one per key")
-    least, most = torch.stack(ids.aminmax()).tolist() if ids.numel() else (0, -1)  # one wait for the device
+    marks = ids.to("cpu", torch.long, copy=True)  # the one wait for the device, where they lie there
+    least, most = torch.stack(marks.aminmax()).tolist() if marks.numel() else (0, -1)
     if least < -1:
         raise ValueError(f"ids must be at least 0, or -1 for no group, got {least}")
-    n = most + 1
-    members = ids.unsqueeze(-1) == torch.arange(n, device=ids.device)
-    return KeyGroups(members=members, names=tuple(map(str, range(n))))
+    return _remembered(KeyGroups(marks=marks, names=tuple(map(str, range(most + 1))), device=device))
+
+
+def _remembered(groups: KeyGroups) -> KeyGroups:
+    """Equal groups that were read before, with the plans made for them: every layer asks for the same."""
+    if groups.s * len(groups.names) * (groups.n_items or 1) > _LARGE:
+        return groups
+    for known in tuple(_RECENT):
+        if known.equals(groups):
+            return known
+    _RECENT.append(groups)
+    return groups
 
 
 def is_integer(x: object) -> TypeGuard[int]:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sightline as sl
+from sightline.look import groups as groups_module
 from sightline.look import offsets as offsets_module
 from sightline.look import tile_pass
 from sightline.look.groups import read_groups
@@ -152,6 +153,23 @@ def test_named_groups_and_what_they_say_of_themselves():
     assert (read.names, read.overlapping, read.left_out) == (("image", "question"), [3], [6])
     assert repr(read) == "KeyGroups: 2 groups of 7 keys; 1 in more than one, [3]; 1 in none, [6]"
     near(sight.mass(read), sight.mass(groups))
+
+
+def test_equal_groups_share_a_plan_and_ids_that_change_do_not():
+    ids = torch.arange(S) % 3
+    read = read_groups(ids, S)
+    assert read_groups(ids.clone(), S).plan(banded=True, tile=64) is read.plan(banded=True, tile=64)
+    assert read_groups([slice(0, 3)], S) is read_groups([slice(0, 3)], S)
+    assert read_groups({"a": slice(0, 3)}, S) is not read_groups([slice(0, 3)], S)
+    ids.numpy()[0] = 2  # nobody counts who writes there
+    assert read.members[0].tolist() == [True, False, False]
+    assert read_groups(ids, S).members[0].tolist() == [False, False, True]
+
+
+def test_groups_of_many_marks_are_not_held_on_to():
+    ids = torch.zeros(S, dtype=torch.long)
+    with mock.patch.object(groups_module, "_LARGE", S - 1):
+        assert read_groups(ids, S) is not read_groups(ids, S)
 
 
 def test_a_sight_cut_averaged_and_stacked():
