@@ -33,7 +33,8 @@ def rollout(
     """How much of each input token is in each output token, or in one of them, after all layers.
 
     Args:
-        sights: The self-attention of each layer, first to last; q and k kept (``keep=True``).
+        sights: The self-attention of each layer, first to last; q and k kept (``keep=True``; with
+            ``keep="cpu"`` the device holds those of one layer at a time).
         residual: The share that the residual path passes on unmixed.
         token: Only this output token, in O(T) memory at any length.
 
@@ -147,8 +148,7 @@ def _unit_row(sights: list[Sight], token: int) -> Float[Tensor, "... T"]:
     sight = sights[-1]
     if not is_integer(token) or not -sight.t <= token < sight.t:
         raise ValueError(f"the token must be in 0..{sight.t - 1}, got {token!r}; T is {sight.t} here")
-    kept = sight.require_kept("a flow")
-    row = kept[0].lse.new_zeros(*sight.lead[: sight.n_batch], sight.t)
+    row = sight.lse.new_zeros(*sight.lead[: sight.n_batch], sight.t)
     row[..., token] = 1.0
     return row
 
