@@ -130,6 +130,11 @@ def _check_lengths(sights: Sequence[Sight], residual: float) -> list[Sight]:
     if not sights:
         raise ValueError("a flow needs the sight of at least one layer, got none")
     for sight in sights:
+        if isinstance(sight, str):
+            raise TypeError(
+                f"a flow takes one sight of each layer, got the name {sight!r}; give it "
+                "[seen[name] for name in seen]"
+            )
         if not isinstance(sight, Sight):
             raise TypeError(
                 f"a flow takes one sight of each layer, got a {type(sight).__name__}; where a module was "

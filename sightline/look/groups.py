@@ -19,10 +19,11 @@ __all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
 
 _EXAMPLE = "such as [slice(0, 576), [580, 581]], or ids (S,) with one whole number per key"
 
+_MANY = 1 << 16  # groups, where there are fewer keys
 _LARGE = 1 << 24  # marks of members; with more, planning is little beside the pass itself
 
 Keys = slice | range | int | Sequence[int] | Tensor
-Groups = Tensor | Mapping[str, Keys | str] | list[Any] | tuple[Any, ...]
+Groups = Tensor | np.ndarray[Any, Any] | Mapping[str, Keys | str] | list[Any] | tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,7 +143,7 @@ def read_groups(
         )
     if isinstance(groups, Mapping):
         names, listed = tuple(map(str, groups)), list(groups.values())
-    elif isinstance(groups, Tensor) or _is_ids(groups, s):
+    elif isinstance(groups, Tensor | np.ndarray) or _is_ids(groups, s):
         return _read_ids(torch.as_tensor(groups), s, device)
     elif isinstance(groups, list | tuple):
         names, listed = tuple(map(str, range(len(groups)))), list(groups)
@@ -237,6 +238,11 @@ def _read_ids(ids: Tensor, s: int, device: torch.device) -> KeyGroups:
     least, most = torch.stack(marks.aminmax()).tolist() if marks.numel() else (0, -1)
     if least < -1:
         raise ValueError(f"ids must be at least 0, or -1 for no group, got {least}")
+    if most >= max(s, _MANY):
+        raise ValueError(
+            f"ids number the groups from 0, here below {max(s, _MANY)}, got {most}; number them with "
+            "ids.unique(return_inverse=True)[1]"
+        )
     return _remembered(KeyGroups(marks=marks, names=tuple(map(str, range(most + 1))), device=device))
 
 

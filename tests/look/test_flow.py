@@ -123,6 +123,8 @@ def test_where_to_keep():
 def test_what_does_not_flow():
     with pytest.raises(ValueError, match="at least one layer, got none"):
         rollout([])
+    with pytest.raises(TypeError, match=r"got the name 'layers\.0'; give it \[seen"):
+        rollout(["layers.0"])
     cross = sl.look(randn(T, 3), randn(5, 3), randn(5, 3))
     for flow in (rollout, received_flow):
         with pytest.raises(ValueError, match=r"T=7 and S=5 .*leave out cross-attention"):

@@ -2,6 +2,7 @@
 
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -155,6 +156,12 @@ def test_named_groups_and_what_they_say_of_themselves():
     near(sight.mass(read), sight.mass(groups))
 
 
+def test_ids_of_numpy():
+    q, k, v = inputs()
+    ids = np.arange(S) % 3
+    near(sl.look(q, k, v).mass(ids), sl.look(q, k, v).mass(torch.from_numpy(ids)))
+
+
 def test_equal_groups_share_a_plan_and_ids_that_change_do_not():
     ids = torch.arange(S) % 3
     read = read_groups(ids, S)
@@ -267,6 +274,11 @@ def test_an_empty_query_has_no_logit_and_no_mass():
         ([torch.ones(7, dtype=torch.bool)], TypeError, r"group 0 .* got a tensor of torch\.bool; marks"),
         ([[0.5]], TypeError, r"whole numbers, positions of keys, got 0\.5"),
         (read_groups([[0]], 5), ValueError, r"of S=5 keys, got a sight of S=7"),
+        (
+            torch.tensor([0, 1, 10**12, 0, 0, 0, 0]),
+            ValueError,
+            r"below 65536, got 1000000000000; number them with ids\.unique",
+        ),
     ],
 )
 def test_groups_that_are_none(groups, kind, message):
@@ -290,6 +302,8 @@ def test_questions_that_make_no_sense():
         sight.offsets(3)
     with pytest.raises(ValueError, match=r"at most the number of keys S=7, got 8"):
         sight.offsets(8, first=0)
+    with pytest.raises(TypeError, match=r"first must be a whole number, .* got 'a'"):
+        sight.offsets(3, first="a")
     with pytest.raises(ValueError, match=r"a maximum and groups of heads belong to single heads"):
         sight.mean_heads().received_from(reduce="max")
     with pytest.raises(ValueError, match=r"^mass can't be had any more.*keep=True"):
