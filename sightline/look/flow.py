@@ -15,6 +15,7 @@ down in proportion to what each token received. It is exact for one layer, an ap
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -126,10 +127,10 @@ def received_flow(sights: Sequence[Sight], *, residual: float = 0.5) -> Float[Te
 def _check_lengths(sights: Sequence[Sight], residual: float) -> list[Sight]:
     if not 0 <= residual <= 1:
         raise ValueError(f"residual is a share in [0, 1], got {residual}; 0.5 passes on half unmixed")
-    sights = list(sights)
-    if not sights:
+    listed: list[Any] = list(sights)
+    if not listed:
         raise ValueError("a flow needs the sight of at least one layer, got none")
-    for sight in sights:
+    for sight in listed:
         if isinstance(sight, str):
             raise TypeError(
                 f"a flow takes one sight of each layer, got the name {sight!r}; give it "
@@ -140,12 +141,12 @@ def _check_lengths(sights: Sequence[Sight], residual: float) -> list[Sight]:
                 f"a flow takes one sight of each layer, got a {type(sight).__name__}; where a module was "
                 "called more than once, choose one with seen.calls(name)[i]"
             )
-        if (sight.t, sight.s) != (sights[0].t, sights[0].t):
+        if (sight.t, sight.s) != (listed[0].t, listed[0].t):
             raise ValueError(
                 f"a flow goes through self-attention of one length, got T={sight.t} and S={sight.s} in "
-                f"{sight.name or 'a layer'} after T={sights[0].t}; leave out cross-attention"
+                f"{sight.name or 'a layer'} after T={listed[0].t}; leave out cross-attention"
             )
-    return sights
+    return listed
 
 
 def _unit_row(sights: list[Sight], token: int) -> Float[Tensor, "... T"]:

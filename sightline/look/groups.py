@@ -2,8 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from numbers import Integral
 from typing import Any, TypeGuard
 
@@ -11,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.look.mass_plan import KeyLists, MassPlan, plan_lists
+from sightline.look.key_groups import KeyGroups
 from sightline.look.media_tokens import is_named
-from sightline.shapes import Bool, Shaped, did_you_mean
+from sightline.shapes import Bool, did_you_mean
 
 __all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
 
@@ -26,84 +24,9 @@ Keys = slice | range | int | Sequence[int] | Tensor
 Groups = Tensor | np.ndarray[Any, Any] | Mapping[str, Keys | str] | list[Any] | tuple[Any, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class KeyGroups:
-    """Which keys belong to which group. A key may be in several groups, or in none.
-
-    Attributes:
-        marks: On the host: ids (S,) or (B, S), -1 for a key in no group, or members (S, G) or (B, S, G).
-        names: The groups' names; their numbers if they have none.
-        device: Where they are needed.
-    """
-
-    marks: Shaped[Tensor, "..."]
-    names: tuple[str, ...]
-    device: torch.device
-    _plans: dict[tuple[bool, int], MassPlan] = field(default_factory=dict, repr=False)
-
-    @property
-    def s(self) -> int:
-        """How many keys there are."""
-        return self.marks.size(-2 if self._is_members else -1)
-
-    @property
-    def n_items(self) -> int | None:
-        """How many items of a batch have groups of their own; None where all have the same."""
-        return self.marks.size(0) if self.marks.dim() == (3 if self._is_members else 2) else None
-
-    @cached_property
-    def members(self) -> Bool[Tensor, "... S G"]:
-        """True where a key is in a group; (S, G), or (B, S, G) where items differ."""
-        marks = self.marks.to(self.device)
-        if self._is_members:
-            return marks
-        return marks.unsqueeze(-1) == torch.arange(len(self.names), device=self.device)
-
-    def plan(self, *, banded: bool, tile: int) -> MassPlan:
-        """How a kernel goes through the keys, made once; see :func:`plan_mass`."""
-        if (banded, tile) not in self._plans:
-            n = len(self.names)
-            lists = KeyLists.of_members(self.marks) if self._is_members else KeyLists.of_ids(self.marks, n)
-            plan = plan_lists(lists, self.s, banded=banded, tile=tile, device=self.device)
-            self._plans[banded, tile] = plan
-        return self._plans[banded, tile]
-
-    def equals(self, other: "KeyGroups") -> bool:
-        """Whether others are the same groups in the same place."""
-        same = self.names == other.names and self.device == other.device
-        same = same and self.marks.dtype == other.marks.dtype
-        return same and np.array_equal(self.marks.numpy(), other.marks.numpy())
-
-    @property
-    def _is_members(self) -> bool:
-        return self.marks.dtype == torch.bool
-
-    @property
-    def overlapping(self) -> list[int]:
-        """The keys that are in more than one group: their weight counts in each of them."""
-        return self._positions(self.members.sum(-1) > 1)
-
-    @property
-    def left_out(self) -> list[int]:
-        """The keys that are in no group: a query's mass then sums to less than one."""
-        return self._positions(~self.members.any(-1))
-
-    def __repr__(self) -> str:
-        """Say what a reader has to know before adding numbers up."""
-        facts = [f"KeyGroups: {len(self.names)} groups of {self.s} keys"]
-        if self.overlapping:
-            facts.append(f"{len(self.overlapping)} in more than one, {_shorten(self.overlapping)}")
-        if self.left_out:
-            facts.append(f"{len(self.left_out)} in none, {_shorten(self.left_out)}")
-        return "; ".join(facts)
-
-    def _positions(self, chosen: Tensor) -> list[int]:
-        chosen = chosen if chosen.dim() == 1 else chosen.any(0)
-        positions: list[int] = chosen.nonzero()[:, 0].tolist()
-        return positions
-
-
-_RECENT: deque[KeyGroups] = deque(maxlen=4)  # found by what is in them, not by whose they are
+# Found by what is in them, not by whose they are.
+_RECENT: deque[KeyGroups] = deque(maxlen=4)
+_RECENT_LISTS: deque[tuple[Any, KeyGroups]] = deque(maxlen=4)
 
 
 def read_groups(
@@ -154,15 +77,27 @@ def read_groups(
             f"ids must be one whole number per key, S={s} of them, got {len(listed)}; a list of groups is "
             f"{_EXAMPLE}"
         )
-    if isinstance(groups, list | tuple):
-        names = tuple(x if isinstance(x, str) else name for x, name in zip(listed, names, strict=True))
     if any(isinstance(keys, str) for keys in listed):
-        parts = [_named_members(listed, names, s, text) for text in _checked_tokens(tokens, listed)]
-        members = parts[0] if len(parts) == 1 else torch.stack(parts)
+        if not isinstance(groups, Mapping):
+            names = tuple(x if isinstance(x, str) else name for x, name in zip(listed, names, strict=True))
+        each = [_named_members(listed, names, s, text) for text in _checked_tokens(tokens, listed)]
+        members = each[0] if len(each) == 1 else torch.stack(each)
         _check_found(members, listed, tokens)
-    else:
-        members = _named_members(listed, names, s, ())
-    return _remembered(KeyGroups(marks=members, names=names, device=device))
+        return KeyGroups(marks=members, names=names, device=device)
+    return _read_lists(listed, names, s, device)
+
+
+def _read_lists(listed: list[Any], names: tuple[str, ...], s: int, device: torch.device) -> KeyGroups:
+    """Groups by their places; the same as before if they were asked for lately."""
+    parts = [_as_key(keys) for keys in listed]
+    key = None if any(part is None for part in parts) else (names, parts, s, device)
+    for other, known in tuple(_RECENT_LISTS) if key is not None else ():
+        if other == key:
+            return known
+    groups = KeyGroups(marks=_named_members(listed, names, s, ()), names=names, device=device)
+    if key is not None and groups.n_marks <= _LARGE:
+        _RECENT_LISTS.append((key, groups))
+    return groups
 
 
 def _named_members(
@@ -246,9 +181,16 @@ def _read_ids(ids: Tensor, s: int, device: torch.device) -> KeyGroups:
     return _remembered(KeyGroups(marks=marks, names=tuple(map(str, range(most + 1))), device=device))
 
 
+def _as_key(keys: Any) -> Any:
+    """What is compared to know a list of keys again; None where that would take a look at a tensor."""
+    if isinstance(keys, slice | range) or type(keys) is int:
+        return keys
+    return tuple(keys) if isinstance(keys, list | tuple) and set(map(type, keys)) <= {int} else None
+
+
 def _remembered(groups: KeyGroups) -> KeyGroups:
     """Equal groups that were read before, with the plans made for them: every layer asks for the same."""
-    if groups.s * len(groups.names) * (groups.n_items or 1) > _LARGE:
+    if groups.n_marks > _LARGE:
         return groups
     for known in tuple(_RECENT):
         if known.equals(groups):
@@ -264,10 +206,6 @@ def is_integer(x: object) -> TypeGuard[int]:
 
 def _is_ids(groups: object, s: int) -> bool:
     return isinstance(groups, Sequence) and len(groups) == s and all(map(is_integer, groups))
-
-
-def _shorten(positions: list[int]) -> str:
-    return str(positions) if len(positions) <= 5 else f"{str(positions[:5])[:-1]}, ...]"
 
 
 def _kind(x: object) -> str:

@@ -40,8 +40,8 @@ def offsets(sight: "SightData", n: int, first: int | None = None) -> Float[Tenso
         )
     if first is not None and not is_integer(first):
         raise TypeError(
-            f"first must be a whole number, where the first query stands among the keys, got {first!r}; after "
-            "100 keys in a cache it is 100"
+            f"first must be a whole number, where the first query stands among the keys, got {first!r}; "
+            "after 100 keys in a cache it is 100"
         )
     position = first or 0
     total = None

@@ -168,6 +168,13 @@ def test_equal_groups_share_a_plan_and_ids_that_change_do_not():
     assert read_groups(ids.clone(), S).plan(banded=True, tile=64) is read.plan(banded=True, tile=64)
     assert read_groups([slice(0, 3)], S) is read_groups([slice(0, 3)], S)
     assert read_groups({"a": slice(0, 3)}, S) is not read_groups([slice(0, 3)], S)
+    keys = [1, 2]
+    listed = read_groups([keys], S)
+    keys[0] = 3
+    assert read_groups([keys], S).members[3, 0]
+    assert listed.members[1, 0]
+    with pytest.raises(TypeError, match="whole numbers"):
+        read_groups([[True, 2]], S)  # True == 1, and yet no position
     ids.numpy()[0] = 2  # nobody counts who writes there
     assert read.members[0].tolist() == [True, False, False]
     assert read_groups(ids, S).members[0].tolist() == [False, False, True]
