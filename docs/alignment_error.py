@@ -5,13 +5,17 @@
     python docs/alignment_error.py RUN --source test.de --target test.en --gold test.talp --first 1
 
 The model reads the source and is told the target. Each word of the target is linked to the word of the
-source that its tokens looked at most, heads averaged. There are two steps to ask: the one that *writes* a
-word and the one after it, which *reads* it. The table has both, for every layer. Gold links are ``0-0 1?2``
-(``?`` or ``p``: possible), one pair a line, or the older ``sentence source target S|P``, one link a line.
-``--pairs`` has ``source ||| target`` in every line.
+source that its tokens looked at most. There are two steps to ask: the one that *writes* a word and the one
+after it, which *reads* it. The table has both, for every layer, heads averaged, and for the best single head.
+``--choose 50`` chooses that head by the first fifty pairs, and every figure is then of the others. For scale:
+the diagonal, and with ``--train FOLDER`` IBM model 1 of the pairs that the translator learned from.
+
+Gold links are ``0-0 1?2`` (``?`` or ``p``: possible), one pair a line, or the older ``sentence source target
+S|P``, one link a line. ``--pairs`` has ``source ||| target`` in every line.
 """
 
 import argparse
+import itertools
 import json
 import re
 import sys
@@ -31,15 +35,17 @@ from sightline.evaluate.alignment import (
     word_links,
     word_of_tokens,
 )
+from sightline.evaluate.ibm_model_1 import ibm_model_1
 from sightline.tasks.translate.predict import SentenceTranslator
 
 STEPS = {"writes": 0, "reads": 1}  # how many steps after the one that writes a token
+Predicted = dict[tuple[str, int | None, str], list[set[tuple[int, int]]]]
 
 
 def cross_attention(
     predictor: SentenceTranslator, source: str, target: str
 ) -> tuple[dict[str, Tensor], list[int | None], list[int | None]]:
-    """Each layer's weights (T + 1, S), heads averaged, and the words of target and source tokens."""
+    """Each layer's weights (H, T + 1, S), and the words of target and source tokens."""
     tokens, model = predictor.tokens, predictor.model
     device = next(model.parameters()).device
     read = torch.tensor([tokens.read(source)], device=device)
@@ -56,26 +62,52 @@ def cross_attention(
     for name in names:
         sight = seen.stack(name)
         rows = sight.rows(list(range(sight.t)))[0].cpu()  # (H, T, S), or (T, S) where there are no heads
-        layers[name] = rows.mean(0) if rows.dim() == 3 else rows
+        layers[name] = rows if rows.dim() == 3 else rows[None]
     places = [(int(a), int(b)) for a, b in written.offsets]
     if written.tokens[:1] == ["▁"]:
         places[0] = (0, 0)
     return layers, word_of_tokens(target, places), word_of_tokens(source, tokens.offsets(source))
 
 
-def predicted_links(
-    predictor: SentenceTranslator, pairs: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], list[set[tuple[int, int]]]]:
-    """The links of every pair, by layer and step."""
-    found: dict[tuple[str, str], list[set[tuple[int, int]]]] = {}
+def predicted_links(predictor: SentenceTranslator, pairs: Sequence[tuple[str, str]]) -> Predicted:
+    """The links of every pair, by layer, head (None: their mean) and step."""
+    found: Predicted = {}
     for source, target in pairs:
         layers, targets, sources = cross_attention(predictor, source, target)
-        for name, weights in layers.items():
-            for step, after in STEPS.items():
+        for name, heads in layers.items():
+            views: dict[int | None, Tensor] = {None: heads.mean(0)}
+            if len(heads) > 1:
+                views |= dict(enumerate(heads))
+            for (head, weights), (step, after) in itertools.product(views.items(), STEPS.items()):
                 rows = weights[after : after + len(targets)]
                 links = word_links(rows, targets[: len(rows)], sources)
-                found.setdefault((name, step), []).append(links)
+                found.setdefault((name, head, step), []).append(links)
     return found
+
+
+def diagonal(pairs: Sequence[tuple[str, str]]) -> list[set[tuple[int, int]]]:
+    """Link each target word to the source word that stands as far along."""
+    lengths = [(len(source.split()), len(target.split())) for source, target in pairs]
+    return [{(min(n - 1, round(t * n / m)), t) for t in range(m)} for n, m in lengths]
+
+
+def error_table(found: Predicted, gold: Sequence[Links], choose: int) -> dict[str, dict[str, float]]:
+    """Error rates of every layer, and of the best head: chosen by the first pairs, measured on the others."""
+    table: dict[str, dict[str, float]] = {}
+    error = {key: alignment_error_rate(links[choose:], gold[choose:]) for key, links in found.items()}
+    for (name, head, step), value in error.items():
+        if head is None:
+            table.setdefault(name, {})[step] = value
+    by_choice = {
+        key: alignment_error_rate(links[:choose], gold[:choose])
+        for key, links in found.items()
+        if key[1] is not None
+    }
+    if choose and by_choice:
+        for step in STEPS:
+            name, head, _ = best = min((k for k in by_choice if k[2] == step), key=by_choice.__getitem__)
+            table.setdefault(f"{name} head {head}", {})[step] = error[best]
+    return table
 
 
 def read_pairs(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -84,7 +116,12 @@ def read_pairs(args: argparse.Namespace) -> list[tuple[str, str]]:
         lines = args.pairs.read_text(encoding="utf-8").splitlines()
         split = [line.split("|||")[:2] for line in lines]
         return [(source.strip(), target.strip()) for source, target in split]
-    sources, targets = (x.read_text(encoding="utf-8").splitlines() for x in (args.source, args.target))
+    return read_files(args.source, args.target)
+
+
+def read_files(source: Path, target: Path) -> list[tuple[str, str]]:
+    """Sentence pairs of two files, a sentence a line."""
+    sources, targets = (x.read_text(encoding="utf-8").splitlines() for x in (source, target))
     return list(zip(sources, targets, strict=True))
 
 
@@ -103,6 +140,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
     parser.add_argument("--target", type=Path)
     parser.add_argument("--gold", type=Path, required=True)
     parser.add_argument("--first", type=int, default=0, help="what the first word's number is")
+    parser.add_argument("--choose", type=int, default=0, help="pairs to choose the best head by")
+    parser.add_argument("--train", type=Path, help="the folder the translator learned from, for IBM model 1")
     parser.add_argument("--out", type=Path, help="a JSON file for the table")
     args = parser.parse_args(argv)
     if args.pairs is None and (args.source is None or args.target is None):
@@ -113,16 +152,24 @@ def main(argv: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
     predictor = sl.open_run(args.run).predictor
     if not isinstance(predictor, SentenceTranslator):
         parser.error(f"a run of a translator is needed, got one of kind {predictor!r}")
-    table: dict[str, dict[str, float]] = {}
-    for (name, step), links in predicted_links(predictor, pairs).items():
-        table.setdefault(name, {})[step] = alignment_error_rate(links, gold)
+    table = error_table(predicted_links(predictor, pairs), gold, args.choose)
+    others = {"diagonal": diagonal(pairs)}
+    if args.train is not None:
+        languages = predictor.data.source, predictor.data.target
+        learned = read_files(*(args.train / f"train.{language}" for language in languages))
+        others["IBM model 1"] = ibm_model_1(learned, pairs)
+    table |= {
+        name: dict.fromkeys(STEPS, alignment_error_rate(links[args.choose :], gold[args.choose :]))
+        for name, links in others.items()
+    }
     width = max(map(len, table))
     sys.stdout.write(f"{'layer':{width}}  writes  reads\n")
     for name, row in table.items():
-        sys.stdout.write(f"{name:{width}}  {row['writes']:6.3f}  {row['reads']:5.3f}\n")
+        cells = "  ".join(f"{row[step]:6.3f}" if step in row else " " * 6 for step in STEPS)
+        sys.stdout.write(f"{name:{width}}  {cells}\n")
     if args.out is not None:
         args.out.write_text(
-            json.dumps({"pairs": len(pairs), "aer": table}, indent=1) + "\n", encoding="utf-8"
+            json.dumps({"pairs": len(pairs) - args.choose, "aer": table}, indent=1) + "\n", encoding="utf-8"
         )
     return table
 

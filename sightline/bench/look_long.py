@@ -26,7 +26,7 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
     on_gpu = device.type == "cuda"
     million = ((1 << 15) if quick else (1 << 20)) if on_gpu else (256 if quick else 2048)
     tokens = (4096 if quick else 32768) if on_gpu else (256 if quick else 2048)
-    d_model = 1024 if on_gpu else 64
+    d_model = 2048 if on_gpu else 64
     named: dict[str, tuple[float | None, Callable[[], Comparison]]] = {
         f"{name} of one head T={million}": (None, partial(compare_million, name, million, device))
         for name in _QUESTIONS
@@ -105,7 +105,7 @@ def compare_flow(name: str, t: int, d_model: int, device: torch.device) -> Compa
         return (y.detach(),)
 
     def ours() -> tuple[Tensor, ...]:
-        with sl.watch(model, keep=True, grad=graded, measure=_NOTHING) as seen:
+        with sl.watch(model, keep=False if graded else "cpu", grad=graded, measure=_NOTHING) as seen:
             alone()
         sights = [seen.calls(layer)[0] for layer in seen.names()]
         trace = flow.relevance if graded else flow.rollout

@@ -1,19 +1,20 @@
 """``edit``: what a model would do if some of its attention were different, on its own kernels.
 
 Calls of ``F.scaled_dot_product_attention`` and ``sl.attention`` are taken over, changed and made again;
-``nn.MultiheadAttention``, which hides its call, is sent through ``sl.attention`` while the block lasts.
+``nn.MultiheadAttention``, which hides its call, is sent through ``sl.attention`` while the block lasts. A
+model that attends outside its modules' ``forward``, as in step-by-step decoding, says for whom it does.
 """
 
 import contextlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from sightline.attention.attend import attention
 from sightline.attention.multihead import MultiheadAttention
@@ -23,7 +24,7 @@ from sightline.look.mha_forward import send_through_attention, slow_path
 from sightline.look.names import matches
 from sightline.look.nested import zero_padding
 
-__all__ = ["Edit", "edit"]
+__all__ = ["Edit", "edit", "is_editing", "on_behalf"]
 
 _FORWARDS = (nn.MultiheadAttention.forward, MultiheadAttention.forward)
 
@@ -84,12 +85,33 @@ def edit(
     return Edit(model, _name_filter(layers), change)
 
 
+def is_editing() -> bool:
+    """Whether some attention may be changed here."""
+    return any(isinstance(mode, _Interceptor) for mode in _get_current_function_mode_stack())
+
+
+@contextlib.contextmanager
+def on_behalf(module: nn.Module, *, in_order: bool = True) -> Iterator[None]:
+    """Attend for a module whose ``forward`` does not run.
+
+    Args:
+        module: The module.
+        in_order: Whether keys lie in the order of their positions.
+    """
+    with contextlib.ExitStack() as undo:
+        for mode in _get_current_function_mode_stack():
+            if isinstance(mode, _Interceptor):
+                undo.enter_context(mode.edit.running(module, in_order=in_order))
+        yield
+
+
 class Edit:
     """The block inside which a model's attention is changed."""
 
     def __init__(self, model: nn.Module, is_selected: Callable[[str], bool], change: Change) -> None:
         self._model, self._is_selected, self._change = model, is_selected, change
         self._stack: list[str] = []
+        self._names: dict[nn.Module, str] = {}
         self._undo: contextlib.ExitStack | None = None
         self._attended: dict[str, bool] = {}  # the modules that attended, and whether they were changed
         self._warned: set[str] = set()
@@ -100,9 +122,10 @@ class Edit:
         if self._undo is not None:
             raise RuntimeError("this edit is entered already; make another one with sl.edit(model, ...)")
         self._attended, self._warned, self._ran = {}, set(), False
+        self._names = {module: name for name, module in self._model.named_modules()}
         with contextlib.ExitStack() as undo:
             fast = undo.enter_context(slow_path())
-            for name, module in self._model.named_modules():
+            for module, name in self._names.items():
                 self._hook(module, name, undo)
                 if isinstance(module, nn.MultiheadAttention) and type(module).forward in _FORWARDS:
                     send_through_attention(module, undo)
@@ -151,6 +174,26 @@ class Edit:
         undo.callback(module.register_forward_pre_hook(before).remove)
         undo.callback(module.register_forward_hook(after, always_call=True).remove)
 
+    @contextlib.contextmanager
+    def running(self, module: nn.Module, *, in_order: bool) -> Iterator[None]:
+        """A module of the model attends; nothing happens where it is another model's."""
+        name = self._names.get(module)
+        if name is None:
+            yield
+            return
+        if not in_order and self._change.forbid and self._is_selected(name):
+            raise ValueError(
+                f"forbid names positions, and in {name} the beams of a search keep their keys in one table; "
+                "search with beam=1, or choose other layers"
+            )
+        self._stack.append(name)
+        self._ran = True
+        try:
+            yield
+        finally:
+            if self._stack:
+                self._stack.pop()
+
     def call_sdpa(self, sdpa: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         """Make a call of torch's function, changed if its module was chosen."""
         if not self._is_mine():
@@ -193,15 +236,15 @@ class _Interceptor(TorchFunctionMode):
 
     def __init__(self, edit: Edit) -> None:
         super().__init__()
-        self._edit = edit
+        self.edit = edit
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is F.scaled_dot_product_attention:
-            return self._edit.call_sdpa(func, args, kwargs or {})
+            return self.edit.call_sdpa(func, args, kwargs or {})
         if func is attention:
-            return self._edit.call_attention(func, args, kwargs or {})
+            return self.edit.call_attention(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 

@@ -237,6 +237,8 @@ def read_heads(heads: Any) -> tuple[int, ...] | None:
     strange = [head for head in listed if not is_integer(head)]
     if strange:
         raise TypeError(f"heads must be whole numbers, got {strange[0]!r}; None is all of them")
+    if not listed:
+        raise ValueError(f"an edit needs at least one head, got heads={heads!r}; None is all of them")
     return tuple(int(head) for head in listed)
 
 

@@ -15,6 +15,7 @@ down in proportion to what each token received. It is exact for one layer, an ap
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +34,8 @@ def rollout(
     """How much of each input token is in each output token, or in one of them, after all layers.
 
     Args:
-        sights: The self-attention of each layer, first to last; q and k kept (``keep=True``).
+        sights: The self-attention of each layer, first to last; q and k kept (``keep=True``; with
+            ``keep="cpu"`` the device holds those of one layer at a time).
         residual: The share that the residual path passes on unmixed.
         token: Only this output token, in O(T) memory at any length.
 
@@ -125,21 +127,26 @@ def received_flow(sights: Sequence[Sight], *, residual: float = 0.5) -> Float[Te
 def _check_lengths(sights: Sequence[Sight], residual: float) -> list[Sight]:
     if not 0 <= residual <= 1:
         raise ValueError(f"residual is a share in [0, 1], got {residual}; 0.5 passes on half unmixed")
-    sights = list(sights)
-    if not sights:
+    listed: list[Any] = list(sights)
+    if not listed:
         raise ValueError("a flow needs the sight of at least one layer, got none")
-    for sight in sights:
+    for sight in listed:
+        if isinstance(sight, str):
+            raise TypeError(
+                f"a flow takes one sight of each layer, got the name {sight!r}; give it "
+                "[seen[name] for name in seen]"
+            )
         if not isinstance(sight, Sight):
             raise TypeError(
                 f"a flow takes one sight of each layer, got a {type(sight).__name__}; where a module was "
                 "called more than once, choose one with seen.calls(name)[i]"
             )
-        if (sight.t, sight.s) != (sights[0].t, sights[0].t):
+        if (sight.t, sight.s) != (listed[0].t, listed[0].t):
             raise ValueError(
                 f"a flow goes through self-attention of one length, got T={sight.t} and S={sight.s} in "
-                f"{sight.name or 'a layer'} after T={sights[0].t}; leave out cross-attention"
+                f"{sight.name or 'a layer'} after T={listed[0].t}; leave out cross-attention"
             )
-    return sights
+    return listed
 
 
 def _unit_row(sights: list[Sight], token: int) -> Float[Tensor, "... T"]:
@@ -147,8 +154,7 @@ def _unit_row(sights: list[Sight], token: int) -> Float[Tensor, "... T"]:
     sight = sights[-1]
     if not is_integer(token) or not -sight.t <= token < sight.t:
         raise ValueError(f"the token must be in 0..{sight.t - 1}, got {token!r}; T is {sight.t} here")
-    kept = sight.require_kept("a flow")
-    row = kept[0].lse.new_zeros(*sight.lead[: sight.n_batch], sight.t)
+    row = sight.lse.new_zeros(*sight.lead[: sight.n_batch], sight.t)
     row[..., token] = 1.0
     return row
 

@@ -1,14 +1,15 @@
 """Groups of keys: what ``sight.mass`` sums over."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.look.mass_plan import MassPlan, plan_mass
+from sightline.look.key_groups import KeyGroups
 from sightline.look.media_tokens import is_named
 from sightline.shapes import Bool, did_you_mean
 
@@ -16,53 +17,16 @@ __all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
 
 _EXAMPLE = "such as [slice(0, 576), [580, 581]], or ids (S,) with one whole number per key"
 
+_MANY = 1 << 16  # groups, where there are fewer keys
+_LARGE = 1 << 24  # marks of members; with more, planning is little beside the pass itself
+
 Keys = slice | range | int | Sequence[int] | Tensor
-Groups = Tensor | Mapping[str, Keys | str] | list[Any] | tuple[Any, ...]
+Groups = Tensor | np.ndarray[Any, Any] | Mapping[str, Keys | str] | list[Any] | tuple[Any, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class KeyGroups:
-    """Which keys belong to which group. A key may be in several groups, or in none.
-
-    Attributes:
-        members: True where a key is in a group; (S, G), or (B, S, G) where items differ.
-        names: The groups' names; their numbers if they have none.
-    """
-
-    members: Bool[Tensor, "... S G"]
-    names: tuple[str, ...]
-    _plans: dict[tuple[bool, int], MassPlan] = field(default_factory=dict, repr=False)
-
-    def plan(self, *, banded: bool, tile: int) -> MassPlan:
-        """How a kernel goes through the keys, made once; see :func:`plan_mass`."""
-        if (banded, tile) not in self._plans:
-            self._plans[banded, tile] = plan_mass(self.members, banded=banded, tile=tile)
-        return self._plans[banded, tile]
-
-    @property
-    def overlapping(self) -> list[int]:
-        """The keys that are in more than one group: their weight counts in each of them."""
-        return self._positions(self.members.sum(-1) > 1)
-
-    @property
-    def left_out(self) -> list[int]:
-        """The keys that are in no group: a query's mass then sums to less than one."""
-        return self._positions(~self.members.any(-1))
-
-    def __repr__(self) -> str:
-        """Say what a reader has to know before adding numbers up."""
-        s, g = self.members.shape[-2:]
-        facts = [f"KeyGroups: {g} groups of {s} keys"]
-        if self.overlapping:
-            facts.append(f"{len(self.overlapping)} in more than one, {_shorten(self.overlapping)}")
-        if self.left_out:
-            facts.append(f"{len(self.left_out)} in none, {_shorten(self.left_out)}")
-        return "; ".join(facts)
-
-    def _positions(self, chosen: Tensor) -> list[int]:
-        chosen = chosen if chosen.dim() == 1 else chosen.any(0)
-        positions: list[int] = chosen.nonzero()[:, 0].tolist()
-        return positions
+# Found by what is in them, not by whose they are.
+_RECENT: deque[KeyGroups] = deque(maxlen=4)
+_RECENT_LISTS: deque[tuple[Any, KeyGroups]] = deque(maxlen=4)
 
 
 def read_groups(
@@ -88,18 +52,22 @@ def read_groups(
         tensor([[1, 1, 0, 0],
                 [0, 0, 1, 0]])
     """
+    device = torch.empty(0, device=device).device  # "cuda" is "cuda:0"
     if isinstance(groups, KeyGroups):
-        if groups.members.size(-2) != s:
+        if groups.s != s:
             raise ValueError(
-                f"these groups are of S={groups.members.size(-2)} keys, got a sight of S={s}; read them "
+                f"these groups are of S={groups.s} keys, got a sight of S={s}; read them "
                 f"again with read_groups(groups, {s})"
             )
-        members = groups.members.to(device)
-        return groups if members is groups.members else KeyGroups(members=members, names=groups.names)
+        return (
+            groups
+            if groups.device == device
+            else KeyGroups(marks=groups.marks, names=groups.names, device=device)
+        )
     if isinstance(groups, Mapping):
         names, listed = tuple(map(str, groups)), list(groups.values())
-    elif isinstance(groups, Tensor) or _is_ids(groups, s):
-        return _read_ids(torch.as_tensor(groups, device=device), s)
+    elif isinstance(groups, Tensor | np.ndarray) or _is_ids(groups, s):
+        return _read_ids(torch.as_tensor(groups), s, device)
     elif isinstance(groups, list | tuple):
         names, listed = tuple(map(str, range(len(groups)))), list(groups)
     else:
@@ -109,27 +77,42 @@ def read_groups(
             f"ids must be one whole number per key, S={s} of them, got {len(listed)}; a list of groups is "
             f"{_EXAMPLE}"
         )
-    if isinstance(groups, list | tuple):
-        names = tuple(x if isinstance(x, str) else name for x, name in zip(listed, names, strict=True))
     if any(isinstance(keys, str) for keys in listed):
-        parts = [_named_members(listed, names, s, text) for text in _checked_tokens(tokens, listed)]
-        members = parts[0] if len(parts) == 1 else torch.stack(parts)
+        if not isinstance(groups, Mapping):
+            names = tuple(x if isinstance(x, str) else name for x, name in zip(listed, names, strict=True))
+        each = [_named_members(listed, names, s, text) for text in _checked_tokens(tokens, listed)]
+        members = each[0] if len(each) == 1 else torch.stack(each)
         _check_found(members, listed, tokens)
-    else:
-        members = _named_members(listed, names, s, ())
-    return KeyGroups(members=members.to(device), names=names)
+        return KeyGroups(marks=members, names=names, device=device)
+    return _read_lists(listed, names, s, device)
+
+
+def _read_lists(listed: list[Any], names: tuple[str, ...], s: int, device: torch.device) -> KeyGroups:
+    """Groups by their places; the same as before if they were asked for lately."""
+    parts = [_as_key(keys) for keys in listed]
+    key = None if any(part is None for part in parts) else (names, parts, s, device)
+    for other, known in tuple(_RECENT_LISTS) if key is not None else ():
+        if other == key:
+            return known
+    groups = KeyGroups(marks=_named_members(listed, names, s, ()), names=names, device=device)
+    if key is not None and groups.n_marks <= _LARGE:
+        _RECENT_LISTS.append((key, groups))
+    return groups
 
 
 def _named_members(
     listed: Sequence[Any], names: Sequence[str], s: int, text: Sequence[str]
 ) -> Bool[Tensor, "S G"]:
     """Which keys belong to which group, by their places or by the names of their tokens."""
-    members = torch.zeros(s, len(listed), dtype=torch.bool)
-    for group, keys in enumerate(listed):
+    members = torch.zeros(len(listed), s, dtype=torch.bool)
+    for keys, name, row in zip(listed, names, members.numpy(), strict=True):
+        if isinstance(keys, slice):
+            row[keys] = True
+            continue
         if isinstance(keys, str):
             keys = [i for i, token in enumerate(text[:s]) if is_named(token, keys)]  # noqa: PLW2901
-        members[key_index(keys, s, f"group {names[group]}"), group] = True
-    return members
+        row[key_index(keys, s, f"group {name}")] = True
+    return members.T
 
 
 def _checked_tokens(tokens: Sequence[Sequence[str]], listed: Sequence[Any]) -> Sequence[Sequence[str]]:
@@ -168,15 +151,17 @@ def key_index(keys: Keys, s: int, what: str, of: str = "keys") -> list[int]:
             "marks.nonzero().flatten()"
         )
     listed = list(listed)
-    for i in listed:
-        if not is_integer(i):
-            raise TypeError(f"{what} must hold whole numbers, positions of {of}, got {i!r}")
-        if not -s <= i < s:
-            raise ValueError(f"{what} must hold {of} in 0..{s - 1}, got {int(i)}; there are {s} {of} here")
+    if set(map(type, listed)) != {int}:
+        strange = [i for i in listed if not is_integer(i)]
+        if strange:
+            raise TypeError(f"{what} must hold whole numbers, positions of {of}, got {strange[0]!r}")
+    wrong = [i for i in listed if not -s <= i < s]
+    if wrong:
+        raise ValueError(f"{what} must hold {of} in 0..{s - 1}, got {int(wrong[0])}; there are {s} {of} here")
     return [int(i) % s for i in listed]
 
 
-def _read_ids(ids: Tensor, s: int) -> KeyGroups:
+def _read_ids(ids: Tensor, s: int, device: torch.device) -> KeyGroups:
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise TypeError(
             f"ids must be whole numbers, the group of each key, got {ids.dtype}; marks become ids with "
@@ -184,12 +169,34 @@ def _read_ids(ids: Tensor, s: int) -> KeyGroups:
         )
     if ids.dim() not in (1, 2) or ids.size(-1) != s:
         raise ValueError(f"ids must be (S,) or (B, S) with S={s}, got {tuple(ids.shape)}; one per key")
-    least, most = torch.stack(ids.aminmax()).tolist() if ids.numel() else (0, -1)  # one wait for the device
+    marks = ids.to("cpu", torch.long, copy=True)  # the one wait for the device, where they lie there
+    least, most = torch.stack(marks.aminmax()).tolist() if marks.numel() else (0, -1)
     if least < -1:
         raise ValueError(f"ids must be at least 0, or -1 for no group, got {least}")
-    n = most + 1
-    members = ids.unsqueeze(-1) == torch.arange(n, device=ids.device)
-    return KeyGroups(members=members, names=tuple(map(str, range(n))))
+    if most >= max(s, _MANY):
+        raise ValueError(
+            f"ids number the groups from 0, here below {max(s, _MANY)}, got {most}; number them with "
+            "ids.unique(return_inverse=True)[1]"
+        )
+    return _remembered(KeyGroups(marks=marks, names=tuple(map(str, range(most + 1))), device=device))
+
+
+def _as_key(keys: Any) -> Any:
+    """What is compared to know a list of keys again; None where that would take a look at a tensor."""
+    if isinstance(keys, slice | range) or type(keys) is int:
+        return keys
+    return tuple(keys) if isinstance(keys, list | tuple) and set(map(type, keys)) <= {int} else None
+
+
+def _remembered(groups: KeyGroups) -> KeyGroups:
+    """Equal groups that were read before, with the plans made for them: every layer asks for the same."""
+    if groups.n_marks > _LARGE:
+        return groups
+    for known in tuple(_RECENT):
+        if known.equals(groups):
+            return known
+    _RECENT.append(groups)
+    return groups
 
 
 def is_integer(x: object) -> TypeGuard[int]:
@@ -199,10 +206,6 @@ def is_integer(x: object) -> TypeGuard[int]:
 
 def _is_ids(groups: object, s: int) -> bool:
     return isinstance(groups, Sequence) and len(groups) == s and all(map(is_integer, groups))
-
-
-def _shorten(positions: list[int]) -> str:
-    return str(positions) if len(positions) <= 5 else f"{str(positions[:5])[:-1]}, ...]"
 
 
 def _kind(x: object) -> str:

@@ -33,14 +33,12 @@ def mass(sight: "SightData", groups: Groups | KeyGroups) -> Float[Tensor, "... T
     """See :meth:`sightline.Sight.mass`."""
     kept = sight.require_kept("mass", history=True)
     groups = read_groups(groups, sight.s, kept[0].lse.device, sight.tokens)
-    members = groups.members
-    if members.dim() == 3:
-        n, b = members.size(0), kept[0].inputs.shape[0]
-        if n not in (1, b):
-            raise ValueError(
-                f"ids (B, S) must have a row for each of the B={b} items of the batch, got {n}; ids (S,) are "
-                "the same for all"
-            )
+    n, b = groups.n_items, kept[0].inputs.shape[0]
+    if n not in (None, 1, b):
+        raise ValueError(
+            f"ids (B, S) must have a row for each of the B={b} items of the batch, got {n}; ids (S,) are "
+            "the same for all"
+        )
     return _sum_members(sight, kept, groups)
 
 
@@ -50,7 +48,7 @@ def columns(sight: "SightData", index: Keys | Sequence[int]) -> Float[Tensor, ".
     kept = sight.require_kept("columns", history=True)
     members = torch.zeros(sight.s, len(chosen), dtype=torch.bool)
     members[chosen, list(range(len(chosen)))] = True
-    groups = KeyGroups(members=members.to(kept[0].lse.device), names=tuple(map(str, chosen)))
+    groups = KeyGroups(marks=members, names=tuple(map(str, chosen)), device=kept[0].lse.device)
     return _sum_members(sight, kept, groups)
 
 
@@ -72,7 +70,7 @@ def _by_kernel(inputs: ScoreInputs, lse: Tensor, groups: KeyGroups) -> Float[Ten
     from sightline.look.kernels import mass as on_gpu  # noqa: PLC0415
 
     plan = groups.plan(banded=bool(inputs.mask.bands), tile=on_gpu.keys_of_tile(inputs))
-    return on_gpu.mass(inputs, lse, plan, groups.members.size(-1))
+    return on_gpu.mass(inputs, lse, plan, len(groups.names))
 
 
 def _is_fused(inputs: ScoreInputs) -> bool:

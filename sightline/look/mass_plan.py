@@ -9,23 +9,29 @@ A large group gets several columns, so that all are used up after about as many 
 keep their order: under a causal mask the last tiles are the ones that early queries need not visit. Groups
 that would leave too many places empty, or spoil that order, are laid out one after the other, as *sets*. Sets
 that lie behind each other in the sequence make one *walk*: a program goes through it without a stop.
+
+All of it is done on the host, on one number per key, and sent to the GPU in one piece: nothing waits for it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from sightline.shapes import Bool, Int
 
-__all__ = ["NOWHERE", "TILE", "MassPlan", "plan_mass"]
+__all__ = ["NOWHERE", "TILE", "KeyLists", "MassPlan", "plan_lists", "plan_mass"]
+
+Array = np.ndarray[Any, Any]
 
 TILE = 64  # keys of a tile
 NOWHERE = 1 << 30  # the position of a place that holds no key
 _WASTE, _SLACK = 1.15, 1.0  # a set may cost this much more than its keys, and this many tiles
 _OWN_TILES = 2  # a part of the sequence this large has tiles of its own
+_ALIGN = 64  # numbers
 _SAMPLES = (0.125, 0.375, 0.625, 0.875)  # how far through its keys a group is looked at
 
 
@@ -61,6 +67,35 @@ class MassPlan:
         return len(self.walks) - 1
 
 
+class KeyLists(NamedTuple):
+    """The keys of each group, one list after the other, on the host.
+
+    Attributes:
+        keys: Positions, by item of the batch, then by group, ascending.
+        sizes: How many each group of each item has, (b, G).
+    """
+
+    keys: Array
+    sizes: Array
+
+    @classmethod
+    def of_members(cls, members: Bool[Tensor, "... S G"]) -> "KeyLists":
+        """The lists of marks, True where a key is in a group."""
+        marks = members.cpu().numpy()
+        marks = np.ascontiguousarray(np.swapaxes(marks if marks.ndim == 3 else marks[None], 1, 2))
+        return cls(np.flatnonzero(marks) % max(1, marks.shape[2]), marks.sum(2))
+
+    @classmethod
+    def of_ids(cls, ids: Int[Tensor, "... S"], n_groups: int) -> "KeyLists":
+        """The lists of ids, -1 for a key in no group."""
+        rows = ids.cpu().numpy().reshape(-1, ids.size(-1))
+        short = rows.astype(np.int16) if n_groups < 1 << 15 else rows  # these are sorted by counting
+        order = np.argsort(short, axis=1, kind="stable")
+        counts = np.stack([np.bincount(row + 1, minlength=n_groups + 1) for row in rows])
+        keys = np.concatenate([row[n:] for row, n in zip(order, counts[:, 0], strict=True)])
+        return cls(keys, counts[:, 1:])
+
+
 class _Group(NamedTuple):
     number: int
     size: int
@@ -87,51 +122,79 @@ def plan_mass(members: Bool[Tensor, "... S G"], *, banded: bool, tile: int = TIL
         >>> plan.owners[0, :3], plan.keys[0, :4] == NOWHERE
         (tensor([ 0,  1, -1], dtype=torch.int32), tensor([False,  True, False, False]))
     """
-    device = members.device
-    members = members if members.dim() == 3 else members[None]
-    b, s, n_groups = members.shape
-    of_row, key = members.mT.reshape(b * n_groups, s).nonzero().unbind(1)  # by item, group, then position
-    sizes = members.sum(1).view(-1)
-    ends = sizes.cumsum(0)
-    walks = _walks(_describe(key, sizes, ends, b), s, tile, banded)
-    table, walk_tiles, sets, owners = _table(walks, n_groups, tile // 2)
-    host = torch.cat([x.flatten() for x in (table, walk_tiles, sets, owners)])
-    parts = host.to(device).split([x.numel() for x in (table, walk_tiles, sets, owners)])
-    base, column, width = parts[0].view(3, n_groups)[:, of_row % n_groups if b > 1 else of_row]
-    rank = torch.arange(len(key), device=device, dtype=torch.int32) - (ends - sizes)[of_row]
-    place = (base + rank // width) * tile + column + rank % width
-    n_tiles = len(sets) - 1
-    keys = torch.full((b, n_tiles * tile), NOWHERE, device=device, dtype=torch.int32)
-    keys[of_row // n_groups if b > 1 else 0, place] = key.int()
-    laid = keys.view(b, n_tiles, tile)
-    owner = parts[3].view(owners.shape)
-    if bool((owners < 0).any()):  # nobody asks what lies in a column without a group: a copy of the first
-        free = (owner < 0)[parts[2][:-1].long()].repeat_interleave(2, 1)
-        laid.copy_(torch.where(free, laid[..., :1], laid))
+    lists = KeyLists.of_members(members)
+    return plan_lists(lists, members.size(-2), banded=banded, tile=tile, device=members.device)
+
+
+def plan_lists(
+    lists: KeyLists, s: int, *, banded: bool, tile: int = TILE, device: torch.device | str = "cpu"
+) -> MassPlan:
+    """The same from lists of keys.
+
+    Args:
+        lists: The keys of each group.
+        s: How many keys there are.
+        banded: Whether the mask ties queries to keys nearby, so that their order matters.
+        tile: How many keys a tile has.
+        device: Where the plan is needed.
+    """
+    walks = _walks(_describe(lists), s, tile, banded)
+    table, walk_tiles, sets, owners = _table(walks, lists.sizes.shape[1], tile // 2)
+    laid = _lay_out(lists, table, len(sets) - 1, tile)
+    if (owners < 0).any():  # nobody asks what lies in a column without a group: a copy of the first
+        free = (owners < 0)[sets[:-1]].repeat(2, 1)
+        laid = np.where(free, laid[..., :1], laid)
+    b = len(lists.sizes)
+    parts = _send((laid.reshape(b, -1), laid.min(2), laid.max(2), walk_tiles, sets, owners), device)
+    keys, lowest, highest, on_walks, on_sets, on_owners = parts
     return MassPlan(
         keys=keys,
-        lowest=laid.amin(-1),
-        highest=laid.amax(-1),
-        walks=parts[1],
-        sets=parts[2],
-        owners=owner,
+        lowest=lowest,
+        highest=highest,
+        walks=on_walks,
+        sets=on_sets,
+        owners=on_owners,
         is_direct=all(n == 1 for walk in walks for each in walk for n in each.columns),
-        has_empty=sum(len(each.groups) for walk in walks for each in walk) < n_groups,
+        has_empty=sum(len(each.groups) for walk in walks for each in walk) < lists.sizes.shape[1],
         tile=tile,
     )
 
 
-def _describe(
-    key: Int[Tensor, " n"], sizes: Int[Tensor, " bG"], ends: Int[Tensor, " bG"], b: int
-) -> list[_Group]:
+def _describe(lists: KeyLists) -> list[_Group]:
     """The groups that hold a key; where items differ, the largest of each."""
-    if len(key) == 0:
+    keys, sizes = lists
+    if not len(keys):
         return []
-    most = len(key) - 1
-    first = key[(ends - sizes).clamp_(max=most)].masked_fill_(sizes == 0, NOWHERE).view(b, -1).amin(0)
-    last = key[(ends - 1).clamp_(min=0)].masked_fill_(sizes == 0, -1).view(b, -1).amax(0)
-    listed = torch.stack([sizes.view(b, -1).amax(0), first, last]).tolist()
-    return [_Group(i, *x) for i, x in enumerate(zip(*listed, strict=True)) if x[0]]
+    ends = sizes.cumsum().reshape(sizes.shape)
+    none = sizes == 0
+    first = np.where(none, NOWHERE, keys[(ends - sizes).clip(max=len(keys) - 1)]).min(0)
+    last = np.where(none, -1, keys[(ends - 1).clip(0)]).max(0)
+    listed = np.stack([sizes.max(0), first, last], 1).tolist()
+    return [_Group(i, *x) for i, x in enumerate(listed) if x[0]]
+
+
+def _lay_out(lists: KeyLists, table: Array, n_tiles: int, tile: int) -> Array:
+    """The key in each place, (b, tiles, places)."""
+    keys, sizes = lists
+    b, n_groups = sizes.shape
+    counts = sizes.ravel()
+    group = np.tile(np.arange(n_groups), b).repeat(counts)
+    rank = np.arange(len(keys)) - (counts.cumsum() - counts).repeat(counts)
+    base, column, width = table[:, group]
+    place = (base + rank // width) * tile + column + rank % width
+    laid = np.full((b, n_tiles * tile), NOWHERE, dtype=np.int32)
+    laid[np.arange(b).repeat(sizes.sum(1)), place] = keys
+    return laid.reshape(b, n_tiles, tile)
+
+
+def _send(arrays: Sequence[Array], device: torch.device | str) -> list[Tensor]:
+    """Arrays on a device, by one copy that nobody waits for; each begins where wide loads can."""
+    starts = np.cumsum([0, *(-(-x.size // _ALIGN) * _ALIGN for x in arrays)])
+    whole = torch.empty(int(starts[-1]), dtype=torch.int32, pin_memory=torch.device(device).type == "cuda")
+    for first, x in zip(starts, arrays, strict=False):
+        whole.numpy()[first : first + x.size] = x.ravel()
+    sent = whole.to(device, non_blocking=True)
+    return [sent[int(a) : int(a) + x.size].view(x.shape) for a, x in zip(starts, arrays, strict=False)]
 
 
 def _walks(groups: list[_Group], s: int, tile: int, banded: bool) -> list[list[_Set]]:
@@ -195,7 +258,7 @@ def _visible(groups: Sequence[_Group], s: int) -> float:
     )
 
 
-def _table(walks: list[list[_Set]], n_groups: int, columns: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _table(walks: list[list[_Set]], n_groups: int, columns: int) -> tuple[Array, Array, Array, Array]:
     """Where each group lies (first tile, first place, places a tile), and what a plan says of its tiles."""
     table = [[0] * n_groups, [0] * n_groups, [1] * n_groups]
     tiles, owners, counts = [0], [], []
@@ -211,7 +274,6 @@ def _table(walks: list[list[_Set]], n_groups: int, columns: int) -> tuple[Tensor
             counts.append(each.n_tiles)
             first += each.n_tiles
         tiles.append(first)
-    sets = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts, dtype=torch.long))
-    sets = torch.cat([sets, sets.new_zeros(1)])
-    rows = torch.tensor(owners, dtype=torch.int32).view(len(counts), columns)
-    return torch.tensor(table, dtype=torch.int32), torch.tensor(tiles, dtype=torch.int32), sets.int(), rows
+    sets = np.append(np.arange(len(counts)).repeat(np.array(counts, dtype=int)), 0)
+    rows = np.array(owners, dtype=np.int32).reshape(len(counts), columns)
+    return np.array(table), np.array(tiles), sets, rows

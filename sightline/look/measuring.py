@@ -35,6 +35,7 @@ class WatchOptions:
     """What was asked of a watch; see :func:`sightline.watch`.
 
     Attributes:
+        in_main_memory: Whether what is kept leaves the device.
         padding: What the user said is padding, as a function of the length T.
     """
 
@@ -42,6 +43,7 @@ class WatchOptions:
     every: int
     measure: Look
     keep: bool
+    in_main_memory: bool
     limit: int
     padding: Callable[[int], Tensor] | None
     tokens: tuple[tuple[str, ...], ...]
@@ -156,8 +158,10 @@ class CallMeasurer:
         if call.backward is not None:
             return replace(sight, backward=call.backward)
         if self._options.keep and sight.t <= _FEW_QUERIES and call.source != "weights":
-            return _keep_rows(sight)
-        return sight
+            sight = _keep_rows(sight)
+        return (
+            sight.with_kept(tuple(x.to("cpu") for x in sight.kept)) if self._options.in_main_memory else sight
+        )
 
 
 def reason_of(error: Exception) -> str:

@@ -38,6 +38,11 @@ def offsets(sight: "SightData", n: int, first: int | None = None) -> Float[Tenso
             f"T={sight.t} queries and S={sight.s} keys are not the same tokens, so nothing says how far they "
             "are apart; if they are of one sequence, say where the first query stands with first="
         )
+    if first is not None and not is_integer(first):
+        raise TypeError(
+            f"first must be a whole number, where the first query stands among the keys, got {first!r}; "
+            "after 100 keys in a cache it is 100"
+        )
     position = first or 0
     total = None
     for inputs, lse, first_key, first_query in kept:

@@ -98,7 +98,7 @@ class Sight(SightQuestions):
 
     def to(self, device: torch.device | str) -> "Sight":
         """The same on another device."""
-        kept = tuple(x._replace(inputs=x.inputs.to(device), lse=x.lse.to(device)) for x in self.kept)
+        kept = tuple(x.to(device) for x in self.kept)
         moved = {n: x.to(device) for n, x in self.statistics.items()}
         backward = None if self.backward is None else self.backward.to(device)
         return replace(self, statistics=moved, kept=kept, backward=backward)

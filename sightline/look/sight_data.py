@@ -22,6 +22,10 @@ class KeptInputs(NamedTuple):
     first_key: int = 0  # where in the whole sequence the first key stands
     first_query: int | None = None  # the same of the first query, where it is known
 
+    def to(self, device: torch.device | str) -> "KeptInputs":
+        """The same on another device."""
+        return self._replace(inputs=self.inputs.to(device), lse=self.lse.to(device))
+
 
 class CallShape(NamedTuple):
     """A call that was not measured: all that is known is where it leaves those after it."""
@@ -160,9 +164,13 @@ class SightData:
                 f"{what} can't be had any more, q or k was written to since it was kept; "
                 f"look at a clone{remedy}"
             )
+        kept = self.kept
+        device = next((x.device for x in self.statistics.values()), kept[0].lse.device)
+        if kept[0].lse.device != device:  # they wait in main memory
+            kept = tuple(x.to(device) for x in kept)
         if history:
-            return self.kept
-        return tuple(x._replace(inputs=x.inputs.detached(), lse=x.lse.detach()) for x in self.kept)
+            return kept
+        return tuple(x._replace(inputs=x.inputs.detached(), lse=x.lse.detach()) for x in kept)
 
     def check_span(self, name: str, span: Span | None) -> Span:
         """A range of queries or keys within those that there are; all of them by default."""

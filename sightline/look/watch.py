@@ -10,7 +10,7 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +58,7 @@ def watch(
     layers: str | Callable[[str], bool] | None = None,
     every: int = 1,
     measure: Look = _EVERYTHING,
-    keep: bool = False,
+    keep: bool | Literal["cpu"] = False,
     limit: int = 2 << 30,
     attention_mask: Shaped[Tensor, "B T"] | None = None,
     lengths: Int[Tensor, " B"] | Sequence[int] | None = None,
@@ -78,6 +78,7 @@ def watch(
         measure: What to measure. Default: received, entropy and peak. A map, or a top, that is larger
             than a call has queries or keys is as large as they are.
         keep: Hold on to each call's q and k for later maps, rows and tops: as much memory as they take.
+            ``"cpu"`` keeps them in main memory and brings those of one call back for each question.
         limit: How many bytes of sights to collect; what comes after is not measured, with a warning.
         attention_mask: Which tokens are real (1 or True), for models whose masks don't show it. Queries that
             are padding look at nothing in what is measured.
@@ -106,11 +107,18 @@ def watch(
         raise ValueError(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
+    if keep not in (True, False, "cpu"):
+        raise ValueError(
+            f'keep must be True, False or "cpu", got {keep!r}; "cpu" keeps q and k in main memory'
+        )
+    if keep == "cpu" and grad:
+        raise ValueError('keep="cpu" can\'t go with grad=True, whose graph holds q and k; leave out keep')
     options = WatchOptions(
         is_selected=name_filter(layers),
         every=every,
         measure=measure,
-        keep=keep or grad,
+        keep=bool(keep) or grad,
+        in_main_memory=keep == "cpu",
         limit=limit,
         padding=given_padding(attention_mask, lengths),
         tokens=clean_batch(tokens),

@@ -16,6 +16,7 @@ B inputs, K hypotheses of each, N = B * K rows, C tokens tried so far (K a step)
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sightline.look.edit import is_editing, on_behalf
 from sightline.shapes import Bool, Float, Int
 
 __all__ = ["DecoderState", "advance", "begin", "keys_and_values", "padding_bias"]
@@ -195,20 +197,23 @@ def advance(
     paths = _extended_paths(state)
     bias = None if paths is None else paths[:, None, :, :tried]  # (B, 1, K, C)
     weights_of_layers = []
+    editing = is_editing()
     for i, layer in enumerate(decoder.layers):
 
         def self_attend(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
             q, kv = _project_qkv(layer.self_attn, x, state, rotate)
             past = buffer.tensor[i]  # (2, B, H, room, D)
             past[:, :, :, tried - state.width : tried] = kv
-            context, _ = _attend(q, past[0, :, :, :tried], past[1, :, :, :tried], bias)
+            edited = on_behalf(layer.self_attn, in_order=bias is None) if editing else None
+            context, _ = _attend(q, past[0, :, :, :tried], past[1, :, :, :tried], bias, edited)
             return _merge_heads(layer.self_attn, context)
 
         def cross_attend(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
             weight, b = _projection(layer.multihead_attn, slice(x.size(-1)))
             q = _split_heads(F.linear(x, weight, b), layer.multihead_attn.num_heads, state.width)
             seen = i in state.weight_layers
-            context, weights = _attend(q, *state.memory[i], state.memory_bias, need_weights=seen)
+            edited = on_behalf(layer.multihead_attn) if editing else None
+            context, weights = _attend(q, *state.memory[i], state.memory_bias, edited, need_weights=seen)
             if weights is not None:
                 weights_of_layers.append(weights)
             return _merge_heads(layer.multihead_attn, context)
@@ -301,10 +306,14 @@ def _attend(
     k: Float[Tensor, "B H S D"],
     v: Float[Tensor, "B H S D"],
     bias: Float[Tensor, "B 1 #K S"] | None,
+    edited: AbstractContextManager[None] | None,
     *,
     need_weights: bool = False,
 ) -> tuple[Float[Tensor, "B H K D"], Float[Tensor, "B H K S"] | None]:
     """Attend with a handful of queries. On a CPU two plain products beat the fused kernel (2 to 3 times)."""
+    if edited is not None:
+        with edited:
+            return _attend_edited(q, k, v, bias, need_weights)
     if q.is_cuda and not need_weights:
         return F.scaled_dot_product_attention(q, k, v, bias), None
     scores = (q * q.size(-1) ** -0.5) @ k.mT
@@ -312,6 +321,21 @@ def _attend(
         scores += bias
     weights = scores.softmax(-1)
     return weights @ v, weights if need_weights else None
+
+
+def _attend_edited(
+    q: Float[Tensor, "B H K D"],
+    k: Float[Tensor, "B H S D"],
+    v: Float[Tensor, "B H S D"],
+    bias: Float[Tensor, "B 1 #K S"] | None,
+    need_weights: bool,
+) -> tuple[Float[Tensor, "B H K D"], Float[Tensor, "B H K S"] | None]:
+    """The same by a call that ``sl.edit`` changes; weights are what it makes of values that mark one key."""
+    context = F.scaled_dot_product_attention(q, k, v, bias)
+    if not need_weights:
+        return context, None
+    one_key = torch.eye(k.size(2), dtype=v.dtype, device=v.device).expand(*k.shape[:3], -1)
+    return context, F.scaled_dot_product_attention(q, k, one_key, bias)
 
 
 def _split_heads(x: Float[Tensor, "N E"], h: int, k: int) -> Float[Tensor, "B H K D"]:

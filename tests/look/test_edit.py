@@ -282,6 +282,7 @@ def test_a_query_with_nothing_left_gets_zeros_and_a_warning():
         ({"temperature": 0.0}, ValueError, r"temperature must be a finite number above 0, got 0\.0"),
         ({"scale": float("nan")}, ValueError, "scale must be a finite number, got nan"),
         ({"heads": ["a"], "scale": 2.0}, TypeError, "heads must be whole numbers, got 'a'"),
+        ({"heads": [], "scale": 2.0}, ValueError, r"at least one head, got heads=\[\]"),
         ({"forbid": [[1, 2, 3]]}, TypeError, r"pairs \(queries, keys\).*got \[1, 2, 3\]"),
         ({"layers": 3, "scale": 2.0}, TypeError, "a pattern or a function .* got int"),
     ],

@@ -1,10 +1,14 @@
 """Rollout against the product of matrices; the flow of what was received."""
 
+from dataclasses import replace
+from unittest import mock
+
 import pytest
 import torch
 
 import sightline as sl
 from sightline.look.flow import received_flow, rollout
+from sightline.look.sight_data import KeptInputs
 from tests.look.look_oracle import MASKS, near, randn
 
 B, H, T = 2, 3, 7
@@ -66,10 +70,61 @@ def test_of_a_watched_model():
     near(rollout([x for _, (x,) in seen.items()]).sum(-1), torch.ones(B, T))
 
 
+def test_what_is_kept_in_main_memory_comes_back_layer_by_layer():
+    layer = torch.nn.TransformerEncoderLayer(12, 3, 5, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    x, to, moves = torch.randn(B, T, 12), KeptInputs.to, []
+    with mock.patch.object(KeptInputs, "to", lambda self, device: moves.append(device) or to(self, device)):
+        with sl.watch(model, keep="cpu") as seen:
+            model(x)
+        assert moves == ["cpu", "cpu"]
+        sights = [x for _, (x,) in seen.items()]
+        expected = rollout(sights, token=2)
+        away = [replace(x, kept=tuple(to(piece, "meta") for piece in x.kept)) for x in sights]
+        back = dict(zip(away, sights, strict=True))
+        with mock.patch.object(KeptInputs, "to", lambda self, device: _found(self, device, back)):
+            near(rollout(away, token=2), expected)
+            near(away[0].rows([3]), sights[0].rows([3]))
+
+
+def _found(piece, device, back):
+    """The piece that was sent away, where the statistics are."""
+    assert device == torch.device("cpu")
+    return next(sight.kept[0] for far, sight in back.items() if far.kept[0] is piece)
+
+
+@pytest.mark.gpu
+def test_rollout_of_what_is_kept_in_main_memory_on_a_gpu():
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    model = torch.nn.TransformerEncoderLayer(64, 2, 5, batch_first=True, device="cuda")
+    x = torch.randn(1, 257, 64, device="cuda")
+    rows = []
+    for keep in (True, "cpu"):
+        with torch.no_grad(), sl.watch(model, keep=keep) as seen:
+            model(x)
+        sight = seen["self_attn"]
+        assert sight.kept[0].inputs.q.device.type == ("cpu" if keep == "cpu" else "cuda")
+        rows.append(rollout([sight, sight], token=-1))
+        assert rows[-1].device.type == "cuda"
+    assert torch.equal(*rows)
+
+
+@pytest.mark.bad_input
+def test_where_to_keep():
+    model = torch.nn.MultiheadAttention(12, 3)
+    with pytest.raises(ValueError, match=r"keep must be True, False or \"cpu\", got 'disk'"):
+        sl.watch(model, keep="disk")
+    with pytest.raises(ValueError, match=r"can't go with grad=True"):
+        sl.watch(model, keep="cpu", grad=True)
+
+
 @pytest.mark.bad_input
 def test_what_does_not_flow():
     with pytest.raises(ValueError, match="at least one layer, got none"):
         rollout([])
+    with pytest.raises(TypeError, match=r"got the name 'layers\.0'; give it \[seen"):
+        rollout(["layers.0"])
     cross = sl.look(randn(T, 3), randn(5, 3), randn(5, 3))
     for flow in (rollout, received_flow):
         with pytest.raises(ValueError, match=r"T=7 and S=5 .*leave out cross-attention"):

@@ -2,12 +2,14 @@
 
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sightline as sl
+from sightline.look import groups as groups_module
 from sightline.look import offsets as offsets_module
 from sightline.look import tile_pass
 from sightline.look.groups import read_groups
@@ -154,6 +156,36 @@ def test_named_groups_and_what_they_say_of_themselves():
     near(sight.mass(read), sight.mass(groups))
 
 
+def test_ids_of_numpy():
+    q, k, v = inputs()
+    ids = np.arange(S) % 3
+    near(sl.look(q, k, v).mass(ids), sl.look(q, k, v).mass(torch.from_numpy(ids)))
+
+
+def test_equal_groups_share_a_plan_and_ids_that_change_do_not():
+    ids = torch.arange(S) % 3
+    read = read_groups(ids, S)
+    assert read_groups(ids.clone(), S).plan(banded=True, tile=64) is read.plan(banded=True, tile=64)
+    assert read_groups([slice(0, 3)], S) is read_groups([slice(0, 3)], S)
+    assert read_groups({"a": slice(0, 3)}, S) is not read_groups([slice(0, 3)], S)
+    keys = [1, 2]
+    listed = read_groups([keys], S)
+    keys[0] = 3
+    assert read_groups([keys], S).members[3, 0]
+    assert listed.members[1, 0]
+    with pytest.raises(TypeError, match="whole numbers"):
+        read_groups([[True, 2]], S)  # True == 1, and yet no position
+    ids.numpy()[0] = 2  # nobody counts who writes there
+    assert read.members[0].tolist() == [True, False, False]
+    assert read_groups(ids, S).members[0].tolist() == [False, False, True]
+
+
+def test_groups_of_many_marks_are_not_held_on_to():
+    ids = torch.zeros(S, dtype=torch.long)
+    with mock.patch.object(groups_module, "_LARGE", S - 1):
+        assert read_groups(ids, S) is not read_groups(ids, S)
+
+
 def test_a_sight_cut_averaged_and_stacked():
     q, k, v = inputs()
     sight, (weights, _) = sl.look(q, k, v), matrix(q, k)
@@ -249,6 +281,11 @@ def test_an_empty_query_has_no_logit_and_no_mass():
         ([torch.ones(7, dtype=torch.bool)], TypeError, r"group 0 .* got a tensor of torch\.bool; marks"),
         ([[0.5]], TypeError, r"whole numbers, positions of keys, got 0\.5"),
         (read_groups([[0]], 5), ValueError, r"of S=5 keys, got a sight of S=7"),
+        (
+            torch.tensor([0, 1, 10**12, 0, 0, 0, 0]),
+            ValueError,
+            r"below 65536, got 1000000000000; number them with ids\.unique",
+        ),
     ],
 )
 def test_groups_that_are_none(groups, kind, message):
@@ -272,6 +309,8 @@ def test_questions_that_make_no_sense():
         sight.offsets(3)
     with pytest.raises(ValueError, match=r"at most the number of keys S=7, got 8"):
         sight.offsets(8, first=0)
+    with pytest.raises(TypeError, match=r"first must be a whole number, .* got 'a'"):
+        sight.offsets(3, first="a")
     with pytest.raises(ValueError, match=r"a maximum and groups of heads belong to single heads"):
         sight.mean_heads().received_from(reduce="max")
     with pytest.raises(ValueError, match=r"^mass can't be had any more.*keep=True"):
