@@ -29,11 +29,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from sightline.look import keys
 from sightline.look.adapters import HEADS, KERNEL, LAYERS, NAMES, adapter_of, hub_kernels
 from sightline.look.by_hand import CHANGES, COMPOSITE, MATRICES, NESTED, PRODUCTS, SOFTMAX, WHOLE
-from sightline.look.fused import FUSED, argument_names, call_with_lse
+from sightline.look.fused import FUSED
+from sightline.look.heard import Kernel, kernel_of
 from sightline.look.listeners import LISTENERS, THREAD, Listener, listeners
 from sightline.look.reorders import SELECTIONS
 
-__all__ = ["hear_selections", "listening", "register_flex"]
+__all__ = ["hear_selections", "listening", "register", "register_flex", "uses_compiled_code"]
 
 # ruff: noqa: SLF001 (torch has no public way to its dispatcher)
 _C: Any = torch._C
@@ -56,7 +57,7 @@ def listening(listener: Listener) -> Iterator[None]:
     listener.is_open = True
     LISTENERS.set((*LISTENERS.get(), listener))
     try:
-        with _ListenMode() if _uses_compiled_code() else _included(listener):
+        with _ListenMode() if uses_compiled_code() else _included(listener):
             yield
     finally:
         listener.is_open = False
@@ -67,7 +68,7 @@ def listening(listener: Listener) -> Iterator[None]:
 @contextlib.contextmanager
 def _included(listener: Listener) -> Iterator[None]:
     """Turn the key on in this thread; :func:`listening` turns it off."""
-    _register()
+    register()
     register_flex()
     for name in hub_kernels():
         _register_kernel(name)
@@ -76,7 +77,7 @@ def _included(listener: Listener) -> Iterator[None]:
     yield
 
 
-def _uses_compiled_code() -> bool:
+def uses_compiled_code() -> bool:
     """Whether anything has been given to torch.compile in this process."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     backends: dict[int, Any] = getattr(dynamo, "cached_backends", {})
@@ -131,57 +132,52 @@ class _ListenMode(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         if adapter_of(func) is None:
             return func(*args, **kwargs)
-        arguments, result = call_with_lse(func, args, kwargs, func)
+        kernel = kernel_of(func)
+        args, kwargs = kernel.ask_lse(args, kwargs)
+        result = func(*args, **kwargs)
         for listener in there:
-            listener.on_attention(func, arguments, result)
+            listener.on_attention(kernel, kernel.named(args, kwargs), result)
         return result
-
-
-class _told:  # noqa: N801 (used as a function)
-    """A key tells of an operator, so a mode that is open as well keeps quiet."""
-
-    __slots__ = ("_before",)
-
-    def __enter__(self) -> None:
-        self._before, THREAD.has_told = THREAD.has_told, True
-
-    def __exit__(self, *_error: object) -> None:
-        THREAD.has_told = self._before
 
 
 # The functions that the keys lead to
 
 
-def _hear_attention(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
+def _hear_attention(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
     below, there = on & keys.BELOW[keys.ATTENTION], listeners()
     if not there:
-        return func.redispatch(below, *args, **kwargs)
-    with _told(), _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
-        arguments, result = call_with_lse(func, args, kwargs, functools.partial(func.redispatch, below))
+        return kernel.func.redispatch(below, *args, **kwargs)
+    args, kwargs = kernel.ask_lse(args, kwargs)
+    told, THREAD.has_told = THREAD.has_told, True  # a mode that is open as well keeps quiet
+    try:
+        with _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
+            result = kernel.func.redispatch(below, *args, **kwargs)
+    finally:
+        THREAD.has_told = told
     parts = _PARTS.get()
     if parts is not None:
-        parts[KERNEL] = arguments, result
+        parts[KERNEL] = kernel.named(args, kwargs), result
         return result
     for listener in there:
-        listener.on_attention(func, arguments, result)
+        listener.on_attention(kernel, kernel.named(args, kwargs), result)
     return result
 
 
-def _hear_layer(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
+def _hear_layer(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
     """A whole layer: the attention in it is heard on the way, and told with what the layer was given."""
     below, there = on & keys.BELOW[keys.ATTENTION], listeners()
     if not there or _PARTS.get() is not None:
-        return func.redispatch(below, *args, **kwargs)
+        return kernel.func.redispatch(below, *args, **kwargs)
     parts: dict[str, Any] = {}
     before = _PARTS.set(parts)
+    told, THREAD.has_told = THREAD.has_told, True
     try:
-        with _told():
-            result = func.redispatch(below, *args, **kwargs)
+        result = kernel.func.redispatch(below, *args, **kwargs)
     finally:
+        THREAD.has_told = told
         _PARTS.reset(before)
-    arguments = dict(zip(argument_names(func), args, strict=False)) | kwargs | parts
     for listener in there:
-        listener.on_attention(func, arguments, result)
+        listener.on_attention(kernel, kernel.named(args, kwargs) | parts, result)
     return result
 
 
@@ -251,9 +247,10 @@ def _hear_flex(*args: Any, **kwargs: Any) -> Any:
     with _C._ExcludeDispatchKeyGuard(keys.ALL):
         if not there:
             return func(*args, **kwargs)
-        arguments, result = call_with_lse(func, args, kwargs, func)
+        result = func(*args, **kwargs)
+    kernel = kernel_of(func)
     for listener in there:
-        listener.on_attention(func, arguments, result)
+        listener.on_attention(kernel, kernel.named(args, kwargs), result)
     return result
 
 
@@ -261,42 +258,47 @@ def _hear_flex(*args: Any, **kwargs: Any) -> Any:
 
 
 @functools.cache
-def _register() -> None:
+def register() -> None:
     """Lead the first key to attention kernels, products and softmaxes, the third one to matrices."""
     keys.fall_through()
     for func in FUSED:
-        keys.lead(func, keys.ATTENTION, _hear_attention)
+        keys.lead(func, keys.ATTENTION, functools.partial(_hear_attention, kernel_of(func)))
     for name in NAMES:
         _register_kernel(name)
     keys.lead_by_name("aten::_transform_bias_rescale_qkv", keys.ATTENTION, _hear_heads)
     for func in PRODUCTS:
-        keys.lead(func, keys.ATTENTION, _hear_product)
+        keys.lead(func, keys.ATTENTION, functools.partial(_hear_product, func))
     for func in MATRICES:
-        keys.lead(func, keys.MATRICES, _hear_product)
+        keys.lead(func, keys.MATRICES, functools.partial(_hear_product, func))
     for func in SOFTMAX:
-        keys.lead(func, keys.ATTENTION, _hear_softmax)
+        keys.lead(func, keys.ATTENTION, functools.partial(_hear_softmax, func))
 
 
 @functools.cache
 def _register_kernel(name: str) -> None:
     """Lead the first key to an attention kernel."""
-    keys.lead_by_name(name, keys.ATTENTION, _hear_layer if name in LAYERS else _hear_attention)
+    hear = _hear_layer if name in LAYERS else _hear_attention
+
+    def hear_operator(func: Any, *args: Any, **kwargs: Any) -> Any:
+        return hear(kernel_of(func), *args, **kwargs)
+
+    keys.lead_by_name(name, keys.ATTENTION, hear_operator)
 
 
 @functools.cache
 def hear_selections() -> None:
     """Hear from now on where items are selected; a model that only trains never asks for it."""
     for func in SELECTIONS:
-        keys.lead(func, keys.ATTENTION, _hear_selection)
+        keys.lead(func, keys.ATTENTION, functools.partial(_hear_selection, func))
 
 
 @functools.cache
 def _register_changes() -> None:
     """Lead the second key to what may be done to scores and weights."""
     for func in CHANGES:
-        keys.lead(func, keys.BY_HAND, _hear_change)
+        keys.lead(func, keys.BY_HAND, functools.partial(_hear_change, func))
     for func in NESTED:
-        keys.lead(func, keys.BY_HAND, _hear_nested)
+        keys.lead(func, keys.BY_HAND, functools.partial(_hear_nested, func))
 
 
 def register_flex() -> bool:

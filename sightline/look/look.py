@@ -9,7 +9,8 @@ from sightline.attention import scores
 from sightline.attention.attend import attention, four_dimensional
 from sightline.attention.masks import Mask, as_mask
 from sightline.attention.scores import Score
-from sightline.look.fused import FusedCall, FusedCallRecorder
+from sightline.look.catch import call_and_catch
+from sightline.look.fused import FusedCall
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sight import Look, Sight, check_measure, measure_sight
 from sightline.shapes import Float, Shaped, autocasting, is_grouped, leading
@@ -52,9 +53,7 @@ def look(
         tensor([[[[0., 1., 0.]]]])
     """
     check_measure(measure)
-    calls: list[FusedCall] = []
-    with FusedCallRecorder(calls.append):
-        output = attention(q, k, v, mask, score=score, scale=scale)
+    output, calls = call_and_catch(lambda: attention(q, k, v, mask, score=score, scale=scale))
     mask = as_mask(mask)
     if mask.added:  # the kernel rounds it likewise
         mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))

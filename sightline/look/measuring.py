@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
 from sightline.look.sight import KeptInputs, Look, Sight, measure_sight
 from sightline.look.stream import tile_weights
-from sightline.look.waiting import WRITTEN_TO, WaitingCalls
+from sightline.look.waiting import WRITTEN_TO, StackedCall, WaitingCalls
 
 __all__ = ["CallMeasurer", "RefusedError", "WatchOptions", "reason_of"]
 
@@ -62,7 +62,8 @@ class CallMeasurer:
         self._put_by: list[CallNote] = []  # the notes of all calls that were put by, by their number
         self._counts: dict[str, int] = {}  # calls of each module so far
         self._waiting = WaitingCalls()
-        seen.settle = self.settle
+        self._measured: list[tuple[StackedCall, Sight]] = []  # together, and not split into calls yet
+        seen.launch, seen.settle = self.launch, self.settle
 
     def plan(self, name: str) -> Plan:
         """Note that a module attends, and say what is to be done with this call of it."""
@@ -87,6 +88,22 @@ class CallMeasurer:
         """Note a call that is not measured: those after it go on from where it leaves them."""
         self._notes.skip(name, call)
 
+    def put_by(self, name: str, arguments: dict[str, Any], result: Any) -> bool:
+        """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread."""
+        if self._options.keep:
+            return False
+        known = self._waiting.put(name, arguments, result)
+        if known is None:
+            return False
+        self._wait(self._notes.take(name, known.b, known.t, known.s, is_trained=known.is_trained))
+        return True
+
+    def _wait(self, note: CallNote) -> None:
+        note.waits = True
+        self._put_by.append(note)
+        if self._waiting.is_full:
+            self.launch()
+
     def measure_call(self, name: str, call: AttentionCall, *, now: bool) -> Sight | None:
         """Measure a call, or put it by.
 
@@ -95,44 +112,55 @@ class CallMeasurer:
             call: What it called.
             now: Whether its sight is needed at once.
         """
-        note = self._notes.take(name, call)
+        b, _, t, s = call.inputs.shape
+        note = self._notes.take(name, b, t, s, is_trained=call.inputs.q.requires_grad)
         at_once = now or self._options.keep or call.inputs.sink is not None
         if not at_once and self._waiting.add(name, call):
-            note.waits = True
-            self._put_by.append(note)
-            if self._waiting.is_full:
-                self.settle()
+            self._wait(note)
             return None
         self.settle()
         sight = note.onto(self._measure(name, call))
         self._seen.add(name, sight)
         return sight
 
-    def settle(self) -> None:
+    def launch(self) -> None:
         """Measure all calls that wait; whatever goes wrong is noted, never raised."""
         if not len(self._waiting):
             return
-        found: list[tuple[int, str, Sight]] = []
         with silence(), isolated():
             groups, lost = self._waiting.take()
             for name in lost:
                 self._seen.mark_unseen(name, WRITTEN_TO)
-            for stream, stacked in groups:
+            for group in groups:
                 try:
-                    with torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
+                    with group.on_stream():
+                        stacked = group.stack()
                         sight = self._measure(stacked.names[0], stacked.call, len(stacked.names))
-                        sights = stacked.split(sight)
-                        found += zip(stacked.orders, stacked.names, sights, strict=True)
+                    self._measured.append((stacked, sight))
+                    self._seen.expect(stacked.names, sight.nbytes)
                 except Exception as error:  # noqa: BLE001 (the model must not feel it)
-                    for name in stacked.names:
+                    for name in group.names:
                         self._seen.mark_unseen(name, reason_of(error))
+
+    def settle(self) -> None:
+        """Measure what waits, and give each call its sight."""
+        self.launch()
+        if not self._measured:
+            return
+        measured, self._measured = self._measured, []
+        with silence(), isolated():
+            found = [
+                x
+                for stacked, sight in measured
+                for x in zip(stacked.orders, stacked.names, stacked.split(sight), strict=True)
+            ]
         for order, name, sight in sorted(found, key=lambda x: x[0]):
-            self._seen.add(name, self._put_by[order].onto(sight))
+            self._seen.add(name, self._put_by[order].onto(sight), is_counted=True)
 
     def _is_full(self) -> bool:
         """Whether as much has been collected as was allowed."""
         if self._seen.nbytes + self._waiting.nbytes > self._options.limit:
-            self.settle()
+            self.launch()
         return self._seen.nbytes > self._options.limit
 
     def _measure(self, name: str, call: AttentionCall, n_stacked: int = 1) -> Sight:

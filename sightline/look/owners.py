@@ -87,15 +87,21 @@ class Pointers:
     """Where the parameters of a model lie in memory, and which attentions they belong to."""
 
     def __init__(self, modules: list[nn.Module], structure: Structure) -> None:
-        self._attentions: dict[int, tuple[str, ...]] = {}
-        for module in modules:
+        self._modules, self._structure = modules, structure
+
+    @functools.cached_property
+    def _attentions(self) -> dict[int, tuple[str, ...]]:
+        """By where they begin; many models never ask."""
+        found: dict[int, tuple[str, ...]] = {}
+        for module in self._modules:
             own = module._parameters  # noqa: SLF001
             if own:
-                around = structure.around[id(module)]
+                around = self._structure.around[id(module)]
                 for parameter in own.values():
                     if parameter is not None:
-                        self._attentions[_pointer(parameter)] = around
-        self._attentions.pop(0, None)
+                        found[_pointer(parameter)] = around
+        found.pop(0, None)
+        return found
 
     def is_parameter(self, x: Tensor) -> bool:
         """Whether a tensor is a parameter, or a view of one."""

@@ -22,6 +22,7 @@ from sightline.look.compiled_flex import hear_compiled_flex
 from sightline.look.fused import FusedCall
 from sightline.look.gradients import keep_plainly, keeping_graph
 from sightline.look.groups import is_integer
+from sightline.look.heard import Kernel
 from sightline.look.isolate import isolated
 from sightline.look.listen import listening, register_flex
 from sightline.look.listeners import listeners, silence
@@ -30,7 +31,7 @@ from sightline.look.measuring import CallMeasurer, RefusedError, WatchOptions, r
 from sightline.look.names import name_filter
 from sightline.look.owners import Owner, Owners, sinks_of, uncompiled
 from sightline.look.padding import given_padding
-from sightline.look.recorder import AttentionRecorder
+from sightline.look.recorder import AttentionRecorder, read_kernel
 from sightline.look.seen import Seen
 from sightline.look.sight import Look, Sight, check_measure
 from sightline.look.tokens import clean_batch
@@ -153,7 +154,7 @@ class Watch:
         assert self._undo is not None  # noqa: S101
         undo, self._undo = self._undo, None
         undo.__exit__(kind, error, trace)
-        self._measurer.settle()
+        self._measurer.launch()
         self._name_compiled()
         if register_flex():
             self._seen.mark_dark("", _LATE_FLEX)
@@ -212,8 +213,22 @@ class Watch:
         if owner is not None:
             self._seen.mark_dark(owner.name, reason)
 
+    def on_kernel(self, kernel: Kernel, arguments: dict[str, Any], result: Any) -> None:
+        """An attention kernel ran."""
+
+        def read(_module: nn.Module) -> AttentionCall:
+            return read_kernel(kernel, arguments, result)
+
+        if self._fused_calls is not None:
+            self._keep_lse(read)
+            return
+        owner = self._owners.current(depth=3)
+        if owner is not None:
+            fused = kernel.fused_call(arguments, result) if owner.site is None else None
+            self._record(owner, read, isolated, kernel.child, fused)
+
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
-        """An attention ran."""
+        """An attention was computed by hand."""
         if self._fused_calls is not None:
             self._keep_lse(read)
             return
@@ -295,24 +310,32 @@ class Watch:
         owner: Owner,
         read: Callable[[nn.Module], AttentionCall],
         context: Callable[[], contextlib.AbstractContextManager[object]],
+        child: str = "",
+        fused: tuple[dict[str, Any], Any] | None = None,
     ) -> None:
-        """Measure a call, if it is one that was asked for; whatever goes wrong is noted, never raised."""
+        """Measure a call, if it is one that was asked for; whatever goes wrong is noted, never raised.
+
+        Args:
+            owner: The module that runs.
+            read: Reads the call.
+            context: What it is read and measured in.
+            child: The child of the module that attended, where the operator was a whole layer.
+            fused: Arguments and result, if it was one of torch's own kernels: such calls may be read later.
+        """
         name = owner.name
         try:
             self._seen.ran = True
             name = name if owner.site is None else self._owners.name_in_compiled(owner)
-            may_be_layer = "self_attn" in owner.module._modules  # noqa: SLF001 (then the call says whose)
-            plan = "ignore" if may_be_layer else self._measurer.plan(name)
-            if plan == "ignore" and not may_be_layer:
+            name = f"{name}.{child}".strip(".") if child else name
+            plan = self._measurer.plan(name)
+            if plan == "ignore" or (
+                plan == "measure" and fused is not None and self._measurer.put_by(name, *fused)
+            ):
                 return
             with silence(), context():
                 call = read(owner.module)
-                if may_be_layer:
-                    name = f"{name}.{call.child}".strip(".")
-                    plan = self._measurer.plan(name)
-                if plan != "measure":
-                    if plan == "leave out":
-                        self._measurer.leave_out(name, call)
+                if plan == "leave out":
+                    self._measurer.leave_out(name, call)
                     return
                 call = call.with_sink(sinks_of(owner.module)) if call.source == "flex" else call
                 sight = self._measurer.measure_call(name, call, now=owner.site is not None)

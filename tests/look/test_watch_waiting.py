@@ -27,9 +27,7 @@ def stacks(monkeypatch):
     """How many calls were measured together, each time."""
     found = []
     stack = waiting._stack
-    monkeypatch.setattr(
-        waiting, "_stack", lambda call, members: found.append(len(members)) or stack(call, members)
-    )
+    monkeypatch.setattr(waiting, "_stack", lambda members: found.append(len(members)) or stack(members))
     return found
 
 

@@ -1,0 +1,86 @@
+"""Call something, and catch the fused kernels that it is made of."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from sightline.look import keys
+from sightline.look.fused import FusedCall, FusedCallRecorder, fused_call
+from sightline.look.heard import Kernel
+from sightline.look.listen import register, uses_compiled_code
+from sightline.look.listeners import LISTENERS, THREAD
+
+__all__ = ["call_and_catch"]
+
+_T = TypeVar("_T")
+
+
+def call_and_catch(call: Callable[[], _T]) -> tuple[_T, list[FusedCall]]:
+    """Make a call: what it gives, and the calls of torch's fused kernels in it.
+
+    A key hears them, which costs next to nothing. A mode does where others listen, or torch transforms or
+    compiles.
+
+    Example:
+        >>> x = torch.randn(1, 2, 5, 8)
+        >>> _, calls = call_and_catch(lambda: torch.nn.functional.scaled_dot_product_attention(x, x, x))
+        >>> [tuple(call.lse.shape) for call in calls]
+        [(1, 2, 5)]
+    """
+    if not _is_alone():
+        calls: list[FusedCall] = []
+        with FusedCallRecorder(calls.append):
+            return call(), calls
+    register()
+    catcher = _Catcher()
+    before = LISTENERS.set((catcher,))
+    keys.include(keys.ATTENTION, on=True)
+    try:
+        return call(), catcher.calls
+    finally:
+        keys.include(keys.ATTENTION, on=False)
+        LISTENERS.reset(before)
+
+
+def _is_alone() -> bool:
+    """Whether nobody else listens in this thread, and nothing is transformed, compiled or computed again."""
+    core: Any = torch._C  # noqa: SLF001
+    return (
+        not THREAD.open
+        and not LISTENERS.get()
+        and not core._len_torch_dispatch_stack()  # noqa: SLF001
+        and core._functorch.peek_interpreter_stack() is None  # noqa: SLF001
+        and core._current_graph_task_id() == -1  # noqa: SLF001
+        and not torch.compiler.is_compiling()
+        and not uses_compiled_code()
+    )
+
+
+class _Catcher:
+    """A listener that keeps the calls of fused kernels."""
+
+    is_open = True
+    is_following = False
+    hears_matrices = False
+
+    def __init__(self) -> None:
+        self.calls: list[FusedCall] = []
+
+    def on_attention(self, kernel: Kernel, arguments: dict[str, Any], result: Any) -> None:
+        """An attention kernel has run."""
+        if kernel.is_fused:
+            self.calls.append(fused_call(arguments, result))
+
+    def on_product(self, args: tuple[Any, ...], result: Any) -> bool:  # noqa: ARG002
+        """Matrices have been multiplied."""
+        return False
+
+    def on_softmax(self, args: tuple[Any, ...], result: Any) -> None:
+        """A softmax has been taken."""
+
+    def on_change(self, args: tuple[Any, ...], result: Any) -> None:
+        """Something was changed."""
+
+    def on_select(self, func: Any, args: tuple[Any, ...]) -> None:
+        """Items are selected."""
