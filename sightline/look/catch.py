@@ -7,7 +7,7 @@ import torch
 
 from sightline.look import keys
 from sightline.look.fused import FusedCall, FusedCallRecorder, fused_call
-from sightline.look.heard import Kernel
+from sightline.look.heard import HeardCall
 from sightline.look.listen import register, uses_compiled_code
 from sightline.look.listeners import LISTENERS, THREAD
 
@@ -67,10 +67,10 @@ class _Catcher:
     def __init__(self) -> None:
         self.calls: list[FusedCall] = []
 
-    def on_attention(self, kernel: Kernel, arguments: dict[str, Any], result: Any) -> None:
+    def on_attention(self, call: HeardCall) -> None:
         """An attention kernel has run."""
-        if kernel.is_fused:
-            self.calls.append(fused_call(arguments, result))
+        if call.kernel.is_fused:
+            self.calls.append(fused_call(call.arguments(), call.result))
 
     def on_product(self, args: tuple[Any, ...], result: Any) -> bool:  # noqa: ARG002
         """Matrices have been multiplied."""

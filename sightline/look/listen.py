@@ -30,7 +30,7 @@ from sightline.look import keys
 from sightline.look.adapters import HEADS, KERNEL, LAYERS, NAMES, adapter_of, hub_kernels
 from sightline.look.by_hand import CHANGES, COMPOSITE, MATRICES, NESTED, PRODUCTS, SOFTMAX, WHOLE
 from sightline.look.fused import FUSED
-from sightline.look.heard import Kernel, kernel_of
+from sightline.look.heard import HeardCall, Kernel, kernel_of
 from sightline.look.listeners import LISTENERS, THREAD, Listener, listeners
 from sightline.look.reorders import SELECTIONS
 
@@ -39,6 +39,8 @@ __all__ = ["hear_selections", "listening", "register", "register_flex", "uses_co
 # ruff: noqa: SLF001 (torch has no public way to its dispatcher)
 _C: Any = torch._C
 _FLEX = "flex_attention"
+_ENCODER_LAYER = "aten::_transformer_encoder_layer_fwd"
+_BELOW = keys.BELOW[keys.ATTENTION]
 # How a listener is told of what a mode hears.
 _STEPS = (
     dict.fromkeys(CHANGES | WHOLE, "on_change")
@@ -110,11 +112,11 @@ class _ListenMode(TorchDispatchMode):
             return func(*args, **kwargs)
         THREAD.has_told = True
         try:
-            return self._tell(there, func, args, kwargs)
+            return self._hear(there, func, args, kwargs)
         finally:
             THREAD.has_told = False
 
-    def _tell(
+    def _hear(
         self, there: tuple[Listener, ...], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         nested = any(isinstance(x, Tensor) and x.is_nested for x in args)
@@ -133,10 +135,11 @@ class _ListenMode(TorchDispatchMode):
         if adapter_of(func) is None:
             return func(*args, **kwargs)
         kernel = kernel_of(func)
-        args, kwargs = kernel.ask_lse(args, kwargs)
+        if kernel.may_leave_out_lse:
+            args, kwargs = kernel.ask_lse(args, kwargs)
         result = func(*args, **kwargs)
         for listener in there:
-            listener.on_attention(kernel, kernel.named(args, kwargs), result)
+            listener.on_attention(HeardCall(kernel, args, kwargs, result))
         return result
 
 
@@ -144,46 +147,49 @@ class _ListenMode(TorchDispatchMode):
 
 
 def _hear_attention(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
-    below, there = on & keys.BELOW[keys.ATTENTION], listeners()
+    there = listeners()
     if not there:
-        return kernel.func.redispatch(below, *args, **kwargs)
-    args, kwargs = kernel.ask_lse(args, kwargs)
+        return kernel.func.redispatch(on & _BELOW, *args, **kwargs)
+    if kernel.may_leave_out_lse:
+        args, kwargs = kernel.ask_lse(args, kwargs)
     told, THREAD.has_told = THREAD.has_told, True  # a mode that is open as well keeps quiet
     try:
         with _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
-            result = kernel.func.redispatch(below, *args, **kwargs)
+            result = kernel.func.redispatch(on & _BELOW, *args, **kwargs)
     finally:
         THREAD.has_told = told
-    parts = _PARTS.get()
-    if parts is not None:
-        parts[KERNEL] = kernel.named(args, kwargs), result
-        return result
-    for listener in there:
-        listener.on_attention(kernel, kernel.named(args, kwargs), result)
+    call, parts = HeardCall(kernel, args, kwargs, result), _PARTS.get()
+    if parts is None:
+        for listener in there:
+            listener.on_attention(call)
+    elif kernel.is_fused:
+        parts[KERNEL] = call
     return result
 
 
 def _hear_layer(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
     """A whole layer: the attention in it is heard on the way, and told with what the layer was given."""
-    below, there = on & keys.BELOW[keys.ATTENTION], listeners()
+    there = listeners()
     if not there or _PARTS.get() is not None:
-        return kernel.func.redispatch(below, *args, **kwargs)
+        return kernel.func.redispatch(on & _BELOW, *args, **kwargs)
     parts: dict[str, Any] = {}
     before = _PARTS.set(parts)
     told, THREAD.has_told = THREAD.has_told, True
     try:
-        result = kernel.func.redispatch(below, *args, **kwargs)
+        result = kernel.func.redispatch(on & _BELOW, *args, **kwargs)
     finally:
         THREAD.has_told = told
         _PARTS.reset(before)
+    call = HeardCall(kernel, args, kwargs, result)
+    call.parts = parts
     for listener in there:
-        listener.on_attention(kernel, kernel.named(args, kwargs) | parts, result)
+        listener.on_attention(call)
     return result
 
 
 def _hear_heads(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     """The queries and keys of a whole layer's attention."""
-    result = func.redispatch(on & keys.BELOW[keys.ATTENTION], *args, **kwargs)
+    result = func.redispatch(on & _BELOW, *args, **kwargs)
     parts = _PARTS.get()
     if parts is not None:
         q, k = result[:2]
@@ -202,7 +208,7 @@ def _hear_product(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _hear_softmax(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
-    result = func.redispatch(on & keys.BELOW[keys.ATTENTION], *args, **kwargs)
+    result = func.redispatch(on & _BELOW, *args, **kwargs)
     for listener in listeners() if _PARTS.get() is None else ():
         listener.on_softmax(args, result)
         _follow(listener)
@@ -238,7 +244,7 @@ def _hear_nested(func: Any, _on: Any, *args: Any, **kwargs: Any) -> Any:
 def _hear_selection(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     for listener in listeners():
         listener.on_select(func, args)
-    return func.redispatch(on & keys.BELOW[keys.ATTENTION], *args, **kwargs)
+    return func.redispatch(on & _BELOW, *args, **kwargs)
 
 
 def _hear_flex(*args: Any, **kwargs: Any) -> Any:
@@ -248,9 +254,8 @@ def _hear_flex(*args: Any, **kwargs: Any) -> Any:
         if not there:
             return func(*args, **kwargs)
         result = func(*args, **kwargs)
-    kernel = kernel_of(func)
     for listener in there:
-        listener.on_attention(kernel, kernel.named(args, kwargs), result)
+        listener.on_attention(HeardCall(kernel_of(func), args, kwargs, result))
     return result
 
 
@@ -264,7 +269,8 @@ def register() -> None:
     for func in FUSED:
         keys.lead(func, keys.ATTENTION, functools.partial(_hear_attention, kernel_of(func)))
     for name in NAMES:
-        _register_kernel(name)
+        if name != _ENCODER_LAYER:  # the attention inside is heard
+            _register_kernel(name)
     keys.lead_by_name("aten::_transform_bias_rescale_qkv", keys.ATTENTION, _hear_heads)
     for func in PRODUCTS:
         keys.lead(func, keys.ATTENTION, functools.partial(_hear_product, func))

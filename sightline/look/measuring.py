@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.call_notes import CallNote, NoteTaker
 from sightline.look.dice import OwnDice
+from sightline.look.heard import HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.padding import padding_of
@@ -67,35 +68,29 @@ class CallMeasurer:
 
     def plan(self, name: str) -> Plan:
         """Note that a module attends, and say what is to be done with this call of it."""
-        self._seen.mark_called(name)
-        if not self._options.is_selected(name):
-            self._seen.mark_skipped(name)
-            return "ignore"
-        count = self._counts[name] = self._counts.get(name, -1) + 1
+        count = self._counts.get(name, -1) + 1
+        if not count:
+            self._seen.mark_called(name)
+            if not self._options.is_selected(name):
+                self._seen.mark_skipped(name)
+                return "ignore"
+        self._counts[name] = count
         if count % self._options.every:
             return "leave out"
-        if self._is_full():
-            self._seen.full = True
+        if self._seen.nbytes + self._waiting.nbytes > self._options.limit and self._is_full():
             return "ignore"
-        if _capturing():
-            raise RefusedError(
-                "a watched model can't be captured into a CUDA graph, whose replays write over what was "
-                "seen; capture it outside the block, or watch it without the graph"
-            )
         return "measure"
 
     def leave_out(self, name: str, call: AttentionCall) -> None:
         """Note a call that is not measured: those after it go on from where it leaves them."""
         self._notes.skip(name, call)
 
-    def put_by(self, name: str, arguments: dict[str, Any], result: Any) -> bool:
+    def put_by(self, name: str, heard: HeardCall) -> bool:
         """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread."""
-        if self._options.keep:
+        if self._options.keep or not self._waiting.put(name, heard):
             return False
-        known = self._waiting.put(name, arguments, result)
-        if known is None:
-            return False
-        self._wait(self._notes.take(name, known.b, known.t, known.s, is_trained=known.is_trained))
+        q, k = heard.args[0], heard.args[1]
+        self._wait(self._notes.take(name, q.size(0), q.size(2), k.size(2), is_trained=q.requires_grad))
         return True
 
     def _wait(self, note: CallNote) -> None:
@@ -112,6 +107,11 @@ class CallMeasurer:
             call: What it called.
             now: Whether its sight is needed at once.
         """
+        if _capturing():
+            raise RefusedError(
+                "a watched model can't be captured into a CUDA graph, whose replays write over what was "
+                "seen; capture it outside the block, or watch it without the graph"
+            )
         b, _, t, s = call.inputs.shape
         note = self._notes.take(name, b, t, s, is_trained=call.inputs.q.requires_grad)
         at_once = now or self._options.keep or call.inputs.sink is not None
@@ -159,9 +159,9 @@ class CallMeasurer:
 
     def _is_full(self) -> bool:
         """Whether as much has been collected as was allowed."""
-        if self._seen.nbytes + self._waiting.nbytes > self._options.limit:
-            self.launch()
-        return self._seen.nbytes > self._options.limit
+        self.launch()
+        self._seen.full = self._seen.nbytes > self._options.limit
+        return self._seen.full
 
     def _measure(self, name: str, call: AttentionCall, n_stacked: int = 1) -> Sight:
         """Measure a call, or several of one shape that have been stacked."""

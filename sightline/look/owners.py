@@ -39,6 +39,13 @@ class Owner(NamedTuple):
     module: nn.Module
     site: tuple[object, int] | None = None
 
+    def in_layer(self) -> "Owner":
+        """The attention of a layer that is one operator; compiled code names it otherwise."""
+        is_whole = isinstance(self.module, nn.TransformerEncoderLayer) or not looks_like_attention(
+            self.module
+        )
+        return self._replace(name=f"{self.name}.self_attn".strip(".")) if is_whole and not self.site else self
+
 
 class Structure:
     """The names of a model's modules, and which of them look like attention; it holds on to no module."""

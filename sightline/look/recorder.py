@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sightline.look.adapters import AttentionCall, UnreadableError, stored_call
 from sightline.look.by_hand import SoftmaxTracker
-from sightline.look.heard import Kernel
+from sightline.look.heard import HeardCall
 from sightline.look.owners import Pointers, count_heads
 
 __all__ = ["AttentionRecorder", "CallListener", "read_kernel"]
@@ -30,7 +30,7 @@ _KNOWN = frozenset({Tensor, type(None), bool, int, float})  # what most kernels 
 class CallListener(Protocol):
     """Who is told of calls."""
 
-    def on_kernel(self, kernel: Kernel, arguments: dict[str, Any], result: Any) -> None:
+    def on_kernel(self, heard: HeardCall) -> None:
         """A kernel was called; :func:`read_kernel` reads the call, or raises."""
         ...
 
@@ -78,10 +78,10 @@ class AttentionRecorder:
         """Whether products of two matrices may be scores, or meet weights."""
         return not self.by_kernels or self.n_softmaxes > 0 or self._tracker.is_following
 
-    def on_attention(self, kernel: Kernel, arguments: dict[str, Any], result: Any) -> None:
+    def on_attention(self, call: HeardCall) -> None:
         """An attention kernel has run."""
         self.n_kernels += 1
-        self._listener.on_kernel(kernel, arguments, result)
+        self._listener.on_kernel(call)
 
     def on_product(self, args: tuple[Any, ...], result: Any) -> bool:
         """Matrices have been multiplied; whether that may have made scores."""
@@ -134,9 +134,9 @@ def _is_plain(x: Any) -> bool:
     return type(x) in _PLAIN and x.device.type != "meta"
 
 
-def read_kernel(kernel: Kernel, arguments: dict[str, Any], result: Any) -> AttentionCall:
+def read_kernel(heard: HeardCall) -> AttentionCall:
     """Read a call of a kernel, or raise why it can't be read."""
-    adapter = kernel.adapter
+    adapter, arguments, result = heard.kernel.adapter, heard.arguments(), heard.result
     assert adapter is not None  # noqa: S101
     if torch._C._get_tracing_state() is not None:  # noqa: SLF001
         raise UnreadableError("the model was being traced")

@@ -10,7 +10,7 @@ they are read, all of them at once.
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch import Tensor
 from sightline.attention.masks import Mask
 from sightline.look.adapters import AttentionCall, adapter_of
 from sightline.look.fused import FUSED
+from sightline.look.heard import HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.padding import is_cross_name
@@ -27,6 +28,9 @@ from sightline.look.sight import Sight
 __all__ = ["WRITTEN_TO", "StackedCall", "WaitingCalls"]
 
 _C: Any = torch._C  # noqa: SLF001
+_count = _C._storage_Use_Count  # noqa: SLF001 (by how many memory is held)
+_is_excluded = _C._dispatch_tls_is_dispatch_key_excluded  # noqa: SLF001
+_VERSIONS = _C.DispatchKey.ADInplaceOrView
 _DEVICES = frozenset({"cuda"})
 _MUCH = 1 << 36  # products that keep a GPU busy for longer than it takes to launch them
 _MANY = 256 << 20  # bytes that may wait
@@ -39,23 +43,25 @@ class _Member:
 
     Attributes:
         key: What calls that are measured together have in common; its first entry is the stream.
-        facts: Of a call that has not been read, its arguments that are no tensors.
+        is_causal, scale: Those of a call that has not been read.
         call: Of a call that has, all but its tensors.
     """
 
     __slots__ = (
-        "call", "facts", "is_trained", "k", "k_version", "key", "lse", "masks", "name", "order",
-        "q", "q_version",
+        "call", "is_causal", "is_inference", "is_trained", "k", "key", "lse", "masks", "name", "order", "q",
+        "scale", "stream",
     )  # fmt: skip
 
-    def __init__(self, order: int, name: str, q: Tensor, k: Tensor, lse: Tensor | None) -> None:
-        self.order, self.name, self.lse = order, name, lse
+    def __init__(self, order: int, name: str, q: Tensor, k: Tensor, lse: Tensor | None, stream: int) -> None:
+        self.order, self.name, self.lse, self.stream = order, name, lse, stream
         self.is_trained = q.requires_grad
-        self.q, self.q_version = _hold(q)
-        self.k, self.k_version = _hold(k)
+        self.is_inference = q.is_inference() or k.is_inference()  # then nobody counts who writes to it
+        self.q = _copy(q) if self.is_inference or q._version else q.detach()  # noqa: SLF001
+        self.k = _copy(k) if self.is_inference or k._version else k.detach()  # noqa: SLF001
         self.masks: tuple[Tensor, ...] = ()
         self.key: tuple[Any, ...] = ()
-        self.facts: dict[str, Any] = {}
+        self.is_causal = False
+        self.scale: float | None = None
         self.call: AttentionCall | None = None
 
     def secure(self) -> None:
@@ -64,36 +70,32 @@ class _Member:
             return
         q, k = self.q.untyped_storage(), self.k.untyped_storage()
         ours = 3 if q is k else 2  # tensors of ours, and Python's own object
-        q_is_held, k_is_held = _count(q) > ours, _count(k) > ours
-        if q_is_held or k_is_held:
-            with silence(), isolated():
-                if q_is_held:
-                    self.q, self.q_version = self.q.clone(), 0
-                if k_is_held:
-                    self.k, self.k_version = self.k.clone(), 0
+        q_is_held, k_is_held = _count(q._cdata) > ours, _count(k._cdata) > ours  # noqa: SLF001
+        if q_is_held:
+            self.q = _copy(self.q)
+        if k_is_held:
+            self.k = _copy(self.k)
 
     def was_written_to(self) -> bool:
         """Whether somebody has written to what is held."""
-        return _version(self.q) != self.q_version or _version(self.k) != self.k_version
+        return not self.is_inference and bool(self.q._version or self.k._version)  # noqa: SLF001
+
+    def describe(self) -> tuple[Any, ...]:
+        """Its key."""
+        if not self.key:
+            q, k, lse = self.q, self.k, self.lse
+            self.key = (
+                self.stream, q.shape, k.shape, q.dtype, k.dtype, self.is_causal, self.scale,
+                None if lse is None else lse.shape, is_cross_name(self.name),
+                *((x.shape[1:], x.dtype) for x in self.masks),
+            )  # fmt: skip
+        return self.key
 
 
-def _hold(x: Tensor) -> tuple[Tensor, int]:
-    """A tensor and its version; a copy if it may be a place that is written to again and again."""
-    if x.is_inference() or x._version:  # noqa: SLF001
-        with silence(), isolated():
-            return x.detach().clone(), 0
-    return x.detach(), 0
-
-
-def _version(x: Tensor) -> int:
-    """How often a tensor, or a view of the same memory, has been written to in place."""
-    return 0 if x.is_inference() else x._version  # noqa: SLF001
-
-
-def _count(storage: torch.UntypedStorage) -> int:
-    """By how many memory is held."""
-    count: int = _C._storage_Use_Count(storage._cdata)  # noqa: SLF001
-    return count
+def _copy(x: Tensor) -> Tensor:
+    """A copy, where others may write to what is held, as to a cache."""
+    with silence(), isolated():
+        return x.detach().clone()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,15 +121,6 @@ class StackedCall:
             yield replace(sight, lead=(n, *sight.lead[1:]), statistics=statistics, name=name)
 
 
-class PutBy(NamedTuple):
-    """What must be known at once of a call that waits."""
-
-    b: int
-    t: int
-    s: int
-    is_trained: bool
-
-
 class WaitingCalls:
     """The calls that wait."""
 
@@ -137,33 +130,33 @@ class WaitingCalls:
         self._masks: dict[Any, tuple[Tensor, Tensor]] = {}  # masks and copies of them
         self._streams: dict[int, Any] = {}  # by their numbers
         self._n, self._work, self.nbytes = 0, 0, 0
+        self.is_full = False  # whether enough of them wait
 
-    def put(self, name: str, arguments: dict[str, Any], result: Any) -> PutBy | None:
-        """Put a call of one of torch's own kernels by, unread; None if it has to be read first."""
-        q, k = arguments["query"], arguments["key"]
+    def put(self, name: str, heard: HeardCall) -> bool:
+        """Put a call of one of torch's own kernels by, unread; False if it has to be read first."""
+        args = heard.args
+        q, k = args[0], args[1]
         if type(q) is not Tensor or type(k) is not Tensor or q.device.type not in _DEVICES or q.is_nested:
-            return None
+            return False
         if _C._len_torch_dispatch_stack() or _C._get_tracing_state() is not None:  # noqa: SLF001
-            return None
+            return False
+        if _is_excluded(_VERSIONS) and not q.is_inference():  # heard by a mode, where nobody counts
+            return False
         self._secure_last()
+        bias, causal, scale = heard.kernel.facts(args, heard.kwargs)
         (b, h, t, d), s = q.shape, k.size(2)
         work = b * h * t * d * s
-        bias = arguments.get("attn_mask", arguments.get("attn_bias"))
         if not 0 < work < _MUCH or k.size(0) != b or not (bias is None or _is_stackable(bias, b)):
-            return None
-        lse = result[1]
-        member = _Member(self._n, name, q, k, lse)
-        causal, scale = bool(arguments.get("is_causal")), arguments.get("scale")
-        member.facts = {"is_causal": causal, "scale": scale}
-        member.key = (
-            self._stream_of(q), q.shape, k.shape, q.dtype, k.dtype, causal, scale,
-            None if lse is None else lse.shape, is_cross_name(name),
-        )  # fmt: skip
+            return False
+        stream = self._stream_of(q) if q.is_cuda else 0
+        if stream and _C._cuda_isCurrentStreamCapturing():  # noqa: SLF001 (the default stream can't be)
+            return False
+        member = _Member(self._n, name, q, k, heard.result[1], stream)
+        member.is_causal, member.scale = causal, scale
         if bias is not None:
             member.masks = (self._copy_mask(bias),)
-            member.key += (bias.shape[1:], bias.dtype)
-        self._add(member, work, q, k)
-        return PutBy(b, t, s, member.is_trained)
+        self._add(member, work)
+        return True
 
     def add(self, name: str, call: AttentionCall) -> bool:
         """Put a call by, if it is short and plain enough; False if it has to be measured at once."""
@@ -180,15 +173,16 @@ class WaitingCalls:
             return False
         if not all(_is_stackable(x, q.size(0)) for x in tensors):
             return False
-        member = _Member(self._n, name, q, k, call.lse)
+        stream = self._stream_of(q) if q.is_cuda else 0
+        member = _Member(self._n, name, q, k, call.lse, stream)
         member.masks = tuple(map(self._copy_mask, tensors))
         member.key = (
-            self._stream_of(q), q.shape, k.shape, q.dtype, k.dtype, inputs.scale, mask.bands,
+            stream, q.shape, k.shape, q.dtype, k.dtype, inputs.scale, mask.bands,
             call.lse is None, call.source, is_cross_name(name), len(mask.allowed),
             *((x.shape[1:], x.dtype) for x in tensors),
         )  # fmt: skip
         member.call = _without_tensors(call, member)
-        self._add(member, work, q, k)
+        self._add(member, work)
         return True
 
     def _secure_last(self) -> None:
@@ -196,17 +190,18 @@ class WaitingCalls:
             self._last.secure()
             self._last = None
 
-    def _add(self, member: _Member, work: int, q: Tensor, k: Tensor) -> None:
+    def _add(self, member: _Member, work: int) -> None:
         self._last = member
         self._members.append(member)
         self._n += 1
         self._work += work
-        self.nbytes += q.nbytes + k.nbytes
+        self.nbytes += member.q.nbytes + member.k.nbytes
+        self.is_full = self._work >= _MUCH or self.nbytes > _MANY
 
     def _stream_of(self, x: Tensor) -> int:
         """The number of the stream that a call is on."""
-        stream = int(_C._cuda_getCurrentRawStream(x.get_device())) if x.is_cuda else 0  # noqa: SLF001
-        if x.is_cuda and stream not in self._streams:
+        stream = int(_C._cuda_getCurrentRawStream(x.get_device()))  # noqa: SLF001
+        if stream not in self._streams:
             self._streams[stream] = torch.cuda.current_stream(x.device)
         return stream
 
@@ -227,22 +222,17 @@ class WaitingCalls:
         """How many calls wait."""
         return len(self._members)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether enough of them wait."""
-        return self._work >= _MUCH or self.nbytes > _MANY
-
     def take(self) -> tuple[list["WaitingGroup"], list[str]]:
         """Hand out all that wait, and the modules whose calls have been lost."""
         members, self._members, self._last, self._masks = self._members, [], None, {}
-        self._work = self.nbytes = 0
+        self._work, self.nbytes, self.is_full = 0, 0, False
         groups: dict[tuple[Any, ...], list[_Member]] = {}
         lost = []
         for member in members:
             if member.was_written_to():
                 lost.append(member.name)
             else:
-                groups.setdefault(member.key, []).append(member)
+                groups.setdefault(member.describe(), []).append(member)
         return [WaitingGroup(x, self._streams.get(key[0])) for key, x in groups.items()], lost
 
 
@@ -289,8 +279,11 @@ def _stack(members: list[_Member]) -> StackedCall:
     lse = _cat(lses) if lses else None
     masks = tuple(_stack_masks(x, first.q.size(0)) for x in zip(*(x.masks for x in members), strict=True))
     if first.call is None:
-        arguments = {"query": q, "key": k, "value": q, "attn_mask": masks[0] if masks else None}
-        call: AttentionCall = _read_fused(arguments | first.facts, (q, lse))
+        arguments: dict[str, Any] = {
+            "query": q, "key": k, "value": q, "attn_mask": masks[0] if masks else None,
+            "is_causal": first.is_causal, "scale": first.scale,
+        }  # fmt: skip
+        call: AttentionCall = _read_fused(arguments, (q, lse))
     else:
         inputs, n = first.call.inputs, len(first.call.inputs.mask.allowed)
         inputs = replace(inputs, q=q, k=k, mask=Mask(inputs.mask.bands, (), masks[:n], masks[n:]))

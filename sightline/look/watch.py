@@ -22,7 +22,7 @@ from sightline.look.compiled_flex import hear_compiled_flex
 from sightline.look.fused import FusedCall
 from sightline.look.gradients import keep_plainly, keeping_graph
 from sightline.look.groups import is_integer
-from sightline.look.heard import Kernel
+from sightline.look.heard import HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listen import listening, register_flex
 from sightline.look.listeners import listeners, silence
@@ -213,19 +213,15 @@ class Watch:
         if owner is not None:
             self._seen.mark_dark(owner.name, reason)
 
-    def on_kernel(self, kernel: Kernel, arguments: dict[str, Any], result: Any) -> None:
+    def on_kernel(self, heard: HeardCall) -> None:
         """An attention kernel ran."""
-
-        def read(_module: nn.Module) -> AttentionCall:
-            return read_kernel(kernel, arguments, result)
-
         if self._fused_calls is not None:
-            self._keep_lse(read)
+            self._keep_lse(lambda _module: read_kernel(heard))
             return
         owner = self._owners.current(depth=3)
         if owner is not None:
-            fused = kernel.fused_call(arguments, result) if owner.site is None else None
-            self._record(owner, read, isolated, kernel.child, fused)
+            owner = owner.in_layer() if heard.kernel.is_layer else owner
+            self._record(owner, lambda _module: read_kernel(heard), isolated, heard.fused)
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention was computed by hand."""
@@ -310,8 +306,7 @@ class Watch:
         owner: Owner,
         read: Callable[[nn.Module], AttentionCall],
         context: Callable[[], contextlib.AbstractContextManager[object]],
-        child: str = "",
-        fused: tuple[dict[str, Any], Any] | None = None,
+        fused: HeardCall | None = None,
     ) -> None:
         """Measure a call, if it is one that was asked for; whatever goes wrong is noted, never raised.
 
@@ -319,18 +314,17 @@ class Watch:
             owner: The module that runs.
             read: Reads the call.
             context: What it is read and measured in.
-            child: The child of the module that attended, where the operator was a whole layer.
-            fused: Arguments and result, if it was one of torch's own kernels: such calls may be read later.
+            fused: The call of one of torch's own kernels that it is, or is made of: such a call may be read
+                later.
         """
-        name = owner.name
+        name, is_eager = owner.name, owner.site is None
         try:
             self._seen.ran = True
-            name = name if owner.site is None else self._owners.name_in_compiled(owner)
-            name = f"{name}.{child}".strip(".") if child else name
+            name = name if is_eager else self._owners.name_in_compiled(owner)
             plan = self._measurer.plan(name)
-            if plan == "ignore" or (
-                plan == "measure" and fused is not None and self._measurer.put_by(name, *fused)
-            ):
+            if plan == "ignore":
+                return
+            if fused is not None and is_eager and plan == "measure" and self._measurer.put_by(name, fused):
                 return
             with silence(), context():
                 call = read(owner.module)
@@ -338,8 +332,8 @@ class Watch:
                     self._measurer.leave_out(name, call)
                     return
                 call = call.with_sink(sinks_of(owner.module)) if call.source == "flex" else call
-                sight = self._measurer.measure_call(name, call, now=owner.site is not None)
-            if owner.site is not None and sight is not None:
+                sight = self._measurer.measure_call(name, call, now=not is_eager)
+            if not is_eager and sight is not None:
                 self._compiled.append((owner.name, sight))
         except RefusedError:
             raise
