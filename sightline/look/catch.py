@@ -1,12 +1,13 @@
-"""Call something, and catch the fused kernels that it is made of."""
+"""Call something, and catch what the fused kernels in it say beside their output."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from sightline.look import keys
-from sightline.look.fused import FusedCall, FusedCallRecorder, fused_call
+from sightline.look.fused import FusedCallRecorder, fused_lse
 from sightline.look.heard import HeardCall
 from sightline.look.listen import register, uses_compiled_code
 from sightline.look.listeners import LISTENERS, THREAD
@@ -16,28 +17,27 @@ __all__ = ["call_and_catch"]
 _T = TypeVar("_T")
 
 
-def call_and_catch(call: Callable[[], _T]) -> tuple[_T, list[FusedCall]]:
-    """Make a call: what it gives, and the calls of torch's fused kernels in it.
+def call_and_catch(call: Callable[[], _T]) -> tuple[_T, list[Tensor | None]]:
+    """Make a call: what it gives, and the log-sum-exps of torch's fused kernels in it.
 
     A key hears them, which costs next to nothing. A mode does where others listen, or torch transforms or
     compiles.
 
     Example:
         >>> x = torch.randn(1, 2, 5, 8)
-        >>> _, calls = call_and_catch(lambda: torch.nn.functional.scaled_dot_product_attention(x, x, x))
-        >>> [tuple(call.lse.shape) for call in calls]
-        [(1, 2, 5)]
+        >>> _, (lse,) = call_and_catch(lambda: torch.nn.functional.scaled_dot_product_attention(x, x, x))
+        >>> lse.shape
+        torch.Size([1, 2, 5])
     """
+    lses: list[Tensor | None] = []
     if not _is_alone():
-        calls: list[FusedCall] = []
-        with FusedCallRecorder(calls.append):
-            return call(), calls
+        with FusedCallRecorder(lambda fused: lses.append(fused.lse)):
+            return call(), lses
     register()
-    catcher = _Catcher()
-    before = LISTENERS.set((catcher,))
+    before = LISTENERS.set((_Catcher(lses),))
     keys.include(keys.ATTENTION, on=True)
     try:
-        return call(), catcher.calls
+        return call(), lses
     finally:
         keys.include(keys.ATTENTION, on=False)
         LISTENERS.reset(before)
@@ -58,19 +58,19 @@ def _is_alone() -> bool:
 
 
 class _Catcher:
-    """A listener that keeps the calls of fused kernels."""
+    """A listener that keeps the log-sum-exps of fused kernels."""
 
     is_open = True
     is_following = False
     hears_matrices = False
 
-    def __init__(self) -> None:
-        self.calls: list[FusedCall] = []
+    def __init__(self, lses: list[Tensor | None]) -> None:
+        self._lses = lses
 
     def on_attention(self, call: HeardCall) -> None:
         """An attention kernel has run."""
         if call.kernel.is_fused:
-            self.calls.append(fused_call(call.arguments(), call.result))
+            self._lses.append(fused_lse(call.args[0], call.result))
 
     def on_product(self, args: tuple[Any, ...], result: Any) -> bool:  # noqa: ARG002
         """Matrices have been multiplied."""

@@ -59,7 +59,11 @@ def listening(listener: Listener) -> Iterator[None]:
     listener.is_open = True
     LISTENERS.set((*LISTENERS.get(), listener))
     try:
-        with _ListenMode() if uses_compiled_code() else _included(listener):
+        if uses_compiled_code():
+            with _ListenMode():
+                yield
+        else:
+            _include(listener)
             yield
     finally:
         listener.is_open = False
@@ -67,16 +71,14 @@ def listening(listener: Listener) -> Iterator[None]:
         THREAD.include()
 
 
-@contextlib.contextmanager
-def _included(listener: Listener) -> Iterator[None]:
-    """Turn the key on in this thread; :func:`listening` turns it off."""
+def _include(listener: Listener) -> None:
+    """Turn the key on in this thread."""
     register()
     register_flex()
     for name in hub_kernels():
         _register_kernel(name)
     THREAD.open.add(listener)
     THREAD.include()
-    yield
 
 
 def uses_compiled_code() -> bool:

@@ -81,12 +81,11 @@ def _structure_of(model: nn.Module, modules: list[nn.Module]) -> Structure:
 
 def _modules_of(model: nn.Module) -> list[nn.Module]:
     """All modules of a model, those that it holds twice twice; quicker than ``model.modules()``."""
-    found, at = [model], 0
-    while at < len(found):
-        inside = found[at]._modules  # noqa: SLF001
+    found = [model]
+    for module in found:  # which grows on the way
+        inside = module._modules  # noqa: SLF001
         if inside:
             found += [x for x in inside.values() if x is not None]
-        at += 1
     return found
 
 

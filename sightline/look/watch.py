@@ -19,7 +19,6 @@ from sightline.attention.attend import observe
 from sightline.look.adapters import AttentionCall, UnreadableError, read_compiled_flex
 from sightline.look.call_notes import NoteTaker
 from sightline.look.compiled_flex import hear_compiled_flex
-from sightline.look.fused import FusedCall
 from sightline.look.gradients import keep_plainly, keeping_graph
 from sightline.look.groups import is_integer
 from sightline.look.heard import HeardCall
@@ -122,7 +121,7 @@ class Watch:
     def __init__(self, model: nn.Module, options: WatchOptions) -> None:
         self._model, self._options = model, options
         self._undo: contextlib.ExitStack | None = None
-        self._fused_calls: list[FusedCall] | None = None  # those that a call of sl.attention is made of
+        self._lses: list[Tensor | None] | None = None  # of the kernels that a call of sl.attention is made of
 
     def __enter__(self) -> Seen:
         """Start listening."""
@@ -215,7 +214,7 @@ class Watch:
 
     def on_kernel(self, heard: HeardCall) -> None:
         """An attention kernel ran."""
-        if self._fused_calls is not None:
+        if self._lses is not None:
             self._keep_lse(lambda _module: read_kernel(heard))
             return
         owner = self._owners.current(depth=3)
@@ -225,7 +224,7 @@ class Watch:
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention was computed by hand."""
-        if self._fused_calls is not None:
+        if self._lses is not None:
             self._keep_lse(read)
             return
         owner = self._owners.current(depth=3)
@@ -234,15 +233,13 @@ class Watch:
 
     def _keep_lse(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """A kernel inside ``sl.attention``: its log-sum-exp is all that is needed of it."""
-        assert self._fused_calls is not None  # noqa: S101
+        assert self._lses is not None  # noqa: S101
         try:
             with isolated():
                 call = read(self._model)
-            q, k = call.inputs.q, call.inputs.k
-            lse = call.lse if call.source == "kernel" else None
-            self._fused_calls.append(FusedCall(q, k, k, call.inputs.mask, call.inputs.scale, q, lse))
+            self._lses.append(call.lse if call.source == "kernel" else None)
         except Exception:  # noqa: BLE001 (then it is computed again)
-            self._fused_calls = []
+            self._lses = []
 
     def _call_attention(
         self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
@@ -251,7 +248,7 @@ class Watch:
         if self._recorder not in listeners():
             return function(*args, **options)
         output, inner = self._call_apart(function, args, options)
-        owner = None if self._fused_calls is not None else self._owners.current()
+        owner = None if self._lses is not None else self._owners.current()
         if owner is None:  # or a score that attends, which is part of what it scores for
             return output
 
@@ -274,7 +271,7 @@ class Watch:
     ) -> Any:
         """Make a call above autograd, and measure it so that the sight keeps the graph."""
         output, _ = self._call_apart(function, args, kwargs)
-        if self._fused_calls is None and self._recorder in listeners():
+        if self._lses is None and self._recorder in listeners():
             owner = self._owners.current()
             if owner is not None:
                 self._record(owner, lambda module: read(module, output), keep_plainly)
@@ -283,7 +280,7 @@ class Watch:
     def call_flex(self, call: Callable[[], Any], q: Tensor, k: Tensor, options: dict[str, Any]) -> Any:
         """Make a call of FlexAttention that was compiled on its own."""
         output = call()
-        if self._fused_calls is None and self._recorder in listeners():
+        if self._lses is None and self._recorder in listeners():
             owner = self._owners.current()
             if owner is not None:
                 read = functools.partial(read_compiled_flex, q, k, options, output)
@@ -292,13 +289,13 @@ class Watch:
 
     def _call_apart(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, list[FusedCall]]:
+    ) -> tuple[Any, list[Tensor | None]]:
         """Make a call whose kernels are parts of it: what it gives, and the kernels."""
-        outer, self._fused_calls = self._fused_calls, []
+        outer, self._lses = self._lses, []
         try:
             output = function(*args, **kwargs)
         finally:
-            inner, self._fused_calls = self._fused_calls or [], outer
+            inner, self._lses = self._lses or [], outer
         return output, inner
 
     def _record(
