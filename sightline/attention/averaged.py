@@ -4,10 +4,11 @@ The plain way to their average over the heads stores the weights of all heads, `
 them for the backward pass. Here no such tensor is made, but for small inputs on a GPU, which wait for
 launches rather than for memory. Small inputs go a few heads at a time. With large ones the fused kernel
 computes the output, and the average is computed on its own, some queries at a time; its backward pass,
-which few ask for, computes them again.
+which few ask for, computes them again. On a GPU a kernel averages them where no gradient is asked for.
 """
 
 import functools
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from sightline.attention.softmax import masked_softmax
 from sightline.shapes import Float
 
 _SMALL = 1 << 22  # weights of all heads together, up to which they go head by head
+_WIDEST = 128  # queries and keys of which a tile fits into a kernel's shared memory
 _TILE = {"cpu": 1 << 19, "cuda": 1 << 26}  # weights alive at a time beyond that
 
 
@@ -71,6 +73,10 @@ def attention_with_average(
     small = n_batch * n_heads * t * k.size(2) <= _SMALL
     if small or dropout_p > 0 or _is_transformed(q, k, v):
         return _head_by_head(q, k, v, fitted, dropout_p)
+    if not fitted.limits and _has_kernel(q, k):
+        from sightline.attention.kernels.average import average_weights  # noqa: PLC0415 (Triton)
+
+        return attention(q, k, v), average_weights(q, k)
     bias = functools.reduce(torch.add, fitted.added) if fitted.added else None
     allowed = Mask(fitted.bands, fitted.lengths, fitted.allowed)
     rows, keys = q.contiguous(), k.contiguous()  # every tile reads them again
@@ -196,6 +202,21 @@ def _tiles(q: Tensor, k: Tensor) -> Iterator[tuple[slice, slice]]:
     for head in range(0, n_heads, some):
         for top in range(0, t, rows):
             yield slice(head, head + some), slice(top, min(top + rows, t))
+
+
+def _has_kernel(q: Tensor, k: Tensor) -> bool:
+    """Whether a kernel can average the weights: in half precision, without gradients, on a GPU."""
+    wants_grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+    is_half = q.dtype == k.dtype and q.dtype in (torch.float16, torch.bfloat16)
+    return q.is_cuda and is_half and not wants_grad and q.size(3) <= _WIDEST and _has_triton(q.device.index)
+
+
+@functools.cache
+def _has_triton(device: int) -> bool:
+    """Whether Triton is installed and runs on this device."""
+    if importlib.util.find_spec("triton") is None or torch.version.hip is not None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _is_transformed(*tensors: Tensor) -> bool:

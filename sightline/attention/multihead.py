@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import has_torch_function_unary
 
 from sightline.attention.attend import attention
 from sightline.attention.averaged import attention_with_average, attention_with_weights
@@ -183,8 +184,11 @@ class MultiheadAttention(Scriptable, nn.MultiheadAttention):
             check_torch_mask(key_padding_mask, "key_padding_mask")
             warn_of_padding(key_padding_mask, "key_padding_mask")
             warn_of_ones(key_padding_mask, "key_padding_mask")
+        has_kernel = self._has_inference_kernel(query, key, value, key_padding_mask, attn_mask, need_weights)
+        if has_kernel and not is_causal and self._is_plain(query):
+            return self._infer(query, need_weights=need_weights, average=average_attn_weights)
         if (
-            self._has_inference_kernel(query, key, value, key_padding_mask, attn_mask, need_weights)
+            has_kernel
             or not fits(self, query, key, value, key_padding_mask, attn_mask)  # torch says what is wrong
             or (is_causal and attn_mask is None)
             or (self.training and self.dropout == 1.0)  # all is dropped, which the fused kernel won't do
@@ -211,6 +215,34 @@ class MultiheadAttention(Scriptable, nn.MultiheadAttention):
         # (T, B, E) is torch's order in memory, and so of what is dropped next
         output = self.out_proj(context.permute(2, 0, 1, 3).contiguous().flatten(2))
         return output.transpose(0, 1) if self.batch_first else output, weights
+
+    def _infer(self, x: Tensor, *, need_weights: bool, average: bool) -> tuple[Tensor, Tensor | None]:
+        """Torch's operator for a whole module; torch gets there too, with more questions."""
+        found: tuple[Tensor, Tensor | None] = torch._native_multi_head_attention(  # noqa: SLF001
+            x, x, x, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias,
+            self.out_proj.weight, self.out_proj.bias, None, need_weights, average,
+        )  # fmt: skip
+        return found
+
+    def _is_plain(self, query: Tensor) -> bool:
+        """Whether torch's operator takes the module as it is, in a torch without modes."""
+        bias: Any = self.in_proj_bias
+        return (
+            self._qkv_same_embed_dim
+            and bias is not None
+            and self.bias_k is None
+            and not self.add_zero_attn
+            and self.num_heads % 2 == 0
+            and query.size(2) == self.embed_dim
+            and type(query) is Tensor
+            and not query.is_nested
+            and query.dtype == self.in_proj_weight.dtype == bias.dtype
+            and not has_torch_function_unary(self.in_proj_weight)  # nor a mode of torch's
+            and not autocasting(query)
+            and not torch.compiler.is_compiling()
+            and torch._C._get_tracing_state() is None  # noqa: SLF001
+            and not torch._C._len_torch_dispatch_stack()  # noqa: SLF001
+        )
 
     def _has_inference_kernel(
         self,

@@ -79,7 +79,7 @@ def run(
         bench: Its name, one of ``BENCHES``.
         device: ``cpu`` or ``cuda``; None for the CPU, then the GPU if there is one.
         quick: Leave out the long inputs and take fewer repeats.
-        json_to: A file for the JSON object, or ``-`` for standard output.
+        json_to: A file for the JSON object, written again after each case, or ``-`` for standard output.
         only: A pattern that the names of the cases must contain.
         model: A kind of model that they must be about.
         budget: Seconds for the repeats of each case.
@@ -111,17 +111,19 @@ def run(
             outcomes.append(_measure(case, stopwatch(on), Repeats(budget=seconds)))
             _free_memory(on)
             sys.stderr.write(f"{_summarize(outcomes[-1])} ({time.perf_counter() - start:.1f} s)\n")
-    report = Report(bench=bench, machine=machine, outcomes=tuple(outcomes))
+            report = Report(bench=bench, machine=machine, outcomes=tuple(outcomes))
+            if json_to is not None and json_to != STANDARD_OUTPUT:  # so far: a run may be stopped
+                Path(json_to).write_text(_to_text(report), encoding="utf-8")
 
     shown_on = sys.stderr if json_to == STANDARD_OUTPUT else sys.stdout
     shown_on.write(table.text(report, color=shown_on.isatty()))
-    if json_to is not None:
-        text = json.dumps(report.to_json(), indent=2, allow_nan=False) + "\n"
-        if json_to == STANDARD_OUTPUT:
-            sys.stdout.write(text)
-        else:
-            Path(json_to).write_text(text, encoding="utf-8")
+    if json_to == STANDARD_OUTPUT:
+        sys.stdout.write(_to_text(report))
     return report
+
+
+def _to_text(report: Report) -> str:
+    return json.dumps(report.to_json(), indent=2, allow_nan=False) + "\n"
 
 
 def _measure(case: Case, watch: Stopwatch, repeats: Repeats) -> Outcome:

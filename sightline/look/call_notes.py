@@ -4,7 +4,7 @@ It is noted while the model runs, since a call may be measured later (``waiting.
 """
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ __all__ = ["CallNote", "NoteTaker"]
 _Tokens = tuple[tuple[str, ...], ...]
 
 
-@dataclass(eq=False, kw_only=True)
 class CallNote:
     """The note of one call; the attributes are those of its :class:`Sight`.
 
@@ -30,11 +29,12 @@ class CallNote:
         waits: Whether it has no sight yet.
     """
 
-    tokens: _Tokens = ()
-    skipped: tuple[CallShape, ...] = ()
-    parents: Int[Tensor, " B"] | None = None
-    after: CallShape | None = None
-    waits: bool = False
+    __slots__ = ("after", "parents", "skipped", "tokens", "waits")
+
+    def __init__(self, tokens: _Tokens, skipped: tuple[CallShape, ...], parents: Tensor | None) -> None:
+        self.tokens, self.skipped, self.parents = tokens, skipped, parents
+        self.after: CallShape | None = None
+        self.waits = False
 
     def onto(self, sight: Sight) -> Sight:
         """The sight of the call with what was noted."""
@@ -70,18 +70,17 @@ class NoteTaker:
             with contextlib.suppress(Exception):  # what is not understood is no cache
                 self._reorders.note(func, args)
 
-    def take(self, name: str, call: AttentionCall) -> CallNote:
-        """The note of a call that is measured."""
-        note = self._last[name] = CallNote(
-            tokens=self._tokens_of(call),
-            skipped=tuple(self._skipped.pop(name, ())),
-            parents=self._parents(name, call),
-        )
+    def take(self, name: str, b: int, t: int, s: int, *, is_trained: bool) -> CallNote:
+        """The note of a call that is measured, with B items, T queries and S keys."""
+        tokens = self._tokens_of(t, s) if self._tokens or self._media else ()
+        skipped = tuple(self._skipped.pop(name, ())) if self._skipped else ()
+        note = self._last[name] = CallNote(tokens, skipped, self._parents(name, b, t, s, is_trained))
         return note
 
     def skip(self, name: str, call: AttentionCall) -> None:
         """Note a call that is not measured, which may tell what became of the one before."""
-        shape = CallShape(call.lead, *call.inputs.shape[2:], self._parents(name, call))
+        b, _, t, s = call.inputs.shape
+        shape = CallShape(call.lead, t, s, self._parents(name, b, t, s, call.inputs.q.requires_grad))
         self._skipped.setdefault(name, []).append(shape)
         last = self._last.get(name)
         if last is None or last.after is not None:
@@ -90,19 +89,17 @@ class NoteTaker:
         if not last.waits:
             self._seen.note_skipped(name, shape)
 
-    def _parents(self, name: str, call: AttentionCall) -> Int[Tensor, " B"] | None:
+    def _parents(self, name: str, b: int, t: int, s: int, is_trained: bool) -> Int[Tensor, " B"] | None:
         """Where the items of a call were in the call before, if a beam search has moved them."""
-        b, _, t, s = call.inputs.shape
-        if not self._follows and not call.inputs.q.requires_grad:  # what is trained searches no beams
+        if not self._follows and not is_trained:  # what is trained searches no beams
             self._follows = True
             hear_selections()
         return self._reorders.parents(name, b, t, s)
 
-    def _tokens_of(self, call: AttentionCall) -> _Tokens:
+    def _tokens_of(self, t: int, s: int) -> _Tokens:
         """The tokens that a call looks at, where they are as many as its keys."""
         if self._media:
             self._name_input_ids()
-        t, s = call.inputs.shape[2:]
         longest = max(map(len, self._tokens), default=0)
         has_grown = t < s  # a step after those that have names
         return self._tokens if longest and (longest == s or (longest < s and has_grown)) else ()

@@ -1,5 +1,6 @@
 """flash-attn and its kind: (B, T, H, D), or (total, H, D) with the offsets of the sequences."""
 
+import functools
 import itertools
 import re
 from collections.abc import Callable
@@ -39,10 +40,13 @@ _HUB_KERNELS = ("fwd", "varlen_fwd")
 
 def hub_kernels() -> list[str]:
     """The names of the kernels from a hub that have been loaded so far."""
-    namespaces = {name: getattr(torch.ops, name) for name in torch.ops if _HUB_NAMESPACE.fullmatch(name)}
-    return [
-        f"{name}::{kernel}" for name, x in namespaces.items() for kernel in _HUB_KERNELS if hasattr(x, kernel)
-    ]
+    names = _hub_namespaces(tuple(torch.ops))
+    return [f"{name}::{x}" for name in names for x in _HUB_KERNELS if hasattr(getattr(torch.ops, name), x)]
+
+
+@functools.lru_cache(8)
+def _hub_namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if _HUB_NAMESPACE.fullmatch(name))
 
 
 def is_hub_kernel(name: str) -> bool:

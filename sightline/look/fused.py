@@ -108,13 +108,6 @@ def fused_call(arguments: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
     mask = Mask() if added is None else Mask(added=(added,))
     if arguments.get("is_causal"):
         mask = _CAUSAL if added is None else mask & _CAUSAL
-    lse = result[1]
-    if lse is None or lse.numel() == 0:  # the operator was told not to compute it
-        lse = None
-    elif lse.dim() == 4:  # cuDNN's has a last dimension of one
-        lse = lse.squeeze(-1)
-    if lse is not None and lse.size(-1) != q.size(2):  # the efficient kernel's is padded
-        lse = lse[..., : q.size(2)]
     scale = arguments.get("scale")
     return FusedCall(
         q=q,
@@ -123,5 +116,15 @@ def fused_call(arguments: dict[str, Any], result: tuple[Any, ...]) -> FusedCall:
         mask=mask,
         scale=q.size(-1) ** -0.5 if scale is None else scale,
         output=result[0],
-        lse=lse,
+        lse=fused_lse(q, result),
     )
+
+
+def fused_lse(q: Tensor, result: tuple[Any, ...]) -> Tensor | None:
+    """The log-sum-exp (B, H, T) that one of them gave; None where it was told not to compute it."""
+    lse: Tensor | None = result[1]
+    if lse is None or lse.numel() == 0:
+        return None
+    if lse.dim() == 4:  # cuDNN's has a last dimension of one
+        lse = lse.squeeze(-1)
+    return lse if lse.size(-1) == q.size(2) else lse[..., : q.size(2)]  # the efficient kernel's is padded

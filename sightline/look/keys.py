@@ -40,18 +40,22 @@ def fall_through() -> None:
 
 
 def lead(func: Any, key: str, hear: Callable[..., Any]) -> None:
-    """Lead a key to a function for one operator."""
+    """Lead a key to a function for one operator; it is given the keys that are on, then the arguments."""
     schema = func._schema
     name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-    _implement(name, functools.partial(hear, func), key)
+    _implement(name, hear, key)
 
 
 def lead_by_name(name: str, key: str, hear: Callable[..., Any]) -> None:
-    """The same for an operator that need not be there yet."""
+    """The same for an operator that need not be there yet; the function is given the operator first."""
     namespace, operator = name.split("::")
 
+    @functools.cache
+    def find() -> Any:
+        return getattr(getattr(torch.ops, namespace), operator).default
+
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        return hear(getattr(getattr(torch.ops, namespace), operator).default, keys, *args, **kwargs)
+        return hear(find(), keys, *args, **kwargs)
 
     _implement(name, kernel, key)
 

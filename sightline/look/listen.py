@@ -29,15 +29,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from sightline.look import keys
 from sightline.look.adapters import HEADS, KERNEL, LAYERS, NAMES, adapter_of, hub_kernels
 from sightline.look.by_hand import CHANGES, COMPOSITE, MATRICES, NESTED, PRODUCTS, SOFTMAX, WHOLE
-from sightline.look.fused import FUSED, argument_names, call_with_lse
+from sightline.look.fused import FUSED
+from sightline.look.heard import HeardCall, Kernel, kernel_of
 from sightline.look.listeners import LISTENERS, THREAD, Listener, listeners
 from sightline.look.reorders import SELECTIONS
 
-__all__ = ["hear_selections", "listening", "register_flex"]
+__all__ = ["hear_selections", "listening", "register", "register_flex", "uses_compiled_code"]
 
 # ruff: noqa: SLF001 (torch has no public way to its dispatcher)
 _C: Any = torch._C
 _FLEX = "flex_attention"
+_ENCODER_LAYER = "aten::_transformer_encoder_layer_fwd"
+_BELOW = keys.BELOW[keys.ATTENTION]
 # How a listener is told of what a mode hears.
 _STEPS = (
     dict.fromkeys(CHANGES | WHOLE, "on_change")
@@ -56,7 +59,11 @@ def listening(listener: Listener) -> Iterator[None]:
     listener.is_open = True
     LISTENERS.set((*LISTENERS.get(), listener))
     try:
-        with _ListenMode() if _uses_compiled_code() else _included(listener):
+        if uses_compiled_code():
+            with _ListenMode():
+                yield
+        else:
+            _include(listener)
             yield
     finally:
         listener.is_open = False
@@ -64,19 +71,17 @@ def listening(listener: Listener) -> Iterator[None]:
         THREAD.include()
 
 
-@contextlib.contextmanager
-def _included(listener: Listener) -> Iterator[None]:
-    """Turn the key on in this thread; :func:`listening` turns it off."""
-    _register()
+def _include(listener: Listener) -> None:
+    """Turn the key on in this thread."""
+    register()
     register_flex()
     for name in hub_kernels():
         _register_kernel(name)
     THREAD.open.add(listener)
     THREAD.include()
-    yield
 
 
-def _uses_compiled_code() -> bool:
+def uses_compiled_code() -> bool:
     """Whether anything has been given to torch.compile in this process."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     backends: dict[int, Any] = getattr(dynamo, "cached_backends", {})
@@ -109,11 +114,11 @@ class _ListenMode(TorchDispatchMode):
             return func(*args, **kwargs)
         THREAD.has_told = True
         try:
-            return self._tell(there, func, args, kwargs)
+            return self._hear(there, func, args, kwargs)
         finally:
             THREAD.has_told = False
 
-    def _tell(
+    def _hear(
         self, there: tuple[Listener, ...], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         nested = any(isinstance(x, Tensor) and x.is_nested for x in args)
@@ -131,63 +136,62 @@ class _ListenMode(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         if adapter_of(func) is None:
             return func(*args, **kwargs)
-        arguments, result = call_with_lse(func, args, kwargs, func)
+        kernel = kernel_of(func)
+        if kernel.may_leave_out_lse:
+            args, kwargs = kernel.ask_lse(args, kwargs)
+        result = func(*args, **kwargs)
         for listener in there:
-            listener.on_attention(func, arguments, result)
+            listener.on_attention(HeardCall(kernel, args, kwargs, result))
         return result
-
-
-class _told:  # noqa: N801 (used as a function)
-    """A key tells of an operator, so a mode that is open as well keeps quiet."""
-
-    __slots__ = ("_before",)
-
-    def __enter__(self) -> None:
-        self._before, THREAD.has_told = THREAD.has_told, True
-
-    def __exit__(self, *_error: object) -> None:
-        THREAD.has_told = self._before
 
 
 # The functions that the keys lead to
 
 
-def _hear_attention(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
-    below, there = on & keys.BELOW[keys.ATTENTION], listeners()
+def _hear_attention(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
+    there = listeners()
     if not there:
-        return func.redispatch(below, *args, **kwargs)
-    with _told(), _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
-        arguments, result = call_with_lse(func, args, kwargs, functools.partial(func.redispatch, below))
-    parts = _PARTS.get()
-    if parts is not None:
-        parts[KERNEL] = arguments, result
-        return result
-    for listener in there:
-        listener.on_attention(func, arguments, result)
+        return kernel.func.redispatch(on & _BELOW, *args, **kwargs)
+    if kernel.may_leave_out_lse:
+        args, kwargs = kernel.ask_lse(args, kwargs)
+    told, THREAD.has_told = THREAD.has_told, True  # a mode that is open as well keeps quiet
+    try:
+        with _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
+            result = kernel.func.redispatch(on & _BELOW, *args, **kwargs)
+    finally:
+        THREAD.has_told = told
+    call, parts = HeardCall(kernel, args, kwargs, result), _PARTS.get()
+    if parts is None:
+        for listener in there:
+            listener.on_attention(call)
+    elif kernel.is_fused:
+        parts[KERNEL] = call
     return result
 
 
-def _hear_layer(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
+def _hear_layer(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
     """A whole layer: the attention in it is heard on the way, and told with what the layer was given."""
-    below, there = on & keys.BELOW[keys.ATTENTION], listeners()
+    there = listeners()
     if not there or _PARTS.get() is not None:
-        return func.redispatch(below, *args, **kwargs)
+        return kernel.func.redispatch(on & _BELOW, *args, **kwargs)
     parts: dict[str, Any] = {}
     before = _PARTS.set(parts)
+    told, THREAD.has_told = THREAD.has_told, True
     try:
-        with _told():
-            result = func.redispatch(below, *args, **kwargs)
+        result = kernel.func.redispatch(on & _BELOW, *args, **kwargs)
     finally:
+        THREAD.has_told = told
         _PARTS.reset(before)
-    arguments = dict(zip(argument_names(func), args, strict=False)) | kwargs | parts
+    call = HeardCall(kernel, args, kwargs, result)
+    call.parts = parts
     for listener in there:
-        listener.on_attention(func, arguments, result)
+        listener.on_attention(call)
     return result
 
 
 def _hear_heads(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     """The queries and keys of a whole layer's attention."""
-    result = func.redispatch(on & keys.BELOW[keys.ATTENTION], *args, **kwargs)
+    result = func.redispatch(on & _BELOW, *args, **kwargs)
     parts = _PARTS.get()
     if parts is not None:
         q, k = result[:2]
@@ -206,7 +210,7 @@ def _hear_product(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _hear_softmax(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
-    result = func.redispatch(on & keys.BELOW[keys.ATTENTION], *args, **kwargs)
+    result = func.redispatch(on & _BELOW, *args, **kwargs)
     for listener in listeners() if _PARTS.get() is None else ():
         listener.on_softmax(args, result)
         _follow(listener)
@@ -244,7 +248,7 @@ def _hear_nested(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
 def _hear_selection(func: Any, on: Any, *args: Any, **kwargs: Any) -> Any:
     for listener in listeners():
         listener.on_select(func, args)
-    return func.redispatch(on & keys.BELOW[keys.ATTENTION], *args, **kwargs)
+    return func.redispatch(on & _BELOW, *args, **kwargs)
 
 
 def _hear_flex(*args: Any, **kwargs: Any) -> Any:
@@ -253,9 +257,9 @@ def _hear_flex(*args: Any, **kwargs: Any) -> Any:
     with _C._ExcludeDispatchKeyGuard(keys.ALL):
         if not there:
             return func(*args, **kwargs)
-        arguments, result = call_with_lse(func, args, kwargs, func)
+        result = func(*args, **kwargs)
     for listener in there:
-        listener.on_attention(func, arguments, result)
+        listener.on_attention(HeardCall(kernel_of(func), args, kwargs, result))
     return result
 
 
@@ -263,42 +267,48 @@ def _hear_flex(*args: Any, **kwargs: Any) -> Any:
 
 
 @functools.cache
-def _register() -> None:
+def register() -> None:
     """Lead the first key to attention kernels, products and softmaxes, the third one to matrices."""
     keys.fall_through()
     for func in FUSED:
-        keys.lead(func, keys.ATTENTION, _hear_attention)
+        keys.lead(func, keys.ATTENTION, functools.partial(_hear_attention, kernel_of(func)))
     for name in NAMES:
-        _register_kernel(name)
+        if name != _ENCODER_LAYER:  # the attention inside is heard
+            _register_kernel(name)
     keys.lead_by_name("aten::_transform_bias_rescale_qkv", keys.ATTENTION, _hear_heads)
     for func in PRODUCTS:
-        keys.lead(func, keys.ATTENTION, _hear_product)
+        keys.lead(func, keys.ATTENTION, functools.partial(_hear_product, func))
     for func in MATRICES:
-        keys.lead(func, keys.MATRICES, _hear_product)
+        keys.lead(func, keys.MATRICES, functools.partial(_hear_product, func))
     for func in SOFTMAX:
-        keys.lead(func, keys.ATTENTION, _hear_softmax)
+        keys.lead(func, keys.ATTENTION, functools.partial(_hear_softmax, func))
 
 
 @functools.cache
 def _register_kernel(name: str) -> None:
     """Lead the first key to an attention kernel."""
-    keys.lead_by_name(name, keys.ATTENTION, _hear_layer if name in LAYERS else _hear_attention)
+    hear = _hear_layer if name in LAYERS else _hear_attention
+
+    def hear_operator(func: Any, *args: Any, **kwargs: Any) -> Any:
+        return hear(kernel_of(func), *args, **kwargs)
+
+    keys.lead_by_name(name, keys.ATTENTION, hear_operator)
 
 
 @functools.cache
 def hear_selections() -> None:
     """Hear from now on where items are selected; a model that only trains never asks for it."""
     for func in SELECTIONS:
-        keys.lead(func, keys.ATTENTION, _hear_selection)
+        keys.lead(func, keys.ATTENTION, functools.partial(_hear_selection, func))
 
 
 @functools.cache
 def _register_changes() -> None:
     """Lead the second key to what may be done to scores and weights."""
     for func in CHANGES:
-        keys.lead(func, keys.BY_HAND, _hear_change)
+        keys.lead(func, keys.BY_HAND, functools.partial(_hear_change, func))
     for func in NESTED:
-        keys.lead(func, keys.BY_HAND, _hear_nested)
+        keys.lead(func, keys.BY_HAND, functools.partial(_hear_nested, func))
 
 
 def register_flex() -> bool:

@@ -5,10 +5,10 @@ from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch._guards import TracingContext
+from torch._guards import _TLS
 
 from sightline.look import keys
-from sightline.look.isolate import is_recomputing
+from sightline.look.heard import HeardCall
 
 # ruff: noqa: SLF001 (torch has no public way to its dispatcher)
 __all__ = ["LISTENERS", "THREAD", "Listener", "listeners", "silence"]
@@ -32,7 +32,7 @@ class Listener(Protocol):
         """Whether to tell it of products of two matrices."""
         ...
 
-    def on_attention(self, func: Any, arguments: dict[str, Any], result: Any) -> None:
+    def on_attention(self, call: HeardCall) -> None:
         """An attention kernel has run."""
         ...
 
@@ -79,7 +79,9 @@ THREAD = _Thread()
 def listeners() -> tuple[Listener, ...]:
     """Who listens here and now: nobody while torch compiles, transforms, or computes something again."""
     there = LISTENERS.get()
-    if not there or is_recomputing() or TracingContext.try_get() is not None:
+    if not there or _C._current_graph_task_id() != -1:  # a backward pass, where checkpoints compute again
+        return ()
+    if getattr(_TLS, "tracing_context", None) is not None:
         return ()
     if _C._functorch.peek_interpreter_stack() is not None:  # the operators that it leads to come later
         return ()

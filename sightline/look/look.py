@@ -1,5 +1,6 @@
 """``look``: attention, and what it attended to."""
 
+import math
 from dataclasses import replace
 
 import torch
@@ -9,7 +10,7 @@ from sightline.attention import scores
 from sightline.attention.attend import attention, four_dimensional
 from sightline.attention.masks import Mask, as_mask
 from sightline.attention.scores import Score
-from sightline.look.fused import FusedCall, FusedCallRecorder
+from sightline.look.catch import call_and_catch
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sight import Look, Sight, check_measure, measure_sight
 from sightline.shapes import Float, Shaped, autocasting, is_grouped, leading
@@ -52,16 +53,12 @@ def look(
         tensor([[[[0., 1., 0.]]]])
     """
     check_measure(measure)
-    calls: list[FusedCall] = []
-    with FusedCallRecorder(calls.append):
-        output = attention(q, k, v, mask, score=score, scale=scale)
+    output, lses = call_and_catch(lambda: attention(q, k, v, mask, score=score, scale=scale))
     mask = as_mask(mask)
     if mask.added:  # the kernel rounds it likewise
         mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))
     inputs, lead = make_score_inputs(q, k, v, mask, scale, score)
-    return measure_sight(
-        inputs, measure, lead=lead, lse=captured_lse(calls, inputs), output=output, keep=keep
-    )
+    return measure_sight(inputs, measure, lead=lead, lse=captured_lse(lses, inputs), output=output, keep=keep)
 
 
 def make_score_inputs(
@@ -69,9 +66,9 @@ def make_score_inputs(
 ) -> tuple[ScoreInputs, tuple[int, ...]]:
     """What the weights of an attention are made of, and the leading dimensions it was asked with."""
     lead = leading(q, k, v)
-    if score is None and scale is not None and _is_operator_layout(q, k, v):
+    if score is None and _is_operator_layout(q, k, v):
         mask = mask.fitted(lead, q.size(2), k.size(2)) if mask.limits else mask
-        return ScoreInputs(q, k, mask, scale), lead
+        return ScoreInputs(q, k, mask, 1 / math.sqrt(q.size(3)) if scale is None else scale), lead
     matched = _SCALED_DOT if score is None else scores.named(score)
     dot = matched.as_dot(q, k)
     if dot is None:
@@ -94,7 +91,12 @@ def make_score_inputs(
 
 def _is_operator_layout(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether nothing has to be done to them; short inputs feel every step."""
-    return q.dim() == 4 and q.shape[:2] == k.shape[:2] == v.shape[:2] and not autocasting(q)
+    return (
+        q.dim() == 4
+        and q.shape[:2] == k.shape[:2] == v.shape[:2]
+        and q.size(3) == k.size(3) > 0
+        and not autocasting(q)
+    )
 
 
 def _autocast(x: Tensor) -> Tensor:
@@ -102,9 +104,9 @@ def _autocast(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype(x.device.type))
 
 
-def captured_lse(calls: list[FusedCall], inputs: ScoreInputs) -> Tensor | None:
+def captured_lse(lses: list[Tensor | None], inputs: ScoreInputs) -> Tensor | None:
     """The kernel's lse of all queries, if every block of them went through one that gave it."""
-    parts = [call.lse for call in calls if call.lse is not None]
-    if not parts or len(parts) != len(calls) or sum(x.size(-1) for x in parts) != inputs.shape[2]:
+    parts = [lse for lse in lses if lse is not None]
+    if not parts or len(parts) != len(lses) or sum([x.size(-1) for x in parts]) != inputs.q.size(2):
         return None
     return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]

@@ -11,6 +11,7 @@ from torch import Tensor
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.call_notes import CallNote, NoteTaker
 from sightline.look.dice import OwnDice
+from sightline.look.heard import HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.padding import padding_of
@@ -18,7 +19,7 @@ from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
 from sightline.look.sight import KeptInputs, Look, Sight, measure_sight
 from sightline.look.stream import tile_weights
-from sightline.look.waiting import WRITTEN_TO, WaitingCalls
+from sightline.look.waiting import WRITTEN_TO, StackedCall, WaitingCalls
 
 __all__ = ["CallMeasurer", "RefusedError", "WatchOptions", "reason_of"]
 
@@ -64,30 +65,41 @@ class CallMeasurer:
         self._put_by: list[CallNote] = []  # the notes of all calls that were put by, by their number
         self._counts: dict[str, int] = {}  # calls of each module so far
         self._waiting = WaitingCalls()
-        seen.settle = self.settle
+        self._measured: list[tuple[StackedCall, Sight]] = []  # together, and not split into calls yet
+        seen.launch, seen.settle = self.launch, self.settle
 
     def plan(self, name: str) -> Plan:
         """Note that a module attends, and say what is to be done with this call of it."""
-        self._seen.mark_called(name)
-        if not self._options.is_selected(name):
-            self._seen.mark_skipped(name)
-            return "ignore"
-        count = self._counts[name] = self._counts.get(name, -1) + 1
+        count = self._counts.get(name, -1) + 1
+        if not count:
+            self._seen.mark_called(name)
+            if not self._options.is_selected(name):
+                self._seen.mark_skipped(name)
+                return "ignore"
+        self._counts[name] = count
         if count % self._options.every:
             return "leave out"
-        if self._is_full():
-            self._seen.full = True
+        if self._seen.nbytes + self._waiting.nbytes > self._options.limit and self._is_full():
             return "ignore"
-        if _capturing():
-            raise RefusedError(
-                "a watched model can't be captured into a CUDA graph, whose replays write over what was "
-                "seen; capture it outside the block, or watch it without the graph"
-            )
         return "measure"
 
     def leave_out(self, name: str, call: AttentionCall) -> None:
         """Note a call that is not measured: those after it go on from where it leaves them."""
         self._notes.skip(name, call)
+
+    def put_by(self, name: str, heard: HeardCall) -> bool:
+        """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread."""
+        if self._options.keep or not self._waiting.put(name, heard):
+            return False
+        q, k = heard.args[0], heard.args[1]
+        self._wait(self._notes.take(name, q.size(0), q.size(2), k.size(2), is_trained=q.requires_grad))
+        return True
+
+    def _wait(self, note: CallNote) -> None:
+        note.waits = True
+        self._put_by.append(note)
+        if self._waiting.is_full:
+            self.launch()
 
     def measure_call(self, name: str, call: AttentionCall, *, now: bool) -> Sight | None:
         """Measure a call, or put it by.
@@ -97,45 +109,61 @@ class CallMeasurer:
             call: What it called.
             now: Whether its sight is needed at once.
         """
-        note = self._notes.take(name, call)
+        if _capturing():
+            raise RefusedError(
+                "a watched model can't be captured into a CUDA graph, whose replays write over what was "
+                "seen; capture it outside the block, or watch it without the graph"
+            )
+        b, _, t, s = call.inputs.shape
+        note = self._notes.take(name, b, t, s, is_trained=call.inputs.q.requires_grad)
         at_once = now or self._options.keep or call.inputs.sink is not None
         if not at_once and self._waiting.add(name, call):
-            note.waits = True
-            self._put_by.append(note)
-            if self._waiting.is_full:
-                self.settle()
+            self._wait(note)
             return None
         self.settle()
         sight = note.onto(self._measure(name, call))
         self._seen.add(name, sight)
         return sight
 
-    def settle(self) -> None:
+    def launch(self) -> None:
         """Measure all calls that wait; whatever goes wrong is noted, never raised."""
         if not len(self._waiting):
             return
-        found: list[tuple[int, str, Sight]] = []
         with silence(), isolated():
             groups, lost = self._waiting.take()
             for name in lost:
                 self._seen.mark_unseen(name, WRITTEN_TO)
-            for stream, stacked in groups:
+            for group in groups:
                 try:
-                    with torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext():
+                    with group.on_stream():
+                        stacked = group.stack()
                         sight = self._measure(stacked.names[0], stacked.call, len(stacked.names))
-                        sights = stacked.split(sight)
-                        found += zip(stacked.orders, stacked.names, sights, strict=True)
+                    self._measured.append((stacked, sight))
+                    self._seen.expect(stacked.names, sight.nbytes)
                 except Exception as error:  # noqa: BLE001 (the model must not feel it)
-                    for name in stacked.names:
+                    for name in group.names:
                         self._seen.mark_unseen(name, reason_of(error))
+
+    def settle(self) -> None:
+        """Measure what waits, and give each call its sight."""
+        self.launch()
+        if not self._measured:
+            return
+        measured, self._measured = self._measured, []
+        with silence(), isolated():
+            found = [
+                x
+                for stacked, sight in measured
+                for x in zip(stacked.orders, stacked.names, stacked.split(sight), strict=True)
+            ]
         for order, name, sight in sorted(found, key=lambda x: x[0]):
-            self._seen.add(name, self._put_by[order].onto(sight))
+            self._seen.add(name, self._put_by[order].onto(sight), is_counted=True)
 
     def _is_full(self) -> bool:
         """Whether as much has been collected as was allowed."""
-        if self._seen.nbytes + self._waiting.nbytes > self._options.limit:
-            self.settle()
-        return self._seen.nbytes > self._options.limit
+        self.launch()
+        self._seen.full = self._seen.nbytes > self._options.limit
+        return self._seen.full
 
     def _measure(self, name: str, call: AttentionCall, n_stacked: int = 1) -> Sight:
         """Measure a call, or several of one shape that have been stacked."""

@@ -39,6 +39,13 @@ class Owner(NamedTuple):
     module: nn.Module
     site: tuple[object, int] | None = None
 
+    def in_layer(self) -> "Owner":
+        """The attention of a layer that is one operator; compiled code names it otherwise."""
+        is_whole = isinstance(self.module, nn.TransformerEncoderLayer) or not looks_like_attention(
+            self.module
+        )
+        return self._replace(name=f"{self.name}.self_attn".strip(".")) if is_whole and not self.site else self
+
 
 class Structure:
     """The names of a model's modules, and which of them look like attention; it holds on to no module."""
@@ -74,12 +81,11 @@ def _structure_of(model: nn.Module, modules: list[nn.Module]) -> Structure:
 
 def _modules_of(model: nn.Module) -> list[nn.Module]:
     """All modules of a model, those that it holds twice twice; quicker than ``model.modules()``."""
-    found, at = [model], 0
-    while at < len(found):
-        inside = found[at]._modules  # noqa: SLF001
+    found = [model]
+    for module in found:  # which grows on the way
+        inside = module._modules  # noqa: SLF001
         if inside:
             found += [x for x in inside.values() if x is not None]
-        at += 1
     return found
 
 
@@ -87,15 +93,21 @@ class Pointers:
     """Where the parameters of a model lie in memory, and which attentions they belong to."""
 
     def __init__(self, modules: list[nn.Module], structure: Structure) -> None:
-        self._attentions: dict[int, tuple[str, ...]] = {}
-        for module in modules:
+        self._modules, self._structure = modules, structure
+
+    @functools.cached_property
+    def _attentions(self) -> dict[int, tuple[str, ...]]:
+        """By where they begin; many models never ask."""
+        found: dict[int, tuple[str, ...]] = {}
+        for module in self._modules:
             own = module._parameters  # noqa: SLF001
             if own:
-                around = structure.around[id(module)]
+                around = self._structure.around[id(module)]
                 for parameter in own.values():
                     if parameter is not None:
-                        self._attentions[_pointer(parameter)] = around
-        self._attentions.pop(0, None)
+                        found[_pointer(parameter)] = around
+        found.pop(0, None)
+        return found
 
     def is_parameter(self, x: Tensor) -> bool:
         """Whether a tensor is a parameter, or a view of one."""

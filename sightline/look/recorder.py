@@ -7,11 +7,12 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from sightline.look.adapters import Adapter, AttentionCall, UnreadableError, adapter_of, stored_call
+from sightline.look.adapters import AttentionCall, UnreadableError, stored_call
 from sightline.look.by_hand import SoftmaxTracker
+from sightline.look.heard import HeardCall
 from sightline.look.owners import Pointers, count_heads
 
-__all__ = ["AttentionRecorder", "CallListener"]
+__all__ = ["AttentionRecorder", "CallListener", "read_kernel"]
 
 _IN_BLOCKS = (
     "its weights were cut into blocks before they met their values, as in banded or sparse attention; no "
@@ -29,8 +30,12 @@ _KNOWN = frozenset({Tensor, type(None), bool, int, float})  # what most kernels 
 class CallListener(Protocol):
     """Who is told of calls."""
 
+    def on_kernel(self, heard: HeardCall) -> None:
+        """A kernel was called; :func:`read_kernel` reads the call, or raises."""
+        ...
+
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
-        """An attention was called; ``read`` gives it, or raises."""
+        """Weights were computed by hand; ``read`` gives the call, or raises."""
         ...
 
     def on_dark(self, reason: str) -> None:
@@ -73,12 +78,10 @@ class AttentionRecorder:
         """Whether products of two matrices may be scores, or meet weights."""
         return not self.by_kernels or self.n_softmaxes > 0 or self._tracker.is_following
 
-    def on_attention(self, func: Any, arguments: dict[str, Any], result: Any) -> None:
+    def on_attention(self, call: HeardCall) -> None:
         """An attention kernel has run."""
-        adapter = adapter_of(func)
         self.n_kernels += 1
-        if adapter is not None:
-            self._listener.on_call(lambda _module: _read(adapter, arguments, result))
+        self._listener.on_kernel(call)
 
     def on_product(self, args: tuple[Any, ...], result: Any) -> bool:
         """Matrices have been multiplied; whether that may have made scores."""
@@ -132,7 +135,10 @@ def _is_plain(x: Any) -> bool:
     return type(x) in _PLAIN and x.device.type != "meta"
 
 
-def _read(adapter: Adapter, arguments: dict[str, Any], result: Any) -> AttentionCall:
+def read_kernel(heard: HeardCall) -> AttentionCall:
+    """Read a call of a kernel, or raise why it can't be read."""
+    adapter, arguments, result = heard.kernel.adapter, heard.arguments(), heard.result
+    assert adapter is not None  # noqa: S101
     if torch._C._get_tracing_state() is not None:  # noqa: SLF001
         raise UnreadableError("the model was being traced")
     if all(type(x) in _KNOWN and (type(x) is not Tensor or not x.is_meta) for x in arguments.values()):

@@ -56,6 +56,8 @@ class Reorders:
             t, s: Its queries and keys: the cache had the keys before the queries, or room for all.
         """
         heard, self._heard[name] = self._heard.get(name), self._count
+        if not heard and not self._latest:
+            return None
         found = [self._latest.get((batch, length)) for length in {s - t, s}]
         count, index = max((x for x in found if x is not None), key=lambda x: x[0], default=(0, None))
         return None if heard is None or count <= heard else index

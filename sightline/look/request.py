@@ -1,7 +1,8 @@
 """What to measure, and how large a map may be."""
 
+import functools
 from dataclasses import dataclass, replace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from sightline.look.groups import is_integer
 from sightline.look.stream import Cells, StatsRequest
@@ -55,10 +56,17 @@ class Look:
 
     def request(self, t: int, s: int) -> StatsRequest:
         """The same as an order to the second pass over T x S."""
-        if self.top is not None:
-            check_top(self.top, s)
-        cells = None if self.map is None else make_cells(self.map, t, s)
-        return StatsRequest(self.received, self.entropy, self.peak, cells, self.top)
+        size: Any = self.map
+        return _request(replace(self, map=tuple(size)) if isinstance(size, list) else self, t, s)
+
+
+@functools.lru_cache(256)
+def _request(look: Look, t: int, s: int) -> StatsRequest:
+    """What a look asks of T x S, kept, since models look at the same sizes again and again."""
+    if look.top is not None:
+        check_top(look.top, s)
+    cells = None if look.map is None else make_cells(look.map, t, s)
+    return StatsRequest(look.received, look.entropy, look.peak, cells, look.top)
 
 
 def make_cells(size: Size, t: int, s: int, queries: Span | None = None, keys: Span | None = None) -> Cells:

@@ -3,7 +3,7 @@
 import fnmatch
 import html
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,9 @@ class Seen:
         """
         self._kind, self._attentions = kind, dict(attentions)
         self.tokens: tuple[tuple[str, ...], ...] = ()
-        self.settle: Callable[[], None] = _nothing  # measures calls that wait
+        self.launch: Callable[[], None] = _nothing  # measures calls that wait
+        self.settle: Callable[[], None] = _nothing  # and gives each of them its sight
+        self._expected: set[str] = set()  # the modules of calls that have been measured
         self._settled: dict[str, list[Sight]] = {}
         self._called: set[str] = set()  # attentions that ran, seen or not
         self._skipped: dict[str, None] = {}  # those that attended and were not chosen, in order
@@ -58,7 +60,7 @@ class Seen:
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or sent: nothing waits in a copy."""
         self.settle()
-        return self.__dict__ | {"settle": _nothing}
+        return self.__dict__ | {"launch": _nothing, "settle": _nothing}
 
     @property
     def _sights(self) -> dict[str, list[Sight]]:
@@ -90,10 +92,16 @@ class Seen:
         """Note why nothing may be heard of a module that looks like attention, in case that nothing is."""
         self._silence.setdefault(name, reason)
 
-    def add(self, name: str, sight: Sight) -> None:
+    def expect(self, names: Iterable[str], nbytes: int) -> None:
+        """Note that calls of these modules have been measured; their sights are added when asked for."""
+        self._expected.update(names)
+        self.nbytes += nbytes
+
+    def add(self, name: str, sight: Sight, *, is_counted: bool = False) -> None:
         """Note what a call attended to."""
         self._settled.setdefault(name, []).append(sight)
-        self.nbytes += sight.nbytes
+        if not is_counted:
+            self.nbytes += sight.nbytes
 
     def note_skipped(self, name: str, shape: CallShape) -> None:
         """Note a call that was not measured, which may tell what became of the one before."""
@@ -282,7 +290,10 @@ class Seen:
 
     def unseen(self) -> dict[str, str]:
         """Modules that attended and could not be read, and why; those that look like attention included."""
-        known = {*self._sights, *self._skipped, *self._failures}
+        self.launch()
+        known = {*self._settled, *self._expected, *self._skipped, *self._failures}
+        if not self._failures and not self._dark and self._called <= known:
+            return {}
         dark = {name: reason for name, reason in self._dark.items() if not self._is_covered(name, known)}
         known.update(dark)
         seen_inside = {outer for name in known for outer in _parents(name)}

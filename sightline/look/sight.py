@@ -226,8 +226,10 @@ def measure_sight(
     if output is not None:
         statistics["output"] = output
     kept = (_keep_inputs(inputs, stats.lse),) if keep else ()
-    sight = Sight(t, s, lead, statistics, kept, name, n_batch=count_batch_dims(lead), source=source)
-    return replace(sight, padding=padding, tokens=tokens, is_masked=inputs.may_forbid)
+    return Sight(
+        t, s, lead, statistics, kept, name, n_batch=count_batch_dims(lead), source=source, padding=padding,
+        tokens=tokens, is_masked=inputs.may_forbid,
+    )  # fmt: skip
 
 
 def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:

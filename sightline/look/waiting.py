@@ -2,10 +2,12 @@
 
 Queries and keys are held, not copied: by the time of the next call most models have dropped theirs, and what
 nobody else holds nobody can write to. What others still hold by then is copied, and so is at once what has
-been written to in place before, such as a cache. Calls of one shape are stacked along their batch when the
-block ends, a sight is asked for, or enough work waits.
+been written to in place before, such as a cache. What autograd holds nobody may write to either. Calls of one
+shape are stacked along their batch when the block ends, a sight is asked for, or enough work waits; only then
+they are read, all of them at once.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +16,11 @@ import torch
 from torch import Tensor
 
 from sightline.attention.masks import Mask
-from sightline.look.adapters import AttentionCall
+from sightline.look.adapters import AttentionCall, adapter_of
+from sightline.look.fused import FUSED
+from sightline.look.heard import HeardCall
+from sightline.look.isolate import isolated
+from sightline.look.listeners import silence
 from sightline.look.padding import is_cross_name
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sight import Sight
@@ -22,55 +28,74 @@ from sightline.look.sight import Sight
 __all__ = ["WRITTEN_TO", "StackedCall", "WaitingCalls"]
 
 _C: Any = torch._C  # noqa: SLF001
+_count = _C._storage_Use_Count  # noqa: SLF001 (by how many memory is held)
+_is_excluded = _C._dispatch_tls_is_dispatch_key_excluded  # noqa: SLF001
+_VERSIONS = _C.DispatchKey.ADInplaceOrView
 _DEVICES = frozenset({"cuda"})
-_MUCH = 1 << 35  # products that keep a GPU busy for longer than it takes to launch them
+_MUCH = 1 << 36  # products that keep a GPU busy for longer than it takes to launch them
 _MANY = 256 << 20  # bytes that may wait
+_read_fused: Any = adapter_of(next(iter(FUSED)))  # all of them are read alike
 WRITTEN_TO = "the model wrote over its queries or keys after it had attended; keep=True looks at once"
 
 
 class _Member:
-    """One call that waits: its number, its module, and what it was made of."""
+    """One call that waits: its number, its module, and what it was made of.
 
-    __slots__ = ("k", "k_version", "lse", "masks", "name", "order", "q", "q_version")
+    Attributes:
+        key: What calls that are measured together have in common; its first entry is the stream.
+        is_causal, scale: Those of a call that has not been read.
+        call: Of a call that has, all but its tensors.
+    """
 
-    def __init__(self, order: int, name: str, call: AttentionCall, masks: tuple[Tensor, ...]) -> None:
-        self.order, self.name, self.lse, self.masks = order, name, call.lse, masks
-        self.q, self.q_version = _hold(call.inputs.q)
-        self.k, self.k_version = _hold(call.inputs.k)
+    __slots__ = (
+        "call", "is_causal", "is_inference", "is_trained", "k", "key", "lse", "masks", "name", "order", "q",
+        "scale", "stream",
+    )  # fmt: skip
+
+    def __init__(self, order: int, name: str, q: Tensor, k: Tensor, lse: Tensor | None, stream: int) -> None:
+        self.order, self.name, self.lse, self.stream = order, name, lse, stream
+        self.is_trained = q.requires_grad
+        self.is_inference = q.is_inference() or k.is_inference()  # then nobody counts who writes to it
+        self.q = _copy(q) if self.is_inference or q._version else q.detach()  # noqa: SLF001
+        self.k = _copy(k) if self.is_inference or k._version else k.detach()  # noqa: SLF001
+        self.masks: tuple[Tensor, ...] = ()
+        self.key: tuple[Any, ...] = ()
+        self.is_causal = False
+        self.scale: float | None = None
+        self.call: AttentionCall | None = None
 
     def secure(self) -> None:
         """Copy what somebody else holds too, unless it has been written to, which is too late."""
-        if self.was_written_to():
+        if self.is_trained or self.was_written_to():
             return
         q, k = self.q.untyped_storage(), self.k.untyped_storage()
         ours = 3 if q is k else 2  # tensors of ours, and Python's own object
-        q_is_held, k_is_held = _count(q) > ours, _count(k) > ours
+        q_is_held, k_is_held = _count(q._cdata) > ours, _count(k._cdata) > ours  # noqa: SLF001
         if q_is_held:
-            self.q, self.q_version = self.q.clone(), 0
+            self.q = _copy(self.q)
         if k_is_held:
-            self.k, self.k_version = self.k.clone(), 0
+            self.k = _copy(self.k)
 
     def was_written_to(self) -> bool:
         """Whether somebody has written to what is held."""
-        return _version(self.q) != self.q_version or _version(self.k) != self.k_version
+        return not self.is_inference and bool(self.q._version or self.k._version)  # noqa: SLF001
+
+    def describe(self) -> tuple[Any, ...]:
+        """Its key."""
+        if not self.key:
+            q, k, lse = self.q, self.k, self.lse
+            self.key = (
+                self.stream, q.shape, k.shape, q.dtype, k.dtype, self.is_causal, self.scale,
+                None if lse is None else lse.shape, is_cross_name(self.name),
+                *((x.shape[1:], x.dtype) for x in self.masks),
+            )  # fmt: skip
+        return self.key
 
 
-def _hold(x: Tensor) -> tuple[Tensor, int]:
-    """A tensor and its version; a copy if it may be a place that is written to again and again."""
-    if x.is_inference() or _version(x):
-        return x.detach().clone(), 0
-    return x.detach(), 0
-
-
-def _version(x: Tensor) -> int:
-    """How often a tensor, or a view of the same memory, has been written to in place."""
-    return 0 if x.is_inference() else x._version  # noqa: SLF001
-
-
-def _count(storage: torch.UntypedStorage) -> int:
-    """By how many memory is held."""
-    count: int = _C._storage_Use_Count(storage._cdata)  # noqa: SLF001
-    return count
+def _copy(x: Tensor) -> Tensor:
+    """A copy, where others may write to what is held, as to a cache."""
+    with silence(), isolated():
+        return x.detach().clone()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,31 +121,48 @@ class StackedCall:
             yield replace(sight, lead=(n, *sight.lead[1:]), statistics=statistics, name=name)
 
 
-class _Group:
-    """Calls of one shape, and the stream that they were called on."""
-
-    def __init__(self, call: AttentionCall) -> None:
-        self.call = call
-        self.stream = torch.cuda.current_stream(call.inputs.q.device) if call.inputs.q.is_cuda else None
-        self.members: list[_Member] = []
-
-
 class WaitingCalls:
-    """The calls that wait, by their shape."""
+    """The calls that wait."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[Any, ...], _Group] = {}
+        self._members: list[_Member] = []
         self._last: _Member | None = None  # the only one that the model may still be busy with
         self._masks: dict[Any, tuple[Tensor, Tensor]] = {}  # masks and copies of them
+        self._streams: dict[int, Any] = {}  # by their numbers
         self._n, self._work, self.nbytes = 0, 0, 0
+        self.is_full = False  # whether enough of them wait
+
+    def put(self, name: str, heard: HeardCall) -> bool:
+        """Put a call of one of torch's own kernels by, unread; False if it has to be read first."""
+        args = heard.args
+        q, k = args[0], args[1]
+        if type(q) is not Tensor or type(k) is not Tensor or q.device.type not in _DEVICES or q.is_nested:
+            return False
+        if _C._len_torch_dispatch_stack() or _C._get_tracing_state() is not None:  # noqa: SLF001
+            return False
+        if _is_excluded(_VERSIONS) and not q.is_inference():  # heard by a mode, where nobody counts
+            return False
+        self._secure_last()
+        bias, causal, scale = heard.kernel.facts(args, heard.kwargs)
+        (b, h, t, d), s = q.shape, k.size(2)
+        work = b * h * t * d * s
+        if not 0 < work < _MUCH or k.size(0) != b or not (bias is None or _is_stackable(bias, b)):
+            return False
+        stream = self._stream_of(q) if q.is_cuda else 0
+        if stream and _C._cuda_isCurrentStreamCapturing():  # noqa: SLF001 (the default stream can't be)
+            return False
+        member = _Member(self._n, name, q, k, heard.result[1], stream)
+        member.is_causal, member.scale = causal, scale
+        if bias is not None:
+            member.masks = (self._copy_mask(bias),)
+        self._add(member, work)
+        return True
 
     def add(self, name: str, call: AttentionCall) -> bool:
         """Put a call by, if it is short and plain enough; False if it has to be measured at once."""
         inputs, mask = call.inputs, call.inputs.mask
         q, k = inputs.q, inputs.k
-        if self._last is not None:
-            self._last.secure()
-            self._last = None
+        self._secure_last()
         if type(inputs) is not ScoreInputs or q.device.type not in _DEVICES or call.lead != q.shape[:2]:
             return False
         if inputs.score is not None or inputs.modify is not None or inputs.padding is not None:
@@ -129,55 +171,97 @@ class WaitingCalls:
         tensors = (*mask.allowed, *mask.added)
         if not 0 < work < _MUCH or mask.lengths:
             return False
-        if any(x.dim() != 4 or x.size(0) not in (1, q.size(0)) for x in tensors):
+        if not all(_is_stackable(x, q.size(0)) for x in tensors):
             return False
-        key = (
-            q.shape, k.shape, q.dtype, k.dtype, q.device, _stream_of(q), inputs.scale, mask.bands,
+        stream = self._stream_of(q) if q.is_cuda else 0
+        member = _Member(self._n, name, q, k, call.lse, stream)
+        member.masks = tuple(map(self._copy_mask, tensors))
+        member.key = (
+            stream, q.shape, k.shape, q.dtype, k.dtype, inputs.scale, mask.bands,
             call.lse is None, call.source, is_cross_name(name), len(mask.allowed),
             *((x.shape[1:], x.dtype) for x in tensors),
         )  # fmt: skip
-        masks = tuple(self._copy_mask(x).expand(q.size(0), -1, -1, -1) for x in tensors)
-        self._last = member = _Member(self._n, name, call, masks)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group(_without_tensors(call, member))
-        group.members.append(member)
+        member.call = _without_tensors(call, member)
+        self._add(member, work)
+        return True
+
+    def _secure_last(self) -> None:
+        if self._last is not None:
+            self._last.secure()
+            self._last = None
+
+    def _add(self, member: _Member, work: int) -> None:
+        self._last = member
+        self._members.append(member)
         self._n += 1
         self._work += work
-        self.nbytes += q.nbytes + k.nbytes
-        return True
+        self.nbytes += member.q.nbytes + member.k.nbytes
+        self.is_full = self._work >= _MUCH or self.nbytes > _MANY
+
+    def _stream_of(self, x: Tensor) -> int:
+        """The number of the stream that a call is on."""
+        stream = int(_C._cuda_getCurrentRawStream(x.get_device()))  # noqa: SLF001
+        if stream not in self._streams:
+            self._streams[stream] = torch.cuda.current_stream(x.device)
+        return stream
 
     def _copy_mask(self, x: Tensor) -> Tensor:
         """A copy of a mask, the same one for all layers that share it."""
         if x.is_inference():
-            return x.clone()
+            with silence(), isolated():
+                return x.clone()
         key = x.data_ptr(), x.shape, x.stride(), x.dtype, x._version  # noqa: SLF001
         if key not in self._masks:
-            x = x.detach()
-            self._masks[key] = x, x.clone()  # holding it, so that its place is not used again
+            with silence(), isolated():
+                x = x.detach()
+                self._masks[key] = x, x.clone()  # holding it, so that its place is not used again
             self.nbytes += x.nbytes
         return self._masks[key][1]
 
     def __len__(self) -> int:
-        """How many shapes wait."""
-        return len(self._groups)
+        """How many calls wait."""
+        return len(self._members)
+
+    def take(self) -> tuple[list["WaitingGroup"], list[str]]:
+        """Hand out all that wait, and the modules whose calls have been lost."""
+        members, self._members, self._last, self._masks = self._members, [], None, {}
+        self._work, self.nbytes, self.is_full = 0, 0, False
+        groups: dict[tuple[Any, ...], list[_Member]] = {}
+        lost = []
+        for member in members:
+            if member.was_written_to():
+                lost.append(member.name)
+            else:
+                groups.setdefault(member.describe(), []).append(member)
+        return [WaitingGroup(x, self._streams.get(key[0])) for key, x in groups.items()], lost
+
+
+class WaitingGroup:
+    """Calls of one shape and one stream."""
+
+    def __init__(self, members: list[_Member], stream: Any) -> None:
+        self._members, self._stream = members, stream
 
     @property
-    def is_full(self) -> bool:
-        """Whether enough of them wait."""
-        return self._work >= _MUCH or self.nbytes > _MANY
+    def names(self) -> list[str]:
+        """Their modules."""
+        return [x.name for x in self._members]
 
-    def take(self) -> tuple[list[tuple[Any, StackedCall]], list[str]]:
-        """Hand out all that wait, each with its stream; and the modules whose calls have been lost."""
-        groups, self._groups, self._last, self._masks = self._groups, {}, None, {}
-        self._work = self.nbytes = 0
-        stacked, lost = [], []
-        for group in groups.values():
-            lost += [x.name for x in group.members if x.was_written_to()]
-            members = [x for x in group.members if not x.was_written_to()]
-            if members:
-                stacked.append((group.stream, _stack(group.call, members)))
-        return stacked, lost
+    def on_stream(self) -> contextlib.AbstractContextManager[object]:
+        """Be on the stream that they were called on."""
+        stream = self._stream
+        if stream is None or stream == torch.cuda.current_stream(stream.device):
+            return contextlib.nullcontext()
+        return torch.cuda.stream(stream)
+
+    def stack(self) -> StackedCall:
+        """All of them as one."""
+        return _stack(self._members)
+
+
+def _is_stackable(mask: Tensor, b: int) -> bool:
+    """Whether a mask can be stacked along the batch."""
+    return mask.dim() == 4 and mask.size(0) in (1, b)
 
 
 def _without_tensors(call: AttentionCall, member: _Member) -> AttentionCall:
@@ -187,27 +271,34 @@ def _without_tensors(call: AttentionCall, member: _Member) -> AttentionCall:
     return replace(call, inputs=replace(call.inputs, q=member.q, k=member.k, mask=own))
 
 
-def _stream_of(x: Tensor) -> int:
-    """The stream that a call is on."""
-    return int(_C._cuda_getCurrentRawStream(x.get_device())) if x.is_cuda else 0  # noqa: SLF001
-
-
-def _stack(call: AttentionCall, members: list[_Member]) -> StackedCall:
+def _stack(members: list[_Member]) -> StackedCall:
     """One call of many."""
-    inputs, n = call.inputs, len(call.inputs.mask.allowed)
-    masks = [_cat(x) for x in zip(*(member.masks for member in members), strict=True)]
-    mask = Mask(inputs.mask.bands, (), tuple(masks[:n]), tuple(masks[n:]))
+    first = members[0]
     q, k = _cat([x.q for x in members]), _cat([x.k for x in members])
     lses = [x.lse for x in members if x.lse is not None]
-    stacked = replace(
-        call,
-        inputs=replace(inputs, q=q, k=k, mask=mask),
-        lead=tuple(q.shape[:2]),
-        lse=_cat(lses) if lses else None,
-    )
+    lse = _cat(lses) if lses else None
+    masks = tuple(_stack_masks(x, first.q.size(0)) for x in zip(*(x.masks for x in members), strict=True))
+    if first.call is None:
+        arguments: dict[str, Any] = {
+            "query": q, "key": k, "value": q, "attn_mask": masks[0] if masks else None,
+            "is_causal": first.is_causal, "scale": first.scale,
+        }  # fmt: skip
+        call: AttentionCall = _read_fused(arguments, (q, lse))
+    else:
+        inputs, n = first.call.inputs, len(first.call.inputs.mask.allowed)
+        inputs = replace(inputs, q=q, k=k, mask=Mask(inputs.mask.bands, (), masks[:n], masks[n:]))
+        call = replace(first.call, inputs=inputs, lead=tuple(q.shape[:2]), lse=lse)
     names, orders = tuple(x.name for x in members), tuple(x.order for x in members)
-    return StackedCall(call=stacked, names=names, orders=orders)
+    return StackedCall(call=call, names=names, orders=orders)
 
 
-def _cat(tensors: Any) -> Tensor:
-    return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors))
+def _stack_masks(masks: tuple[Tensor, ...], b: int) -> Tensor:
+    """Masks along their batch; one alone where all items of all calls share it."""
+    first = masks[0]
+    if first.size(0) == 1 and all(x is first for x in masks):
+        return first
+    return _cat([x.expand(b, -1, -1, -1) for x in masks])
+
+
+def _cat(tensors: list[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)

@@ -19,9 +19,9 @@ from sightline.attention.attend import observe
 from sightline.look.adapters import AttentionCall, UnreadableError, read_compiled_flex
 from sightline.look.call_notes import NoteTaker
 from sightline.look.compiled_flex import hear_compiled_flex
-from sightline.look.fused import FusedCall
 from sightline.look.gradients import keep_plainly, keeping_graph
 from sightline.look.groups import is_integer
+from sightline.look.heard import HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listen import listening, register_flex
 from sightline.look.listeners import listeners, silence
@@ -30,7 +30,7 @@ from sightline.look.measuring import CallMeasurer, RefusedError, WatchOptions, r
 from sightline.look.names import name_filter
 from sightline.look.owners import Owner, Owners, sinks_of, uncompiled
 from sightline.look.padding import given_padding
-from sightline.look.recorder import AttentionRecorder
+from sightline.look.recorder import AttentionRecorder, read_kernel
 from sightline.look.seen import Seen
 from sightline.look.sight import Look, Sight, check_measure
 from sightline.look.tokens import clean_batch
@@ -133,7 +133,7 @@ class Watch:
     def __init__(self, model: nn.Module, options: WatchOptions) -> None:
         self._model, self._options = model, options
         self._undo: contextlib.ExitStack | None = None
-        self._fused_calls: list[FusedCall] | None = None  # those that a call of sl.attention is made of
+        self._lses: list[Tensor | None] | None = None  # of the kernels that a call of sl.attention is made of
 
     def __enter__(self) -> Seen:
         """Start listening."""
@@ -167,7 +167,7 @@ class Watch:
         assert self._undo is not None  # noqa: S101
         undo, self._undo = self._undo, None
         undo.__exit__(kind, error, trace)
-        self._measurer.settle()
+        self._measurer.launch()
         self._name_compiled()
         for name, reason in self._dark.items():
             self._seen.take_back(name, reason)
@@ -230,9 +230,19 @@ class Watch:
         if owner is not None:
             self._dark.setdefault(owner.name, reason)
 
+    def on_kernel(self, heard: HeardCall) -> None:
+        """An attention kernel ran."""
+        if self._lses is not None:
+            self._keep_lse(lambda _module: read_kernel(heard))
+            return
+        owner = self._owners.current(depth=3)
+        if owner is not None:
+            owner = owner.in_layer() if heard.kernel.is_layer else owner
+            self._record(owner, lambda _module: read_kernel(heard), isolated, heard.fused)
+
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
-        """An attention ran."""
-        if self._fused_calls is not None:
+        """An attention was computed by hand."""
+        if self._lses is not None:
             self._keep_lse(read)
             return
         owner = self._owners.current(depth=3)
@@ -241,15 +251,13 @@ class Watch:
 
     def _keep_lse(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """A kernel inside ``sl.attention``: its log-sum-exp is all that is needed of it."""
-        assert self._fused_calls is not None  # noqa: S101
+        assert self._lses is not None  # noqa: S101
         try:
             with isolated():
                 call = read(self._model)
-            q, k = call.inputs.q, call.inputs.k
-            lse = call.lse if call.source == "kernel" else None
-            self._fused_calls.append(FusedCall(q, k, k, call.inputs.mask, call.inputs.scale, q, lse))
+            self._lses.append(call.lse if call.source == "kernel" else None)
         except Exception:  # noqa: BLE001 (then it is computed again)
-            self._fused_calls = []
+            self._lses = []
 
     def _call_attention(
         self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
@@ -258,7 +266,7 @@ class Watch:
         if self._recorder not in listeners():
             return function(*args, **options)
         output, inner = self._call_apart(function, args, options)
-        owner = None if self._fused_calls is not None else self._owners.current()
+        owner = None if self._lses is not None else self._owners.current()
         if owner is None:  # or a score that attends, which is part of what it scores for
             return output
 
@@ -281,7 +289,7 @@ class Watch:
     ) -> Any:
         """Make a call above autograd, and measure it so that the sight keeps the graph."""
         output, _ = self._call_apart(function, args, kwargs)
-        if self._fused_calls is None and self._recorder in listeners():
+        if self._lses is None and self._recorder in listeners():
             owner = self._owners.current()
             if owner is not None:
                 self._record(owner, lambda module: read(module, output), keep_plainly)
@@ -290,7 +298,7 @@ class Watch:
     def call_flex(self, call: Callable[[], Any], q: Tensor, k: Tensor, options: dict[str, Any]) -> Any:
         """Make a call of FlexAttention that was compiled on its own."""
         output = call()
-        if self._fused_calls is None and self._recorder in listeners():
+        if self._lses is None and self._recorder in listeners():
             owner = self._owners.current()
             if owner is not None:
                 read = functools.partial(read_compiled_flex, q, k, options, output)
@@ -308,13 +316,13 @@ class Watch:
 
     def _call_apart(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, list[FusedCall]]:
+    ) -> tuple[Any, list[Tensor | None]]:
         """Make a call whose kernels are parts of it: what it gives, and the kernels."""
-        outer, self._fused_calls = self._fused_calls, []
+        outer, self._lses = self._lses, []
         try:
             output = function(*args, **kwargs)
         finally:
-            inner, self._fused_calls = self._fused_calls or [], outer
+            inner, self._lses = self._lses or [], outer
         return output, inner
 
     def _record(
@@ -322,28 +330,34 @@ class Watch:
         owner: Owner,
         read: Callable[[nn.Module], AttentionCall],
         context: Callable[[], contextlib.AbstractContextManager[object]],
+        fused: HeardCall | None = None,
     ) -> None:
-        """Measure a call, if it is one that was asked for; whatever goes wrong is noted, never raised."""
-        name = owner.name
+        """Measure a call, if it is one that was asked for; whatever goes wrong is noted, never raised.
+
+        Args:
+            owner: The module that runs.
+            read: Reads the call.
+            context: What it is read and measured in.
+            fused: The call of one of torch's own kernels that it is, or is made of: such a call may be read
+                later.
+        """
+        name, is_eager = owner.name, owner.site is None
         try:
             self._seen.ran = True
-            name = name if owner.site is None else self._owners.name_in_compiled(owner)
-            may_be_layer = "self_attn" in owner.module._modules  # noqa: SLF001 (then the call says whose)
-            plan = "ignore" if may_be_layer else self._measurer.plan(name)
-            if plan == "ignore" and not may_be_layer:
+            name = name if is_eager else self._owners.name_in_compiled(owner)
+            plan = self._measurer.plan(name)
+            if plan == "ignore":
+                return
+            if fused is not None and is_eager and plan == "measure" and self._measurer.put_by(name, fused):
                 return
             with silence(), context():
                 call = read(owner.module)
-                if may_be_layer:
-                    name = f"{name}.{call.child}".strip(".")
-                    plan = self._measurer.plan(name)
-                if plan != "measure":
-                    if plan == "leave out":
-                        self._measurer.leave_out(name, call)
+                if plan == "leave out":
+                    self._measurer.leave_out(name, call)
                     return
                 call = call.with_sink(sinks_of(owner.module)) if call.source == "flex" else call
-                sight = self._measurer.measure_call(name, call, now=owner.site is not None)
-            if owner.site is not None and sight is not None:
+                sight = self._measurer.measure_call(name, call, now=not is_eager)
+            if not is_eager and sight is not None:
                 self._compiled.append((owner.name, sight))
         except RefusedError:
             raise

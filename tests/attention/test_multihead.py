@@ -355,3 +355,38 @@ def test_nested_inputs_are_left_to_torch():
         expected, found = (m(x, x, x, need_weights=False)[0] for m in (theirs, ours))
     for a, b in zip(found.unbind(), expected.unbind(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.plain  # by a stand-in
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"bias": False}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"num_heads": 3}],
+    ids=str,
+)
+def test_torchs_operator_for_a_whole_module_is_reached_where_torch_reaches_it(
+    arguments, average, need_weights, monkeypatch
+):
+    """On a GPU; here the operator is that of the CPU, which ours never takes."""
+    arguments = {"num_heads": 2, "batch_first": True} | arguments
+    ours, theirs = (kind(6, **arguments).eval() for kind in (sl.nn.MultiheadAttention, nn.MultiheadAttention))
+    theirs.load_state_dict(ours.state_dict())
+    monkeypatch.setattr(sl.nn.MultiheadAttention, "_has_inference_kernel", lambda *_: True)
+    reached = []
+    operator = torch._native_multi_head_attention
+    monkeypatch.setattr(
+        torch, "_native_multi_head_attention", lambda *args: reached.append(None) or operator(*args)
+    )
+    x = torch.randn(B, T, 6)
+    options = {"need_weights": need_weights, "average_attn_weights": average}
+    with torch.no_grad():
+        output, weights = ours(x, x, x, **options)
+        n = len(reached)
+        expected, their_weights = theirs(x, x, x, **options)
+    assert n == len(reached) - n == (arguments == {"num_heads": 2, "batch_first": True})
+    assert torch.equal(output, expected)
+    assert (weights is None) == (their_weights is None)
+    assert weights is None or torch.equal(weights, their_weights)
+    with torch.no_grad(), torch.autocast("cpu"):  # which the operator does not know
+        assert not ours._is_plain(x)

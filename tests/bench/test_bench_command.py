@@ -120,6 +120,21 @@ def test_a_case_that_breaks_costs_no_other_its_result(monkeypatch):
     assert "did not run: cpu attention forward+backward T=5 D=3 causal" in out
 
 
+def test_a_run_that_is_stopped_leaves_what_it_has_measured(monkeypatch, tmp_path):
+    measure = case.TimedCase.measure
+
+    def stop_at_backward(self, watch, repeats):
+        if "backward" in self.name:
+            raise KeyboardInterrupt
+        return measure(self, watch, repeats)
+
+    monkeypatch.setattr(case.TimedCase, "measure", stop_at_backward)
+    file = tmp_path / "so_far.json"
+    with pytest.raises(KeyboardInterrupt):
+        command.run("attention", device="cpu", budget=0.001, only="attention*causal", json_to=str(file))
+    assert len(json.loads(file.read_text())["cases"]) == 1
+
+
 @both_ways
 def test_busy_is_said_and_kept(call, monkeypatch):
     inside = []

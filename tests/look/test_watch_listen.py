@@ -22,12 +22,12 @@ pytestmark = pytest.mark.plain
 @pytest.fixture
 def _by_keys(monkeypatch):
     """As in a process that has compiled nothing."""
-    monkeypatch.setattr(listen, "_uses_compiled_code", lambda: False)
+    monkeypatch.setattr(listen, "uses_compiled_code", lambda: False)
 
 
 @pytest.fixture(params=["by keys", "by a mode"])
 def _either_way(request, monkeypatch):
-    monkeypatch.setattr(listen, "_uses_compiled_code", lambda: request.param == "by a mode")
+    monkeypatch.setattr(listen, "uses_compiled_code", lambda: request.param == "by a mode")
 
 
 def encoder():
@@ -79,9 +79,9 @@ def test_a_block_by_keys_around_one_by_a_mode(monkeypatch):
     layer, x = encoder(), randn(B, T, E, dtype=torch.float32)
     model, q = Sdpa(), randn(1, H, 5, 4)
     for watched, inputs in ((model, (q, q, q)), (layer, (x,))):
-        monkeypatch.setattr(listen, "_uses_compiled_code", lambda: False)
+        monkeypatch.setattr(listen, "uses_compiled_code", lambda: False)
         with torch.no_grad(), sl.watch(watched) as outer:
-            monkeypatch.setattr(listen, "_uses_compiled_code", lambda: True)
+            monkeypatch.setattr(listen, "uses_compiled_code", lambda: True)
             with sl.watch(watched) as inner:
                 watched(*inputs)
         assert [len(outer.calls(name)) for name in outer] == [1]

@@ -231,7 +231,7 @@ def test_steps_left_out_are_told_by_a_file(tmp_path):
 @pytest.mark.parametrize("layer", [False, True])
 def test_whole_layers_of_eval_mode(layer, compiles, monkeypatch):
     """Torch writes the output of such a layer over its queries; they are seen before."""
-    monkeypatch.setattr(listen, "_uses_compiled_code", lambda: compiles)
+    monkeypatch.setattr(listen, "uses_compiled_code", lambda: compiles)
     torch.manual_seed(0)
     options = {"batch_first": True}
     model = (

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import sightline as sl
-from sightline.look import attention_call, waiting
+from sightline.look import attention_call, listen, waiting
 from sightline.look.seen import Seen
 from tests.look.look_oracle import agrees, matrix, randn
 from tests.look.watch_oracle import B, E, H, S, Sdpa, T
@@ -27,9 +27,7 @@ def stacks(monkeypatch):
     """How many calls were measured together, each time."""
     found = []
     stack = waiting._stack
-    monkeypatch.setattr(
-        waiting, "_stack", lambda call, members: found.append(len(members)) or stack(call, members)
-    )
+    monkeypatch.setattr(waiting, "_stack", lambda members: found.append(len(members)) or stack(members))
     return found
 
 
@@ -146,7 +144,9 @@ def test_keys_that_somebody_keeps_and_writes_to_later():
 
 
 @pytest.mark.filterwarnings("ignore:.*ran and could not be read:UserWarning")
-def test_what_was_written_over_at_once_is_told():
+@pytest.mark.parametrize("by_a_mode", [False, True])
+def test_what_was_written_over_at_once_is_told(by_a_mode, monkeypatch):
+    monkeypatch.setattr(listen, "uses_compiled_code", lambda: by_a_mode)
     model, x = Layers(lambda q, _k: q.zero_()), randn(B, H, S, 4)
     with torch.no_grad(), sl.watch(model) as seen:
         model(x)

@@ -6,12 +6,21 @@ import torch
 prepared = pytest.importorskip("sightline.look.kernels.prepared")  # needs triton
 
 
+STREAM = 17
+
+
 class Compiled:
     def __init__(self, launches):
         self.launches = launches
 
+    function, packed_metadata = "function", "metadata"
+
     def __getitem__(self, grid):
         return lambda *args: self.launches.append((grid, args))
+
+    def run(self, x, y, z, *args):
+        assert args[:6] == (STREAM, self.function, self.packed_metadata, None, None, None)
+        self.launches.append(((x, y, z), args[6:]))
 
 
 class Kernel:
@@ -38,7 +47,8 @@ def kernel(monkeypatch):
     monkeypatch.setattr(prepared, "JITFunction", Kernel)
     monkeypatch.setattr(prepared, "CompiledKernel", Compiled)
     monkeypatch.setattr(prepared, "_kept", {})
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _device: STREAM, raising=False)
     return Kernel()
 
 
@@ -57,6 +67,15 @@ def test_the_second_launch_gives_the_kernel_all_its_arguments_in_its_own_order(k
     assert grid == (11, 13, 1)
     assert args[0] is other
     assert args[1:] == (7, 0.25, True, 16)
+
+
+@pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])
+def test_a_profiler_that_waits_for_launches_is_told(kernel, monkeypatch, hook):
+    prepared.launch(kernel, (3, 5), X, 7, 0.5, **CONSTANTS)
+    monkeypatch.setattr(prepared.knobs.runtime, hook, print)
+    monkeypatch.setattr(Compiled, "run", None)
+    prepared.launch(kernel, (3, 5), X, 7, 0.5, **CONSTANTS)
+    assert [grid for grid, _ in kernel.launches] == [(3, 5, 1)]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +134,7 @@ def test_kernels_and_devices_are_told_apart(kernel, monkeypatch):
     for each in (kernel, other, kernel):
         prepared.launch(each, (1, 1), X, 7, 0.5, **CONSTANTS)
     assert len(kernel.compiled) == len(other.compiled) == len(kernel.launches) == 1
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 1)
     prepared.launch(kernel, (1, 1), X, 7, 0.5, **CONSTANTS)
     assert len(kernel.compiled) == 2
 
