@@ -404,7 +404,8 @@ def test_nothing_serious_stands_in_anybodys_way(browser, saved, scheme):
         one = opened(context, saved, name)
         for view in views:
             one.show(view=view)
-            one.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+            if view == "word":  # its table and the keys too
+                one.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
             found = axe.run(one.page, options=colours if scheme == "dark" else None).response["violations"]
             serious = [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in SERIOUS]
             assert serious == [], (view, scheme)
