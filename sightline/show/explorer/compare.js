@@ -9,7 +9,7 @@ export const compareView = (ctx) => {
   const [before, after] = ctx.meta.compare.names;
   note.textContent = `The same window of both. Orange: ${after} looks there more; blue: less.`;
   const pictures = [];
-  const kinds = [[0, before], [1, after], ["difference", `${after} less ${before}`]];
+  const kinds = [[0, before], [1, after], ["difference", "the difference"]];
   for (const [of, title] of kinds) {
     const around = make("div", "one");
     const picture = matrixPicture(ctx, { of, height: 460, linked: (view, at) => {

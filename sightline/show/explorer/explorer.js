@@ -248,6 +248,7 @@ export function mount(root, source, options = {}) {
     const { heads } = ctx.sight();
     head.fill([["mean", heads > 1 ? `mean of ${heads}` : "the only one"], ...(heads > 1 ? Array.from({ length: heads }, (_, i) => [i, String(i)]) : [])], state.head);
     of?.choose(state.of);
+    if (of) of.hidden = state.view === "compare"; // which shows both
     layer.hidden = meta.sights.length < 2;
     head.hidden = heads < 2;
     Promise.resolve(made[state.view].update()).catch((error) => { problem.textContent = String(error.message ?? error); problem.hidden = false; });

@@ -10,6 +10,7 @@ import sightline as sl
 from sightline.look.heads import head_table
 from sightline.show.explorer import Answers, Step
 from sightline.show.explorer.arrays import unpack
+from sightline.show.explorer.steps import steps_of
 from tests.show.predictions import COLUMNS, ROWS, H, L, caption, classified, translation
 from tests.show.sights import seen
 
@@ -193,6 +194,19 @@ def test_steps_belong_to_the_last_queries():
     assert [step["query"] for step in steps] == [4, 5, 6]
     assert steps[0]["token"] == WORD[1:]
     assert steps[0]["alternatives"] == [{"token": "b", "probability": 0.25}]
+
+
+def test_steps_of_logits_have_the_probabilities_of_a_softmax():
+    logits = torch.randn(3, 7)
+    steps = steps_of(logits, [4, 0, 6], lambda token: f"t{token}", [0, 0, 1], n=2)
+    shares = logits.softmax(-1)
+    assert [step.token for step in steps] == ["t4", "t0", "t6"]
+    assert [step.query for step in steps] == [0, 0, 1]
+    assert [step.probability for step in steps] == pytest.approx(
+        [float(shares[i, t]) for i, t in enumerate((4, 0, 6))]
+    )
+    best = shares[1].argsort(descending=True)[:2].tolist()
+    assert [name for name, _ in steps[1].alternatives] == [f"t{token}" for token in best]
 
 
 @pytest.mark.bad_input
