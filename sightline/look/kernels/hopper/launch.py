@@ -12,6 +12,7 @@ from sightline.look.kernels.hopper import BLOCK, WARPS
 from sightline.look.kernels.hopper.mass import mass_kernel
 from sightline.look.kernels.hopper.relevance import relevance_kernel
 from sightline.look.kernels.hopper.rows import rows_kernel
+from sightline.look.kernels.hopper.top import top_kernel
 from sightline.look.kernels.hopper.weights import weights_kernel
 from sightline.look.kernels.kept import KeptArgs, plan_args, plan_strides
 from sightline.look.kernels.measure import KernelArgs
@@ -68,6 +69,20 @@ def launch_rows(args: KernelArgs, lse: Tensor, entropy: Tensor | None, packed: T
         ENTROPY=entropy is not None, PEAK=packed is not None,
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
         D=d, LOG2_STAGES=_LOG2_STAGES, num_warps=WARPS,
+    )  # fmt: skip
+
+
+def launch_top(args: KernelArgs, groups: Tensor) -> None:
+    """Find the best groups of keys of each query, (B, H, T, K)."""
+    h, group, t, s, d = args.sizes
+    lengths, has = args.limits.lengths, args.has
+    prepared.launch(
+        top_kernel, (args.b * h, blocks_of(t, 2 * BLOCK)),
+        _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK),
+        groups if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
+        groups, h, group, t, s, *args.scale_and_band[1:],
+        HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
+        K=groups.size(3), D=d, LOG2_STAGES=_LOG2_STAGES, num_warps=WARPS,
     )  # fmt: skip
 
 

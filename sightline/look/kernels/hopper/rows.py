@@ -20,6 +20,7 @@ from sightline.look.kernels.hopper.tiles import (
     product,
     real_keys,
     ring,
+    walk_of,
 )
 
 LN2 = gl.constexpr(0.6931471805599453)
@@ -44,19 +45,7 @@ def rows_kernel(
     b, h = head // H, head % H
     first_query = (gl.num_programs(1) - 1 - gl.program_id(1)) * (2 * M)  # with causal masks the longest first
     limit = real_keys(lengths_ptr + b * lengths_b + h * lengths_h, S, HAS_LENGTHS)
-    start, end = 0, limit
-    if HAS_LOW:
-        start = (gl.maximum(0, first_query + low) // N) * N
-    if HAS_HIGH:
-        end = gl.minimum(limit, gl.minimum(T, first_query + 2 * M) + high)
-    n_tiles = gl.maximum(0, (end - start + N - 1) // N)
-    inner, outer = 0, gl.maximum(0, (limit - start) // N)  # tiles that all queries see
-    if HAS_LOW:
-        inner = gl.maximum(0, (first_query + 2 * M - 1 + low - start + N - 1) // N)
-    if HAS_HIGH:
-        outer = gl.minimum(outer, gl.maximum(0, first_query + high + 1 - start) // N)
-    if outer <= inner:
-        inner, outer = n_tiles, n_tiles
+    start, inner, outer, n_tiles = walk_of(first_query, limit, low, high, T, HAS_LOW, HAS_HIGH)
 
     q_mem, q_bar = ring(q_tiles, 2, 1, M, D)
     k_mem, k_bars = ring(k_tiles, STAGES, STAGES, N, D)
