@@ -21,8 +21,8 @@ from sightline.look.mass_plan import MassPlan
 from sightline.look.stream import Cells
 
 _LOG2_STAGES = 1
-MASS_QUERIES = (128, 8, 4)  # queries of a program, its warps, and tiles of keys on their way
-RELEVANCE_TILE = (128, 128, 8, 2, 2)  # queries, keys, warps, tiles of queries and of gradients on their way
+MASS_QUERIES = (64, 4, 3)  # queries of a program, its warps, and tiles of keys on their way
+RELEVANCE_TILE = (64, 128, 4, 2, 1)  # queries, keys, warps, tiles of queries and of gradients on their way
 _COUNTED = 1024  # tiles whose bounds are read at a time
 
 

@@ -1,4 +1,4 @@
-"""``mass`` on Hopper: a program owns 128 queries and walks over keys in the order of ``mass_plan``.
+"""``mass`` on Hopper: a program owns 64 queries and walks over keys in the order of ``mass_plan``.
 
 A tile's scores are multiplied into one half of the registers while the weights of the one before are added
 up from the other. Pairs of neighbouring keys belong to one group and lie in one thread.
