@@ -21,7 +21,7 @@ from sightline.look.mass_plan import MassPlan
 from sightline.look.stream import Cells
 
 _LOG2_STAGES = 1
-MASS_QUERIES = (64, 4, 3)  # queries of a program, its warps, and tiles of keys on their way
+_MASS_STAGES = 2  # tiles of keys on their way or at work
 RELEVANCE_TILE = (64, 128, 4, 2, 1)  # queries, keys, warps, tiles of queries and of gradients on their way
 _COUNTED = 1024  # tiles whose bounds are read at a time
 
@@ -90,16 +90,14 @@ def launch_mass(args: KeptArgs, k: Tensor, plan: MassPlan, sums: Tensor, *, seve
     """Add up the weights of groups, with keys in the order of a plan."""
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
-    queries, warps, stages = MASS_QUERIES
-    mass_kernel[(blocks_of(t, queries) * plan.n_walks, args.b * h)](
-        _tiles(args.q, queries), _tiles(k, plan.tile), args.lse,
+    mass_kernel[(args.b * h * plan.n_walks, blocks_of(t, 2 * BLOCK))](
+        _tiles(args.q, BLOCK), _tiles(k, plan.tile), args.lse,
         args.lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *plan_args(plan), sums, plan.n_walks, sums.size(3), *plan_strides(plan),
         h, group, t, s, *args.scale_and_band,
         DIRECT=plan.is_direct, SETS=several,
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        D=d, STAGES=stages, M=queries, N=plan.tile, MMA=_products(warps, plan.tile), COUNTED=_COUNTED,
-        num_warps=warps,
+        D=d, STAGES=_MASS_STAGES, COUNTED=_COUNTED, num_warps=WARPS,
     )  # fmt: skip
 
 
