@@ -13,11 +13,14 @@ import triton.language as tl
 
 from sightline.look.kernels.tiles import (
     EMPTY_LSE,
+    LOG2_ZERO,
     LOG2E,
+    apply_limits,
     keys_for,
     queries_for,
     real_keys,
     tile_logs,
+    tile_scores,
 )
 
 LN2 = tl.constexpr(0.6931471805599453)
@@ -155,17 +158,20 @@ def by_key_kernel(
                             mask=there[:, None] & fits, other=0.0)  # fmt: skip
                 lse = tl.load(lse_ptr + row, mask=there, other=float("inf"))
                 lse = tl.where(tl.abs(lse) < 1e30, lse * LOG2E, EMPTY_LSE)
-                x = tile_logs(
-                    q, k, lse, lse, queries, keys, scale2, limit, low, high,
-                    allowed_ptr, allowed_t, allowed_s, added_ptr, added_t, added_s, T, S,
-                    part != 1, False, HAS_ADDED, HAS_LOW, HAS_HIGH, HAS_ALLOWED, PRECISION,
+                # Keys by queries, so that nothing has to be transposed: distances change their sign.
+                x = tile_scores(
+                    k, q, keys, queries, scale2, added_ptr, added_s, added_t, S, T, HAS_ADDED, PRECISION
+                )
+                x = apply_limits(
+                    x - lse[None, :], keys, queries, T, -high, -low, allowed_ptr, allowed_s, allowed_t,
+                    limit, T, LOG2_ZERO, part != 1, HAS_HIGH, HAS_LOW, HAS_ALLOWED,
                 )  # fmt: skip
-                slope = tl.load(a_ptr + row, mask=there, other=0.0)[:, None] + g_received[None, :]
+                slope = tl.load(a_ptr + row, mask=there, other=0.0)[None, :] + g_received[:, None]
                 if ENTROPY:
                     g_entropy = tl.load(g_entropy_ptr + row, mask=there, other=0.0)
-                    slope = slope - g_entropy[:, None] * (x * LN2)
+                    slope = slope - g_entropy[None, :] * (x * LN2)
                 d_scores = (tl.exp2(x) * slope).to(q.dtype)
-                gradient = tl.dot(tl.trans(d_scores), q, gradient, input_precision=PRECISION)
+                gradient = tl.dot(d_scores, q, gradient, input_precision=PRECISION)
     at = (head * S + keys)[:, None] * D + width[None, :]
     gradient = (gradient * (scale2 * LN2)).to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + at, gradient, mask=(keys < S)[:, None] & fits)

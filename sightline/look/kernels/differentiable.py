@@ -91,7 +91,7 @@ def _run_by_query(
     *,
     gradient: bool,
 ) -> None:
-    tile = args.tiles.backward
+    tile = args.tiles.by_query if gradient else args.tiles.weighted_sum
     by_query_kernel[args.blocks(args.t, tile.queries)](
         *args.tensors, lse, *args.mask, slope, lse if g_entropy is None else g_entropy,
         lse if g_received is None else g_received, out, *args.sizes, *args.scale_and_band,
@@ -109,7 +109,7 @@ def _run_by_key(
     g_received: Tensor | None,
     out: Tensor,
 ) -> None:
-    tile = args.tiles.backward
+    tile = args.tiles.by_key
     by_key_kernel[args.blocks(args.s, tile.keys)](
         *args.tensors, lse, *args.mask, slope, lse if g_entropy is None else g_entropy,
         lse if g_received is None else g_received, out, *args.sizes, *args.scale_and_band,

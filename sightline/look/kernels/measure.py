@@ -261,14 +261,21 @@ def _top(args: KernelArgs, n: int, lse: Tensor, rest: Tensor | None) -> tuple[Te
     top_at = torch.empty_like(top, dtype=torch.int64)
     if not args.t:
         return top, top_at
-    groups_kernel[args.blocks(args.t, tile.queries)](
-        *args.tensors, *args.mask, groups, *args.sizes, *args.scale_and_band, **args.has,
-        PRECISION=args.precision, K=kept, BM=tile.queries, BN=tile.keys, BD=args.width,
-        STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
-    )  # fmt: skip
+    # The order of the products is that of the scores, unless the scale turns it around.
+    by_hopper = kept <= hopper.MAX_TOP and args.inputs.scale > 0 and hopper.supports(args)
+    if by_hopper:
+        from sightline.look.kernels.hopper.launch import launch_top  # noqa: PLC0415 (Gluon, where it is known)
+
+        launch_top(args, groups)
+    else:
+        groups_kernel[args.blocks(args.t, tile.queries)](
+            *args.tensors, *args.mask, groups, *args.sizes, *args.scale_and_band, **args.has,
+            PRECISION=args.precision, K=kept, BM=tile.queries, BN=tile.keys, BD=args.width,
+            STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
+        )  # fmt: skip
     choose_kernel[args.blocks(args.t, 16)](
         *args.tensors, lse, lse if rest is None else rest, *args.mask, groups, top, top_at,
         *args.sizes, *args.scale_and_band, n, **args.has, TWO_PARTS=rest is not None,
-        K=kept, BM=16, BN=tile.keys, num_warps=4,
+        K=kept, BM=16, BN=2 * hopper.BLOCK if by_hopper else tile.keys, N=0 if by_hopper else 1, num_warps=4,
     )  # fmt: skip
     return top, top_at

@@ -198,7 +198,7 @@ def best_key(
                 mask=there[:, None] & fits, other=0.0).to(tl.float32)  # fmt: skip
     largest = tl.full((BM,), float("-inf"), tl.float32)
     at = tl.full((BM,), -1, tl.int32)
-    for i in tl.static_range(N * BN // 32 if N > 0 else 8):
+    for i in tl.static_range(N * BN // 32 if N > 0 else 4):
         key = key_of(which, i, BN, N)
         ok = there & (key < limit)
         if HAS_HIGH:

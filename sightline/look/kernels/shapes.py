@@ -24,7 +24,9 @@ class Tiles(NamedTuple):
     weights: Tile
     rows: Tile
     top: Tile
-    backward: Tile
+    weighted_sum: Tile  # of the backward pass, as are the next two
+    by_query: Tile
+    by_key: Tile
 
 
 @functools.cache
@@ -32,16 +34,19 @@ def tiles_of(width: int, dtype: torch.dtype) -> Tiles:
     """The tiles that were fastest on an H200; ``sightline bench look`` measures them."""
     if dtype == torch.float32:  # without tensor cores, and twice as wide
         small = Tile(16, 32, 4, 2) if width > 128 else Tile(32, 32, 4, 2)
-        return Tiles(weights=small, rows=small, top=small, backward=small)
+        return Tiles(*[small] * 6)
     if width > 128:
         even = Tile(64, 64, 4, 2)
-        return Tiles(weights=even, rows=even, top=even, backward=even)
-    registers = None if width > 64 else 168
+        return Tiles(*[even] * 6)
+    wide = width > 64
+    narrow = Tile(64, 64, 4, 3, 168)
     return Tiles(
-        weights=Tile(64, 64, 4, 2, registers),
+        weights=Tile(64, 64, 4, 2, None if wide else 168),
         rows=Tile(128, 128, 8, 2),
         top=Tile(128, 64, 8, 3),
-        backward=Tile(64, 64, 4, 3, registers),
+        weighted_sum=Tile(128, 128, 8, 2) if wide else narrow,
+        by_query=Tile(128, 64, 8, 3) if wide else narrow,
+        by_key=Tile(128, 64, 4, 2) if wide else narrow,
     )
 
 

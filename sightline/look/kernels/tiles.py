@@ -148,10 +148,10 @@ def key_of(group, i, BN: tl.constexpr, N: tl.constexpr):
     """The i-th key of a numbered group, groups being counted through all tiles.
 
     A program's 32 groups reach over its N tiles of BN keys. N is 0 for those of the Hopper kernel: there
-    each 32 keys hold 4 groups of 8, a group's keys being those that lie in one thread.
+    each 16 keys hold 4 groups of 4, a group's keys being those that lie in one thread.
     """
     if N == 0:
-        key = (group // 4) * 32 + (i // 2) * 8 + (group % 4) * 2 + i % 2
+        key = (group // 4) * 16 + (i // 2) * 8 + (group % 4) * 2 + i % 2
     else:
         inside = group % 32
         tile = (group // 32) * N + i // (BN // 32)

@@ -103,7 +103,7 @@ def choose_kernel(
     scale2, low, high, n,
     HAS_LENGTHS: tl.constexpr, HAS_ALLOWED: tl.constexpr, HAS_ADDED: tl.constexpr,
     HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, TWO_PARTS: tl.constexpr,
-    K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, N: tl.constexpr,  # as in key_of
 ):  # fmt: skip
     """Of the keys in the K best groups, the n best, largest first."""
     head = tl.program_id(1).to(tl.int64)
@@ -128,7 +128,7 @@ def choose_kernel(
     which = tl.load(
         groups_ptr + row[:, None] * K + (candidate // PER)[None, :], mask=there[:, None], other=-1
     )
-    key = key_of(tl.maximum(which, 0), (candidate % PER)[None, :], BN, 1)
+    key = key_of(tl.maximum(which, 0), (candidate % PER)[None, :], BN, N)
     ok = there[:, None] & (which >= 0) & (key < limit)
     if HAS_HIGH:
         ok = ok & (key - queries[:, None] <= high)

@@ -126,6 +126,43 @@ def test_heads_beside_each_other_are_read_where_they_lie():
     check(ScoreInputs(q, k, causal().fitted((2, 5), 197, 197), 0.125), everything(197, 197, 3, 2))
 
 
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("name", MASKS)
+def test_the_largest(d, name):
+    for t, s in ((307, 661), (521, 317), (3, 5)):
+        for top in (1, 3, 8):
+            check_top(pairs_of((2, 4, t, s, d), MASKS[name](s), kv_heads=2), top)
+
+
+def test_the_largest_of_equals():
+    pairs = pairs_of((1, 2, 131, 521, 64), causal(align="start"))
+    copies = torch.arange(521, device=pairs.k.device) % 7  # every key is there 74 times or more
+    check_top(ScoreInputs(pairs.q, pairs.k[:, :, copies].contiguous(), pairs.mask, pairs.scale), 8)
+
+
+def test_more_of_the_largest_than_it_keeps():
+    check_top(pairs_of((1, 2, 131, 521, 64), Mask()), 17)
+
+
+def check_top(pairs, top):
+    from sightline.look.kernels.measure import measure
+
+    weights, lse = weights_of(pairs)
+    right = weights.topk(min(top, weights.size(3)), dim=3).values
+    got, again = (measure(pairs, StatsRequest(top=top), lse) for _ in range(2))
+    assert torch.equal(got.top, again.top)
+    assert torch.equal(got.top_at, again.top_at)
+    n = right.size(3)
+    torch.testing.assert_close(got.top[..., :n].double(), right, rtol=1e-5, atol=1e-6)
+    some = got.top_at >= 0
+    assert torch.equal(some[..., :n], right > 0)
+    assert not some[..., n:].any()
+    found = weights.gather(3, got.top_at.clamp(min=0))
+    torch.testing.assert_close(got.top.double(), found.where(some, 0.0), rtol=1e-5, atol=1e-6)
+    places = got.top_at.masked_fill(~some, -1).sort(dim=3).values
+    assert not ((places[..., 1:] == places[..., :-1]) & (places[..., 1:] >= 0)).any(), "a key twice"
+
+
 def test_what_it_leaves_to_the_plain_kernel():
     from sightline.look.kernels import hopper
     from sightline.look.kernels.measure import KernelArgs

@@ -69,7 +69,7 @@ def calls_in(module):
 
 def test_the_kernels_are_found():
     found = {name for module in MODULES for name in defined_in(module)}
-    assert found >= {"weights_kernel", "rows_kernel", "mass_kernel", "relevance_kernel"}
+    assert found >= {"weights_kernel", "rows_kernel", "top_kernel", "mass_kernel", "relevance_kernel"}
     called = {function.name for module in MODULES for _, function, _ in calls_in(module)}
     assert called >= {"ring", "fetch", "scores"}
 
@@ -110,7 +110,7 @@ class Launched:
 @pytest.fixture
 def launch(monkeypatch):
     launch = pytest.importorskip(f"{PACKAGE}.launch", reason="no Triton with Gluon", exc_type=ImportError)
-    for module in ("weights", "rows", "mass", "relevance"):
+    for module in ("weights", "rows", "top", "mass", "relevance"):
         monkeypatch.setattr(launch, f"{module}_kernel", Launched(module, f"{module}_kernel"))
     return launch
 
@@ -125,14 +125,17 @@ def test_launches_fit_the_kernels(launch, mask):
     lse = torch.zeros(b, h, t)
     args = KeptArgs(ScoreInputs(q, k, mask.fitted((b, h), t, s), 0.125), lse)
     whole, sums, keys = torch.zeros(b, h, t).long(), torch.zeros(b, h, t, 3), torch.zeros(b, h, s)
+    groups = torch.zeros(b, h, t, 8, dtype=torch.int32)
     plan = plan_mass(torch.arange(s)[:, None] % 3 == torch.arange(3), banded=True, tile=MASS_TILE)
     launch.launch(args, lse, Cells(3, 5, (0, t), (0, s)), keys, whole, whole, whole)
     launch.launch_rows(args, lse, lse, whole)
+    launch.launch_top(args, groups)
     launch.launch_mass(args, k, plan, sums, several=False)
     launch.launch_relevance(args, k, q, lse.double(), keys, whole, by_query=True)
     filled = {
         "weights": ("received", keys),
         "rows": ("entropy", lse),
+        "top": ("groups", groups),
         "mass": ("sums", sums),
         "relevance": ("queries", whole),
     }

@@ -124,6 +124,30 @@ def test_the_largest(device, half, top):
         check(pairs_of(device, half, (1, 1, 37, 97, 16), mask), StatsRequest(top=top))
 
 
+def test_the_largest_in_groups_as_hopper_has_them(device, half, monkeypatch):
+    """What its kernel finds is put there by hand, for it runs on a GPU of that kind alone."""
+    from sightline.look.kernels import hopper
+
+    launch = pytest.importorskip(
+        "sightline.look.kernels.hopper.launch", reason="no Triton with Gluon", exc_type=ImportError
+    )
+    keys = torch.arange(112)
+    group = keys // 16 * 4 + keys % 8 // 2  # 4 keys of a thread: 2 of each 8
+
+    def best_groups(args, groups):
+        scores = torch.full((args.b, args.h, args.t, 112), -torch.inf)
+        scores[..., : args.s] = (args.q.float() @ args.k.float().mT).cpu()
+        maxima = torch.full((*scores.shape[:3], 28), -torch.inf)
+        maxima.scatter_reduce_(3, group.expand(scores.shape), scores, "amax")
+        groups.copy_(maxima.topk(groups.size(3), dim=3).indices)
+
+    monkeypatch.setattr(hopper, "supports", lambda args: True)
+    monkeypatch.setattr(launch, "launch_top", best_groups)
+    pairs = pairs_of(device, half, (1, 2, 37, 97, 16), Mask())
+    check(pairs, StatsRequest(top=5))
+    check(replace(pairs, scale=-pairs.scale), StatsRequest(top=5))  # turned around: the plain kernel
+
+
 @pytest.mark.parametrize(
     "stats_request",
     [

@@ -21,6 +21,7 @@ _HOPPER = 9
 _TRITON = "3.6."
 BLOCK = 64  # queries of a tile, keys of half of one
 WARPS = 4
+MAX_TOP = 8  # of the largest weights, for which a thread has registers
 MASS_TILE = 128  # keys of a tile where the weights of groups are added up
 
 

@@ -29,40 +29,61 @@ def cell_of(position, n_cells, length):
 
 @gluon.jit
 def shares(sums, first_key, edges, ONE: gl.constexpr):
-    """What two blocks of 64 keys have given to the one or two columns each touches, (4, 8, 8) each.
+    """What two blocks of 64 keys have given, (4, 8, 8) each, and beside it what went to their first columns.
 
-    The second column begins at the block's edge.
+    A second column, if there is one, begins at the block's edge.
     """
-    by_column = sums[:0]
+    given = sums[:0]
     for half in gl.static_range(2):
         edge = edges[half] - (first_key + half * 64)
+        total = gl.zeros_like(sums[0])
         early = gl.zeros_like(sums[0])
-        late = gl.zeros_like(sums[0])
         for i in gl.static_range(8):
             part = sums[half * 8 + i]
+            total += part
             if not ONE:
                 keys = 8 * i + gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(0, part.type.layout)))
-                is_late = gl.expand_dims(gl.expand_dims(keys >= edge, 0), 0)
-                late += gl.where(is_late, part, 0.0)
-                part = gl.where(is_late, 0.0, part)
-            early += part
-        by_column += (early,)
+                early += gl.where(gl.expand_dims(gl.expand_dims(keys < edge, 0), 0), part, 0.0)
+        given += (total,)
         if not ONE:
-            by_column += (late,)
-    return by_column
+            given += (early,)
+    return given
 
 
 @gluon.jit
-def add_shares(cells_ptr, row, by_column, written, columns, n_columns, ONE: gl.constexpr):
+def add_shares(cells_ptr, row, given, written, columns, n_columns, ONE: gl.constexpr):
     """Add to a row of cells what has come since the last one."""
     n: gl.constexpr = 1 if ONE else 2
     for half in gl.static_range(2):
-        for c in gl.static_range(n):
-            grown = by_column[half * n + c] - written[half * n + c]
-            grown = gl.sum(gl.sum(grown, axis=2), axis=1)  # of each warp
-            at = row.to(gl.int64) * n_columns + columns[half] + c + gl.zeros_like(grown, dtype=gl.int32)
-            inside = (columns[half] + c < n_columns) & (grown != 0)
-            gl.atomic_add(cells_ptr + at, (grown * FIXED).to(gl.int64), mask=inside, sem="relaxed")
+        late = of_warps(given[half * n] - written[half * n])
+        if not ONE:
+            early = of_warps(given[half * n + 1] - written[half * n + 1])
+            late -= early
+            add_to_cell(cells_ptr, row, columns[half], early, n_columns)
+        add_to_cell(cells_ptr, row, columns[half] + (n - 1), late, n_columns)
+
+
+@gluon.jit
+def of_warps(x):
+    """The sum that each warp holds, (4,)."""
+    return gl.sum(gl.sum(x, axis=2), axis=1)
+
+
+@gluon.jit
+def add_to_cell(cells_ptr, row, column, mass, n_columns):
+    """Add each warp's share to a cell."""
+    at = row.to(gl.int64) * n_columns + column + gl.zeros_like(mass, dtype=gl.int32)
+    inside = (column < n_columns) & (mass != 0)
+    gl.atomic_add(cells_ptr + at, (mass * FIXED).to(gl.int64), mask=inside, sem="relaxed")
+
+
+@gluon.jit
+def add_some(sums, w, chosen):
+    """Add the weights of chosen queries, (M, 1) ones and zeros, to the sums of the keys."""
+    added = sums[:0]
+    for i in gl.static_range(16):
+        added += (sums[i] + over_queries(w[i] * chosen),)
+    return added
 
 
 @gluon.jit

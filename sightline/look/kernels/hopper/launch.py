@@ -12,6 +12,7 @@ from sightline.look.kernels.hopper import BLOCK, WARPS
 from sightline.look.kernels.hopper.mass import mass_kernel
 from sightline.look.kernels.hopper.relevance import relevance_kernel
 from sightline.look.kernels.hopper.rows import rows_kernel
+from sightline.look.kernels.hopper.top import top_kernel
 from sightline.look.kernels.hopper.weights import weights_kernel
 from sightline.look.kernels.kept import KeptArgs, plan_args, plan_strides
 from sightline.look.kernels.measure import KernelArgs
@@ -20,8 +21,8 @@ from sightline.look.mass_plan import MassPlan
 from sightline.look.stream import Cells
 
 _LOG2_STAGES = 1
-MASS_QUERIES = (128, 8, 4)  # queries of a program, its warps, and tiles of keys on their way
-RELEVANCE_TILE = (128, 128, 8, 2, 2)  # queries, keys, warps, tiles of queries and of gradients on their way
+_MASS_STAGES = 2  # tiles of keys on their way or at work
+RELEVANCE_TILE = (64, 128, 4, 2, 1)  # queries, keys, warps, tiles of queries and of gradients on their way
 _COUNTED = 1024  # tiles whose bounds are read at a time
 
 
@@ -71,20 +72,32 @@ def launch_rows(args: KernelArgs, lse: Tensor, entropy: Tensor | None, packed: T
     )  # fmt: skip
 
 
+def launch_top(args: KernelArgs, groups: Tensor) -> None:
+    """Find the best groups of keys of each query, (B, H, T, K)."""
+    h, group, t, s, d = args.sizes
+    lengths, has = args.limits.lengths, args.has
+    prepared.launch(
+        top_kernel, (args.b * h, blocks_of(t, 2 * BLOCK)),
+        _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK),
+        groups if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
+        groups, h, group, t, s, *args.scale_and_band[1:],
+        HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
+        K=groups.size(3), D=d, LOG2_STAGES=_LOG2_STAGES, num_warps=WARPS,
+    )  # fmt: skip
+
+
 def launch_mass(args: KeptArgs, k: Tensor, plan: MassPlan, sums: Tensor, *, several: bool) -> None:
     """Add up the weights of groups, with keys in the order of a plan."""
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
-    queries, warps, stages = MASS_QUERIES
-    mass_kernel[(blocks_of(t, queries) * plan.n_walks, args.b * h)](
-        _tiles(args.q, queries), _tiles(k, plan.tile), args.lse,
+    mass_kernel[(args.b * h * plan.n_walks, blocks_of(t, 2 * BLOCK))](
+        _tiles(args.q, BLOCK), _tiles(k, plan.tile), args.lse,
         args.lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *plan_args(plan), sums, plan.n_walks, sums.size(3), *plan_strides(plan),
         h, group, t, s, *args.scale_and_band,
         DIRECT=plan.is_direct, SETS=several,
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        D=d, STAGES=stages, M=queries, N=plan.tile, MMA=_products(warps, plan.tile), COUNTED=_COUNTED,
-        num_warps=warps,
+        D=d, STAGES=_MASS_STAGES, COUNTED=_COUNTED, num_warps=WARPS,
     )  # fmt: skip
 
 

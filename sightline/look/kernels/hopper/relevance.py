@@ -6,10 +6,9 @@ next tile while what this one has given is added up.
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
 
-from sightline.look.kernels.hopper.mass import may_look, scores
-from sightline.look.kernels.hopper.tiles import LOG2_ZERO, exp2, fetch, log2_of, real_keys, ring
+from sightline.look.kernels.hopper.tiles import LOG2_ZERO, exp2, fetch, log2_of, may_look, real_keys, ring
 
 
 @gluon.jit
@@ -117,3 +116,10 @@ def relevance_kernel(
 def over_queries(x, M: gl.constexpr, N: gl.constexpr):
     """Sums over the two queries of each thread, (M / 16, 8, N)."""
     return gl.sum(gl.reshape(x, (M // 16, 2, 8, N)), axis=1)
+
+
+@gluon.jit
+def scores(q, k, into, M: gl.constexpr, N: gl.constexpr, D: gl.constexpr):
+    """Issue the scores of a tile; ``into`` lends its registers."""
+    k = k.reshape([N, D]).permute((1, 0))
+    return warpgroup_mma(q.reshape([M, D]), k, into, use_acc=False, is_async=True)

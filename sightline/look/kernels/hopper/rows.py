@@ -20,6 +20,7 @@ from sightline.look.kernels.hopper.tiles import (
     product,
     real_keys,
     ring,
+    walk_of,
 )
 
 LN2 = gl.constexpr(0.6931471805599453)
@@ -44,19 +45,7 @@ def rows_kernel(
     b, h = head // H, head % H
     first_query = (gl.num_programs(1) - 1 - gl.program_id(1)) * (2 * M)  # with causal masks the longest first
     limit = real_keys(lengths_ptr + b * lengths_b + h * lengths_h, S, HAS_LENGTHS)
-    start, end = 0, limit
-    if HAS_LOW:
-        start = (gl.maximum(0, first_query + low) // N) * N
-    if HAS_HIGH:
-        end = gl.minimum(limit, gl.minimum(T, first_query + 2 * M) + high)
-    n_tiles = gl.maximum(0, (end - start + N - 1) // N)
-    inner, outer = 0, gl.maximum(0, (limit - start) // N)  # tiles that all queries see
-    if HAS_LOW:
-        inner = gl.maximum(0, (first_query + 2 * M - 1 + low - start + N - 1) // N)
-    if HAS_HIGH:
-        outer = gl.minimum(outer, gl.maximum(0, first_query + high + 1 - start) // N)
-    if outer <= inner:
-        inner, outer = n_tiles, n_tiles
+    start, inner, outer, n_tiles = walk_of(first_query, limit, low, high, T, HAS_LOW, HAS_HIGH)
 
     q_mem, q_bar = ring(q_tiles, 2, 1, M, D)
     k_mem, k_bars = ring(k_tiles, STAGES, STAGES, N, D)
@@ -74,8 +63,7 @@ def rows_kernel(
     near0, far0, near1, far1 = zeros[0], zeros[0], zeros[0], zeros[0]
     none = gl.full_like(least_in_thread(zeros[0]), 0xFFFFFFFF)
     nowhere = gl.zeros_like(none, dtype=gl.int32)
-    best0, best1 = (none, none, none, none), (none, none, none, none)
-    at0, at1 = (nowhere, nowhere, nowhere, nowhere), (nowhere, nowhere, nowhere, nowhere)
+    best0, best1, at0, at1 = none, none, nowhere, nowhere
     mbarrier.wait(q_bar.index(0), 0)
     mbarrier.wait(k_bars.index(0), 0, pred=n_tiles > 0)
     ready0 = warpgroup_mma_wait(0, deps=[product(q_mem.index(0), k_mem.index(0), spare, D)])
@@ -127,13 +115,13 @@ def look_at(
     ENTROPY: gl.constexpr, PEAK: gl.constexpr,
     CUT: gl.constexpr, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr,
 ):  # fmt: skip
-    """Add a tile to the sums of its queries, and to each thread's best of four groups."""
+    """Add a tile to the sums of its queries, and to each thread's best group and the 16 keys it lies in."""
     blocks = blocks_of(scores)
     lse = gl.expand_dims(lse, 1)
     queries = gl.expand_dims(queries, 1)
-    new_best = best[:0]
-    new_at = at[:0]
-    here = best[0]
+    here = best
+    least = best
+    which = gl.zeros_like(at)
     for n in gl.static_range(16):
         x = block_logs(
             blocks[n], lse, queries, first_key + 8 * n, scale2, limit, low, high, CUT, HAS_LOW, HAS_HIGH
@@ -142,13 +130,16 @@ def look_at(
             spread = exp2(x) * x + spread
         if PEAK:
             bits = least_in_thread(x)
-            here = bits if n % 4 == 0 else gl.minimum(here, bits)
-            if n % 4 == 3:
-                new_at += (gl.where(here < best[n // 4], first_key, at[n // 4]),)
-                new_best += (gl.minimum(here, best[n // 4]),)
-    if not PEAK:
-        new_best, new_at = best, at
-    return spread, new_best, new_at
+            here = bits if n % 2 == 0 else gl.minimum(here, bits)
+            if n == 1:  # a group ends here
+                least = here
+            elif n % 2 == 1:
+                which = gl.where(here < least, n // 2, which)
+                least = gl.minimum(here, least)
+    if PEAK:
+        at = gl.where(least < best, first_key // 16 + which, at)
+        best = gl.minimum(least, best)
+    return spread, best, at
 
 
 @gluon.jit
@@ -161,15 +152,8 @@ def store_entropy(entropy_ptr, spread, queries, T):
 @gluon.jit
 def store_peak(peak_ptr, best, at, queries, T):
     """Write each query's best group, as weights_kernel packs it."""
-    least, first_key = best[0], at[0]
-    for j in gl.static_range(1, 4):
-        moved = at[j] + 32 * j
-        better = (best[j] < least) | ((best[j] == least) & (moved < first_key))
-        least = gl.where(better, best[j], least)
-        first_key = gl.where(better, moved, first_key)
-    value = (0xFFFFFFFF - gl.maximum(least, 0x80000000)).to(gl.int32, bitcast=True)
-    lane = gl.expand_dims(gl.arange(0, 4, gl.SliceLayout(0, least.type.layout)), 0)
-    group = (first_key // 32) * 4 + lane
-    packed = (value.to(gl.int64) << 32) | (0x7FFFFFFF - group).to(gl.int64)
+    value = (0xFFFFFFFF - gl.maximum(best, 0x80000000)).to(gl.int32, bitcast=True)
+    lane = gl.expand_dims(gl.arange(0, 4, gl.SliceLayout(0, best.type.layout)), 0)
+    packed = (value.to(gl.int64) << 32) | (0x7FFFFFFF - (at * 4 + lane)).to(gl.int64)
     packed = gl.convert_layout(gl.max(packed, axis=1), queries.type.layout)
     gl.store(peak_ptr + queries, packed, mask=queries < T)

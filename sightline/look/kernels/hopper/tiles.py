@@ -106,6 +106,19 @@ def block_logs(
 
 
 @gluon.jit
+def may_look(queries, keys, limit, low, high, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr):
+    """Which query may look at which key; a place without a key is beyond the limit."""
+    keys = gl.expand_dims(keys, 0)
+    ahead = keys - gl.expand_dims(queries, 1)
+    ok = keys < limit
+    if HAS_HIGH:
+        ok = ok & (ahead <= high)
+    if HAS_LOW:
+        ok = ok & (ahead >= low)
+    return ok
+
+
+@gluon.jit
 def exp2(x):
     """2^x, and 0 where that is denormal."""
     asm: gl.constexpr = "ex2.approx.ftz.f32 $0, $1;"
@@ -131,3 +144,22 @@ def real_keys(lengths_ptr, S, HAS_LENGTHS: gl.constexpr):
     if HAS_LENGTHS:
         limit = gl.minimum(S, gl.load(lengths_ptr)).to(gl.int32)
     return limit
+
+
+@gluon.jit
+def walk_of(first_query, limit, low, high, T, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr):
+    """Where 2 M queries start to walk over keys, and how far; all see [inner, outer)."""
+    start, end = 0, limit
+    if HAS_LOW:
+        start = (gl.maximum(0, first_query + low) // N) * N
+    if HAS_HIGH:
+        end = gl.minimum(limit, gl.minimum(T, first_query + 2 * M) + high)
+    n_tiles = gl.maximum(0, (end - start + N - 1) // N)
+    inner, outer = 0, gl.maximum(0, (limit - start) // N)
+    if HAS_LOW:
+        inner = gl.maximum(0, (first_query + 2 * M - 1 + low - start + N - 1) // N)
+    if HAS_HIGH:
+        outer = gl.minimum(outer, gl.maximum(0, first_query + high + 1 - start) // N)
+    if outer <= inner:
+        inner, outer = n_tiles, n_tiles
+    return start, inner, outer, n_tiles

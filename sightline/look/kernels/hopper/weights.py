@@ -12,6 +12,7 @@ from sightline.look.kernels.hopper.cells import (
     OWN_KEY,
     add_fine_cells,
     add_shares,
+    add_some,
     cell_of,
     shares,
     start_of,
@@ -55,6 +56,7 @@ def weights_kernel(
 ):  # fmt: skip
     """Add up the weights of N keys."""
     STAGES: gl.constexpr = 1 << LOG2_STAGES
+    BETWEEN: gl.constexpr = CELLS and not FINE and not ALIGNED  # whether a row of cells may end inside a tile
     head = gl.program_id(0)
     b, h = head // H, head % H
     first_key = gl.program_id(1) * N
@@ -153,22 +155,23 @@ def weights_kernel(
                             limit, low, high, part != 1, HAS_LOW, HAS_HIGH,
                         )  # fmt: skip
                         w += (exp2(x),)
-                        added += (sums[n] + over_queries(w[n]),)
+                        if not BETWEEN:
+                            added += (sums[n] + over_queries(w[n]),)
                         if ENTROPY:
                             spread = w[n] * x + spread
                         if PEAK:
                             here = least_in_thread(x)
-                            best = here if n % 4 == 0 else gl.minimum(best, here)
-                            if n == 3:  # a group ends here
+                            best = here if n % 2 == 0 else gl.minimum(best, here)
+                            if n == 1:  # a group ends here
                                 least = best
-                            elif n % 4 == 3:
-                                at = gl.where(best < least, n // 4, at)
+                            elif n % 2 == 1:
+                                at = gl.where(best < least, n // 2, at)
                                 least = gl.minimum(least, best)
                     if ENTROPY:
                         fixed = (gl.sum(spread, axis=1) * FIXED).to(gl.int64)
                         gl.atomic_add(entropy_ptr + queries, fixed, mask=there, sem="relaxed")
                     if PEAK:
-                        offer_peaks(peak_ptr, least, at, queries, known, first_key // 32, T)
+                        offer_peaks(peak_ptr, least, at, queries, known, first_key // 16, T)
                     if CELLS and FINE:
                         totals += add_fine_cells(
                             cells_ptr, w, first_query, first_key, T, S, n_rows, n_columns,
@@ -176,18 +179,20 @@ def weights_kernel(
                         )  # fmt: skip
                     elif CELLS and (first_query + M >= bound) & (bound <= T):
                         # A row of cells ends in this tile.
-                        early = added
-                        if not ALIGNED:
-                            early = added[:0]
-                            before = gl.expand_dims(queries < bound, 1)
-                            for n in gl.static_range(16):
-                                early += (sums[n] + over_queries(gl.where(before, w[n], 0.0)),)
-                        now = shares(early, first_key, edges, ALIGNED_KEYS)
+                        if BETWEEN:
+                            before = gl.expand_dims((queries < bound).to(gl.float32), 1)
+                            sums = add_some(sums, w, before)
+                            now = shares(sums, first_key, edges, ALIGNED_KEYS)
+                            sums = add_some(sums, w, 1.0 - before)
+                        else:
+                            now = shares(added, first_key, edges, ALIGNED_KEYS)
                         add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
                         written = now
                         row += 1
                         bound = bound + height if ALIGNED else start_of(row + 1, n_rows, T)
-                    if (RECEIVED or CELLS) and not (CELLS and FINE):
+                    elif BETWEEN:
+                        sums = add_some(sums, w, 1.0)
+                    if (RECEIVED or CELLS) and not (CELLS and FINE) and not BETWEEN:
                         sums = added
                     spare = ready
                     ready = warpgroup_mma_wait(0, deps=[flight])
