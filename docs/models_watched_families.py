@@ -33,6 +33,7 @@ SHARPNESS = {
     "mT5": 1.5,
     "UMT5": 1.5,
     "Switch Transformers": 1.5,
+    "DETR": 1.0,
 }  # their scores are large as they are
 
 QWEN_EYE = {"depth": 2, "embed_dim": E, "hidden_size": E, "num_heads": H, "mlp_ratio": 1, "patch_size": 8, "spatial_merge_size": 1, "temporal_patch_size": 1}  # fmt: skip

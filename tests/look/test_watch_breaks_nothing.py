@@ -3,8 +3,10 @@
 import contextlib
 import copy
 import io
+import os
 import pickle
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import flex_attention
 
 import sightline as sl
-from sightline.look import adapters, by_hand, fused, isolate, measuring, owners, recorder, sight, watch
+from sightline.look import adapters, by_hand, fused, isolate, keys, measuring, owners, recorder, sight, watch
 from tests.look.look_oracle import matrix, near, randn
 from tests.look.watch_oracle import B, E, H, Sdpa, T, run, same, transformers
 
@@ -310,6 +312,12 @@ def test_what_was_seen_can_be_copied_and_sent():
     assert len(pickle.dumps(seen)) < 8 * seen.nbytes  # and no model
 
 
+def resident_megabytes():
+    """The memory of this process; 0 where nothing tells."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6 if status.exists() else 0
+
+
 def test_two_thousand_blocks_leave_nothing():
     import gc
 
@@ -318,12 +326,16 @@ def test_two_thousand_blocks_leave_nothing():
         with sl.watch(model):
             model(x)
     gc.collect()
-    before = len(gc.get_objects())
+    before, memory = len(gc.get_objects()), resident_megabytes()
     for _ in range(2000):
         with sl.watch(model):
             model(x)
     gc.collect()
     assert len(gc.get_objects()) - before < 200
+    assert resident_megabytes() - memory < 4
+    hooks = [x for m in model.modules() for x in (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks)]
+    assert not any(hooks)
+    assert not any(map(torch._C._dispatch_tls_is_dispatch_key_included, keys.KEYS.values()))
     assert torch._C._len_torch_dispatch_stack() == 0
     assert sl.attention is not None
     assert not fused.FUSED & (by_hand.PRODUCTS | by_hand.SOFTMAX | by_hand.CHANGES)
