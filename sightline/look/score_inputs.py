@@ -297,12 +297,12 @@ class ScoreInputs:
         b, h, t, s = self.shape
         top, bottom = queries or (0, t)
         left, right = keys or (0, s)
-        group = h // self.k.size(1)
+        group = max(1, h // max(1, self.k.size(1)))  # there may be no head
         row = max(1, right - left)
         rows = min(max(1, bottom - top), max(1, size // (row * group)))
         if self.mask.bands:  # thin tiles follow the edge of a band, and skip what lies behind it
             rows = min(rows, max(64, (bottom - top) // 16))
-        heads = min(h, group * max(1, size // (row * rows * group)))
+        heads = max(1, min(h, group * max(1, size // (row * rows * group))))
         items = max(1, size // (row * rows * h)) if heads == h else 1
         for item in range(0, b, items):
             for head in range(0, h, heads):

@@ -9,9 +9,9 @@ import functools
 import io
 import tempfile
 
-from tests.fuzz import data, faults, lines, runs
+from tests.fuzz import api, data, faults, lines, runs
 
-FUZZERS = {"lines": lines.fuzz, "runs": runs.fuzz, "data": data.fuzz, "faults": faults.fuzz}
+FUZZERS = {"api": api.fuzz, "lines": lines.fuzz, "runs": runs.fuzz, "data": data.fuzz, "faults": faults.fuzz}
 
 
 @functools.cache

@@ -1,0 +1,217 @@
+"""Calls of the public functions: attention and look against the equation in float64, watch against none.
+
+Sizes, dtypes, masks and leading dimensions are random, zeros among them; what torch would answer is answered,
+and a watched model gives what it gives unwatched, bit for bit, its exceptions too.
+"""
+
+import torch
+from torch import nn
+
+import sightline as sl
+from tests.fuzz.report import Report
+
+ERRORS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 6e-3}
+SIDES = (0, 1, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33)
+
+
+def fuzz(chance, place, going, *, seed=0):
+    """Call until ``going()`` says no."""
+    report = Report("api", seed)
+    while going(report.count):
+        kind = chance.choice([_attention, _attention, _look, _watch])
+        torch.manual_seed(chance.randrange(1 << 30))
+        case, faults = kind(chance)
+        report.add(case, kind.__name__[1:], faults)
+    return report
+
+
+def _inputs(chance):
+    lead = [chance.choice([1, 2, 3]) for _ in range(chance.choice([0, 1, 2, 2, 2, 3]))]
+    if lead and chance.random() < 0.05:
+        lead[chance.randrange(len(lead))] = 0
+    t, s, d, dv = (chance.choice(SIDES) for _ in range(4))
+    d, dv = max(1, d), max(1, dv)
+    dtype = chance.choice(list(ERRORS))
+    scale = chance.choice([0.1, 1.0, 5.0])
+    q, k, v = (torch.randn(*lead, *x).mul(scale).to(dtype) for x in ((t, d), (s, d), (s, dv)))
+    return q, k, v, lead
+
+
+def _mask(chance, q, k, lead):
+    """A mask as it is given, and the same as booleans and what is added."""
+    t, s = q.size(-2), k.size(-2)
+    kind = chance.choice(["none", "causal", "window", "dense", "tensor", "bias", "both"])
+    allowed = torch.rand(t, s) < chance.choice([0.1, 0.5, 0.9])
+    rows, columns = torch.arange(t)[:, None] + s - t, torch.arange(s)[None]  # the last query has the last key
+    if kind == "causal":
+        return sl.masks.causal(), columns <= rows, None
+    if kind == "window":
+        left, right = chance.randrange(4), chance.randrange(4)
+        return sl.masks.window(left, right), (rows - columns <= left) & (columns - rows <= right), None
+    if kind == "dense":
+        return sl.masks.dense(allowed), allowed, None
+    if kind == "tensor":
+        return allowed, allowed, None
+    if kind == "both":
+        return sl.masks.causal() & sl.masks.dense(allowed), (columns <= rows) & allowed, None
+    if kind == "bias":
+        added = torch.randn(t, s) * 3 - 0.123
+        return sl.masks.bias(added), None, added
+    return None, None, None
+
+
+def _expected(q, k, v, allowed, added):
+    """The equation, in float64; a query with nothing to look at gets zeros."""
+    scores = q.double() @ k.double().mT / q.size(-1) ** 0.5
+    if added is not None:
+        scores = scores + added.double()
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    weights = torch.softmax(scores, -1).nan_to_num(0.0) if k.size(-2) else scores
+    return weights @ v.double(), weights
+
+
+def _attention(chance):
+    q, k, v, lead = _inputs(chance)
+    mask, allowed, added = _mask(chance, q, k, lead)
+    case = f"attention {tuple(q.shape)} {tuple(k.shape)} {tuple(v.shape)} {q.dtype} {mask!r:.60}"
+    found, problem = _called(lambda: sl.attention(q, k, v, mask))
+    if problem:
+        return case, problem
+    output, _ = _expected(q, k, v, allowed, added)
+    return case, _differs(found, output, v)
+
+
+def _look(chance):
+    q, k, v, lead = _inputs(chance)
+    mask, allowed, added = _mask(chance, q, k, lead)
+    case = f"look {tuple(q.shape)} {tuple(k.shape)} {tuple(v.shape)} {q.dtype} {mask!r:.60}"
+    sight, problem = _called(lambda: sl.look(q, k, v, mask))
+    if problem:
+        return case, problem
+    output, weights = _expected(q, k, v, allowed, added)
+    faults = _differs(sight.output, output, v)
+    for name, wanted in (
+        ("received", weights.sum(-2)),
+        ("entropy", -(weights * weights.clamp_min(1e-300).log()).sum(-1)),
+    ):
+        found = getattr(sight, name)
+        if found.shape != wanted.shape:
+            faults.append(f"{name} has shape {tuple(found.shape)}, not {tuple(wanted.shape)}")
+        elif wanted.numel() and (found.double() - wanted).abs().max() > 0.2 * (
+            1 + wanted.abs().max()
+        ) * _loose(q):
+            faults.append(f"wrong {name}")
+    return case, faults
+
+
+def _loose(q):
+    return {torch.float64: 1e-5, torch.float32: 1e-4, torch.bfloat16: 0.06, torch.float16: 0.01}[q.dtype]
+
+
+def _differs(found, wanted, v):
+    if found.shape != wanted.shape:
+        return [f"shape {tuple(found.shape)}, not {tuple(wanted.shape)}"]
+    if not wanted.numel():
+        return []
+    error = (found.double() - wanted).abs().max().item()
+    most = 1 + v.double().abs().max().item() if v.numel() else 1.0
+    return [] if error <= ERRORS[found.dtype] * most else [f"wrong by {error:.2g}"]
+
+
+def _called(call):
+    try:
+        return call(), []
+    except Exception as problem:  # noqa: BLE001 - what it raises is the question
+        return None, [f"{type(problem).__name__}: {problem}"[:200]]
+
+
+# A model watched and not watched
+
+
+def _model(chance):
+    heads = chance.choice([1, 2, 3])
+    e = heads * chance.choice([2, 4, 5])
+    kind = chance.choice(["encoder", "mha", "sdpa", "broken"])
+    if kind == "encoder":
+        layer = nn.TransformerEncoderLayer(
+            e, heads, 7, dropout=chance.choice([0.0, 0.3]), batch_first=True, norm_first=chance.random() < 0.5
+        )
+        model = nn.TransformerEncoder(layer, chance.choice([1, 2]), enable_nested_tensor=False)
+    elif kind == "mha":
+        model = _Attention(e, heads, weights=chance.random() < 0.5)
+    else:
+        model = _Fused(heads, broken=kind == "broken")
+    return model.train(chance.random() < 0.5), e
+
+
+class _Attention(nn.Module):
+    def __init__(self, e, heads, *, weights):
+        super().__init__()
+        self.attention, self.weights = nn.MultiheadAttention(e, heads, batch_first=True), weights
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=self.weights)[0]
+
+
+class _Fused(nn.Module):
+    def __init__(self, heads, *, broken):
+        super().__init__()
+        self.heads, self.broken = heads, broken
+
+    def forward(self, x):
+        parts = x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        found = nn.functional.scaled_dot_product_attention(parts, parts, parts, is_causal=True)
+        if self.broken:
+            raise LookupError("broken on purpose")
+        return found
+
+
+def _watch(chance):
+    model, e = _model(chance)
+    shape = (chance.choice([0, 1, 2, 3]), chance.choice([1, 1, 2, 5, 7]), e)
+    kind = chance.choice(["plain", "plain", "no_grad", "inference", "autocast", "grad", "meta", "vmap"])
+    x = torch.randn(shape)
+    state = torch.get_rng_state()
+    wanted, problem = _run(model, x, kind)
+    torch.set_rng_state(state)
+    with sl.watch(model) as _:
+        found, again = _run(model, x, kind)
+    case = f"watch {type(model).__name__} {shape} {kind} train={model.training}"
+    if problem != again:
+        return case, [f"unwatched {problem}, watched {again}"]
+    if wanted is None or wanted.is_meta:
+        return case, [] if wanted is None or found.shape == wanted.shape else ["another shape"]
+    same = found.shape == wanted.shape and torch.equal(found, wanted)
+    # torch's whole-layer fast path is off in the block: there, to rounding
+    fast = not model.training and kind in {"no_grad", "inference"}
+    close = fast and torch.allclose(found, wanted, atol=1e-5)
+    return case, [] if same or close else ["another output"]
+
+
+def _run(model, x, kind):
+    """The output, or what was raised."""
+    try:
+        if kind == "no_grad":
+            with torch.no_grad():
+                return model(x), None
+        if kind == "inference":
+            with torch.inference_mode():
+                return model(x).clone(), None
+        if kind == "autocast":
+            with torch.autocast("cpu", torch.bfloat16):
+                return model(x).float(), None
+        if kind == "grad":
+            own = x.clone().requires_grad_()
+            (found,) = torch.autograd.grad(model(own).square().sum(), own)
+            return found, None
+        if kind == "meta":
+            copy = type(x)(x)
+            import copy as copying
+
+            return copying.deepcopy(model).to("meta")(copy.to("meta")), None
+        if kind == "vmap":
+            return torch.func.vmap(model, randomness="same")(x[None].expand(2, *x.shape)), None
+        return model(x).detach(), None
+    except Exception as problem:  # noqa: BLE001 - the same is expected of the watched one
+        return None, f"{type(problem).__name__}: {str(problem)[:80]}"
