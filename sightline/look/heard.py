@@ -70,13 +70,15 @@ class HeardCall:
         kernel: The operator.
         args, kwargs, result: What it was given, and what it gave.
         parts: Of a whole layer, what was heard inside: queries and keys, and the call of a fused kernel.
+        is_inside: Whether it was heard inside a layer: then nobody else can hold its queries and keys.
     """
 
-    __slots__ = ("args", "kernel", "kwargs", "parts", "result")
+    __slots__ = ("args", "is_inside", "kernel", "kwargs", "parts", "result")
 
     def __init__(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         self.kernel, self.args, self.kwargs, self.result = kernel, args, kwargs, result
         self.parts: dict[str, Any] | None = None
+        self.is_inside = False
 
     @property
     def fused(self) -> "HeardCall | None":

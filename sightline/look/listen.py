@@ -165,7 +165,7 @@ def _hear_attention(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
         for listener in there:
             listener.on_attention(call)
     elif kernel.is_fused:
-        parts[KERNEL] = call
+        parts[KERNEL], call.is_inside = call, True
     return result
 
 

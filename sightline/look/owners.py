@@ -39,12 +39,16 @@ class Owner(NamedTuple):
     module: nn.Module
     site: tuple[object, int] | None = None
 
-    def in_layer(self) -> "Owner":
-        """The attention of a layer that is one operator; compiled code names it otherwise."""
-        is_whole = isinstance(self.module, nn.TransformerEncoderLayer) or not looks_like_attention(
-            self.module
-        )
-        return self._replace(name=f"{self.name}.self_attn".strip(".")) if is_whole and not self.site else self
+    @property
+    def is_layer(self) -> bool:
+        """Whether it is a layer around an attention, and not compiled, where names are found otherwise."""
+        module = self.module
+        is_around = isinstance(module, nn.TransformerEncoderLayer) or not looks_like_attention(module)
+        return is_around and self.site is None
+
+    def attention(self) -> "Owner":
+        """The attention in a layer that is one operator."""
+        return self._replace(name=f"{self.name}.self_attn".strip("."))
 
 
 class Structure:

@@ -140,8 +140,8 @@ class WaitingCalls:
             return False
         if _C._len_torch_dispatch_stack() or _C._get_tracing_state() is not None:  # noqa: SLF001
             return False
-        if _is_excluded(_VERSIONS) and not q.is_inference():  # heard by a mode, where nobody counts
-            return False
+        if _is_excluded(_VERSIONS) and not heard.is_inside and not q.is_inference():
+            return False  # heard by a mode, where nobody counts who writes to them
         self._secure_last()
         bias, causal, scale = heard.kernel.facts(args, heard.kwargs)
         (b, h, t, d), s = q.shape, k.size(2)

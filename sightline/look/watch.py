@@ -237,7 +237,9 @@ class Watch:
             return
         owner = self._owners.current(depth=3)
         if owner is not None:
-            owner = owner.in_layer() if heard.kernel.is_layer else owner
+            if heard.kernel.is_layer and owner.is_layer:  # whose attention is no module that runs
+                owner = owner.attention()
+                self._silent.discard(owner.name)
             self._record(owner, lambda _module: read_kernel(heard), isolated, heard.fused)
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:

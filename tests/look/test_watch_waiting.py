@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import sightline as sl
-from sightline.look import attention_call, listen, waiting
+from sightline.look import attention_call, heard, listen, owners, waiting
 from sightline.look.seen import Seen
 from tests.look.look_oracle import agrees, matrix, randn
 from tests.look.watch_oracle import B, E, H, S, Sdpa, T
@@ -241,3 +241,32 @@ def test_beams_tokens_and_calls_left_out_are_those_of_their_calls():
         assert sum(x.parents is not None for x in waited) == len(orders[::every]) - 1
         assert [len(x.skipped) for x in waited] == [0] + [every - 1] * (len(waited) - 1)
         assert all((x.after is not None) == (every == 2) for x in waited[:-1])
+
+
+def test_what_only_an_operator_held_waits_where_nobody_counts_versions():
+    """Inside torch's layer, below autograd, queries are the layer's own; elsewhere others may hold them."""
+    func = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    q, k, v = (randn(B, H, T, 4) for _ in range(3))
+    call = heard.HeardCall(heard.kernel_of(func), (q, k, v), {}, func(q, k, v))
+    calls = waiting.WaitingCalls()
+    below = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+    with torch._C._ExcludeDispatchKeyGuard(below):
+        assert not calls.put("a", call)
+        call.is_inside = True
+        assert calls.put("a", call)
+    assert len(calls) == 1
+
+
+def test_a_layer_of_torchs_encoder_is_known_to_attend_by_kernels():
+    """So its products are heard in the first block only; when it is trained it is seen all the same."""
+    layer = nn.TransformerEncoderLayer(6, 2, 5, batch_first=True)  # torch's operator wants even heads
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    x, names = randn(B, T, 6, dtype=torch.float32), [f"layers.{i}.self_attn" for i in range(2)]
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x)
+    assert seen.names() == names
+    assert owners._STRUCTURES[model].by_kernels
+    model.train()
+    with sl.watch(model) as seen:
+        model(x)
+    assert (seen.names(), seen.unseen()) == (names, {})

@@ -14,7 +14,7 @@ from torch import Tensor
 from sightline.shapes import Float
 
 _ROWS = (128, 64)  # queries and keys of a tile where log-sum-exps are found
-_TILE = (128, 128)  # and where the weights are averaged
+_TILE = (64, 128)  # and where the weights are averaged
 
 
 @triton.jit
