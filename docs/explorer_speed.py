@@ -1,7 +1,7 @@
 # ruff: noqa: INP001, T201
 """Measure the explorer: a saved page's size and how fast it opens and pans; windows of a long text.
 
-Usage: python docs/explorer_speed.py [--tokens 32768]
+Usage: python docs/explorer_speed.py [--tokens 32768] [--device cuda]
 
 One core computes. The browser's part needs playwright and a Chromium; without them it says that it is left
 out.
@@ -27,9 +27,10 @@ LAYERS, HEADS, WIDTH = 12, 12, 64  # GPT-2's
 SHORT, WINDOW, SIDE, TIMES, SECONDS = 128, 4096, 256, 50, 5
 
 
-def attended(n: int, heads: int = HEADS) -> sl.Sight:
-    """Causal attention of random queries and keys, of GPT-2's shape."""
-    q, k, v = torch.randn(3, 1, heads, n, WIDTH).unbind()
+def attended(n: int, heads: int = HEADS, device: str = "cpu") -> sl.Sight:
+    """Causal attention of random queries and keys, of GPT-2's shape; in half precision on a GPU."""
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    q, k, v = torch.randn(3, 1, heads, n, WIDTH, device=device, dtype=dtype).unbind()
     return sl.look(q, k, v, sl.masks.causal())
 
 
@@ -60,9 +61,9 @@ def saved_page() -> None:
             browser.close()
 
 
-def long_text(n: int) -> None:
+def long_text(n: int, device: str) -> None:
     """A window of a long text, from one head, and single weights beside the rows of the sight."""
-    sight = attended(n, 1)
+    sight = attended(n, 1, device)
     started = time.perf_counter()
     answers = Answers(sight, tokens=[f"word{i}" for i in range(n)])
     answers.meta()
@@ -89,7 +90,7 @@ def long_text(n: int) -> None:
     deepest = answers.answer(
         {"ask": "map", "head": 0, "queries": [n - 7, n], "keys": [100, 111], "size": [7, 11]}
     )
-    rows = sight.rows(list(range(n - 7, n)))[0, 0, :, 100:111]
+    rows = sight.rows(list(range(n - 7, n)))[0, 0, :, 100:111].cpu()
     worst = float((torch.tensor(unpack(deepest["map"])) - rows).abs().max())
     print(f"  single weights differ from the rows of the sight by {worst:.1e} at most")
 
@@ -97,8 +98,9 @@ def long_text(n: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=32_768)
+    parser.add_argument("--device", default="cpu", help="where the long text is: cpu or cuda")
     chosen = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     saved_page()
-    long_text(chosen.tokens)
+    long_text(chosen.tokens, chosen.device)
