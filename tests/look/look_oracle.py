@@ -24,7 +24,6 @@ def tile_of(n):
     with (
         mock.patch.object(stream, "_TILE", {"cpu": n, "cuda": n}),
         mock.patch.object(threads, "_FEW", 0),
-        mock.patch.object(threads, "_MANY", 0),
     ):
         yield
 

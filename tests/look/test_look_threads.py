@@ -183,15 +183,11 @@ def test_a_score_of_the_users_own_is_called_from_the_users_thread(several):
 
 
 @has_runtime
-@pytest.mark.parametrize(("few", "many", "n_threads"), [(1 << 19, 1 << 21, 1), (0, 1 << 21, None)])
-def test_few_pairs_are_one_threads_and_more_are_shared_as_torch_does(
-    several, monkeypatch, few, many, n_threads
-):
-    monkeypatch.setattr(threads, "_FEW", few)
-    monkeypatch.setattr(threads, "_MANY", many)
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_few_pairs_are_one_threads_unless_the_users_own_code_is_called(several, is_ours):
     q, k, _ = inputs((2, 3), 13, 11, 7, dtype=torch.float32)
-    made = sl.look(q, k, k).kept[0].inputs
+    made = sl.look(q, k, k, score=None if is_ours else sl.scores.Additive(7, 7, 5)).kept[0].inputs
     seen = [x for _, x in by_tile(made, lambda _: (threading.get_ident(), thread_numbers()), made.tiles(17))]
-    n_threads = n_threads or several
+    n_threads = 1 if is_ours else several
     assert len(seen) > 1
     assert set(seen) == {(threading.get_ident(), (n_threads, n_threads))}
