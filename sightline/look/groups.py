@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ _MANY = 1 << 16  # groups, where there are fewer keys
 _LARGE = 1 << 24  # marks of members; with more, planning is little beside the pass itself
 
 Keys = slice | range | int | Sequence[int] | Tensor
-Groups = Tensor | np.ndarray[Any, Any] | Mapping[str, Keys | str] | list[Any] | tuple[Any, ...]
+Groups = Tensor | npt.NDArray[Any] | Mapping[str, Keys | str] | list[Any] | tuple[Any, ...]
 
 
 # Found by what is in them, not by whose they are.

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -25,7 +26,7 @@ from sightline.shapes import Bool, Int
 
 __all__ = ["NOWHERE", "TILE", "KeyLists", "MassPlan", "plan_lists", "plan_mass"]
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 
 TILE = 64  # keys of a tile
 NOWHERE = 1 << 30  # the position of a place that holds no key
