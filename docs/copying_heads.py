@@ -55,7 +55,7 @@ def group_ids(dates: Sequence[DatePair], offsets: Sequence[Sequence[tuple[int, i
         for token, (first, last) in enumerate(letters):
             for group, name in enumerate(GROUPS):
                 start, end = date.spans[name]
-                if first < min(end, last) and last > start:
+                if first < end and last > start:
                     row[token] = group
     return ids
 

@@ -277,4 +277,4 @@ def _table(walks: list[list[_Set]], n_groups: int, columns: int) -> tuple[Array,
         tiles.append(first)
     sets = np.append(np.arange(len(counts)).repeat(np.array(counts, dtype=int)), 0)
     rows = np.array(owners, dtype=np.int32).reshape(len(counts), columns)
-    return np.array(table), np.array(tiles), sets, rows
+    return np.array(table, dtype=int), np.array(tiles), sets, rows

@@ -202,6 +202,23 @@ def test_a_plan_holds_each_key_of_each_group_once(s, sizes, scattered, banded):
         assert (plan.highest[0, plan.sets[:-1] == one].diff() >= 0).all()
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    n_items=st.none() | st.integers(1, 3),
+    s=st.integers(1, 300),
+    n=st.integers(1, 70),
+    tile=st.sampled_from([64, 128]),
+)
+def test_ids_are_planned_as_their_members_are(n_items, s, n, tile):
+    shape = (s,) if n_items is None else (n_items, s)
+    groups = read_groups(torch.randint(-1, n, shape, generator=torch.Generator().manual_seed(s * n)), s)
+    ids = groups.plan(banded=True, tile=tile)
+    members = plan_mass(groups.members, banded=True, tile=tile)
+    for name in ("keys", "lowest", "highest", "walks", "sets", "owners", "is_direct", "has_empty"):
+        a, b = getattr(ids, name), getattr(members, name)
+        assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b, name
+
+
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     t=st.integers(1, 70),
@@ -301,5 +318,7 @@ def test_huge_negatives_are_left_to_the_plain_path():
     pairs = pairs_of(cpu, torch.float32, (1, 1, 5, 5, 16), masks(cpu, 1, 1, 5, 5)["huge"])
     with mock.patch("sightline.look.kernels.supports", return_value=True):
         assert not covers(pairs, torch.full((1, 1, 5), -3e38))
+        assert not covers(pairs, torch.full((1, 1, 5), -101.0))  # rounded to more than 4e-6
+        assert covers(pairs, torch.full((1, 1, 5), -99.0))
         assert covers(pairs, torch.full((1, 1, 5), -torch.inf))
         assert not covers(replace(pairs, q=pairs.q.requires_grad_()), torch.zeros(1, 1, 5))
