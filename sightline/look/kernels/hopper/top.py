@@ -147,8 +147,8 @@ def insert(kept, at, value, which, K: gl.constexpr):
     before = first  # whether it goes ahead of the one before
     for i in gl.static_range(1, K):
         better = value > kept[i]
-        new_kept += (gl.maximum(gl.minimum(value, kept[i - 1]), kept[i]),)
-        new_at += (gl.where(before, at[i - 1], gl.where(better, which, at[i])),)
+        new_kept += (gl.maximum(gl.minimum(value, kept[i - 1]), kept[i]),)  # type: ignore[assignment]
+        new_at += (gl.where(before, at[i - 1], gl.where(better, which, at[i])),)  # type: ignore[assignment]
         before = better
     return new_kept, new_at
 
