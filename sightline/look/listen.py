@@ -313,6 +313,7 @@ def _register_changes() -> None:
 
 def register_flex() -> bool:
     """Lead the first key to FlexAttention, once it has been imported; whether that was not so before."""
+    keys.fall_through()  # once, and before: it lets FlexAttention pass too
     flex = keys.higher_order_operators().get(_FLEX)
     if flex is None or keys.KEYS[keys.ATTENTION] in flex.py_kernels:
         return False
