@@ -91,17 +91,18 @@ def is_editing() -> bool:
 
 
 @contextlib.contextmanager
-def on_behalf(module: nn.Module, *, in_order: bool = True) -> Iterator[None]:
+def on_behalf(module: nn.Module, *, in_order: bool = True, n_beams: int = 1) -> Iterator[None]:
     """Attend for a module whose ``forward`` does not run.
 
     Args:
         module: The module.
         in_order: Whether keys lie in the order of their positions.
+        n_beams: How many beams of a search are the queries of the call.
     """
     with contextlib.ExitStack() as undo:
         for mode in _get_current_function_mode_stack():
             if isinstance(mode, _Interceptor):
-                undo.enter_context(mode.edit.running(module, in_order=in_order))
+                undo.enter_context(mode.edit.running(module, in_order=in_order, n_beams=n_beams))
         yield
 
 
@@ -175,7 +176,7 @@ class Edit:
         undo.callback(module.register_forward_hook(after, always_call=True).remove)
 
     @contextlib.contextmanager
-    def running(self, module: nn.Module, *, in_order: bool) -> Iterator[None]:
+    def running(self, module: nn.Module, *, in_order: bool, n_beams: int) -> Iterator[None]:
         """A module of the model attends; nothing happens where it is another model's."""
         name = self._names.get(module)
         if name is None:
@@ -185,6 +186,12 @@ class Edit:
             raise ValueError(
                 f"forbid names positions, and in {name} the beams of a search keep their keys in one table; "
                 "search with beam=1, or choose other layers"
+            )
+        names_queries = any(queries is not None for queries, _ in self._change.forbid)
+        if n_beams > 1 and names_queries and self._is_selected(name):
+            raise ValueError(
+                f"forbid names queries, and in {name} the queries of a step are the {n_beams} beams of a "
+                "search; forbid the keys for all of them, (None, keys), or search with beam=1"
             )
         self._stack.append(name)
         self._ran = True

@@ -212,7 +212,7 @@ def advance(
             weight, b = _projection(layer.multihead_attn, slice(x.size(-1)))
             q = _split_heads(F.linear(x, weight, b), layer.multihead_attn.num_heads, state.width)
             seen = i in state.weight_layers
-            edited = on_behalf(layer.multihead_attn) if editing else None
+            edited = on_behalf(layer.multihead_attn, n_beams=state.width) if editing else None
             context, weights = _attend(q, *state.memory[i], state.memory_bias, edited, need_weights=seen)
             if weights is not None:
                 weights_of_layers.append(weights)

@@ -70,6 +70,21 @@ def test_pairs_among_the_beams_of_a_search_are_refused() -> None:
         step_through(decoder, x, memory, real, width=3)
 
 
+@torch.no_grad()
+@pytest.mark.bad_input
+@pytest.mark.parametrize("queries", [[-1], slice(0, 1)])
+def test_a_beam_is_not_taken_for_a_query(queries) -> None:
+    decoder, x, memory, real = decoder_and_inputs()
+    options = {"layers": "*multihead_attn", "forbid": [(queries, [0])]}
+    sentence = r"layers\.0\.multihead_attn the queries of a step are the 3 beams .* \(None, keys\), or search"
+    with pytest.raises(ValueError, match=sentence), sl.edit(decoder, **options):
+        step_through(decoder, x, memory, real, width=3)
+    with sl.edit(decoder, **options):
+        one = step_through(decoder, x, memory, real, width=1)[0]
+    with sl.edit(decoder, **options | {"forbid": [(None, [0])]}):
+        torch.testing.assert_close(step_through(decoder, x, memory, real, width=3)[0], one)
+
+
 def test_what_hides_padding_keeps_its_rows_where_a_gpu_wants_them() -> None:
     real = torch.arange(7) < torch.tensor([[3], [7], [1]])
     bias = padding_bias(real, torch.bfloat16)
