@@ -42,8 +42,8 @@ def edit(
     """Change what a model attends to: ``with sl.edit(model, heads=[3], ablate="zero"): model(x)``.
 
     The model keeps its fused kernels. Edits nest, in each other and with :func:`sightline.watch`, which then
-    sees the changed attention. After the block, or an exception in it, no trace is left; a backward pass that
-    recomputes activations belongs inside.
+    sees the changed attention; other threads run the model as it is. After the block, or an exception in it,
+    no trace is left; a backward pass that recomputes activations belongs inside.
 
     Args:
         model: Any module that calls ``F.scaled_dot_product_attention``, ``nn.MultiheadAttention`` or
@@ -165,11 +165,12 @@ class Edit:
         """Know which module is running."""
 
         def before(_module: nn.Module, _args: Any) -> None:
-            self._stack.append(name)
-            self._ran = True
+            if self._is_on():
+                self._stack.append(name)
+                self._ran = True
 
         def after(_module: nn.Module, _args: Any, _output: Any) -> None:
-            if self._stack:
+            if self._stack and self._is_on():
                 self._stack.pop()
 
         undo.callback(module.register_forward_pre_hook(before).remove)
@@ -225,6 +226,11 @@ class Edit:
                 stacklevel=2,
             )
         return output
+
+    def _is_on(self) -> bool:
+        """Whether this is a thread whose calls are changed; hooks run in all of them."""
+        modes = _get_current_function_mode_stack()
+        return any(isinstance(mode, _Interceptor) and mode.edit is self for mode in modes)
 
     @property
     def _name(self) -> str:

@@ -1,6 +1,7 @@
 """Edits: what a model would do if some of its attention were different, and that nothing of it stays."""
 
 import os
+import threading
 import warnings
 from unittest import mock
 
@@ -243,6 +244,30 @@ def test_edits_nest():
     near(found[:, 0], torch.zeros_like(found[:, 0]))
     truth = ByHand(heads=[2], temperature=3.0)(q, k, v, torch.zeros(T, T), 0.5)
     near(found[:, 1:], truth[:, 1:], 1e-5, 1e-6)
+
+
+def test_a_model_that_runs_in_another_thread_confuses_no_edit():
+    entered, done = threading.Event(), threading.Event()
+
+    class Waiting(nn.Module):
+        def forward(self, _x):
+            entered.set()
+            assert done.wait(20)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.waiting, self.attending = Waiting(), Sdpa()
+
+    model, (q, k, v) = Model(), qkv()
+    other = threading.Thread(target=model.waiting, args=(q,))
+    with sl.edit(model, layers="attending", ablate="zero") as change:
+        model.attending.register_forward_pre_hook(lambda *_: (other.start(), entered.wait(20), None)[-1])
+        found = model.attending(q, k, v)  # the other thread is inside `waiting` while this one attends
+        done.set()
+        other.join()
+    assert not found.any()
+    assert change.changed == ["attending"]
 
 
 def test_additive_scores():
