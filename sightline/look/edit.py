@@ -52,7 +52,8 @@ def edit(
             ``"layer.3"``, or a function of the name. Default: all.
         heads: Which heads of them. Default: all.
         ablate: ``"zero"`` takes a head out; ``"mean"`` replaces its output by the mean over the batch and the
-            queries of the call; ``"uniform"`` lets it look at all that it may alike.
+            queries of the call (of a single one it is itself, which a warning says); ``"uniform"`` lets it
+            look at all that it may alike.
         forbid: Pairs ``(queries, keys)`` that may not look any more (attention knockout): slices, ranges or
             lists of positions in the call, None for all. A query that has nothing left gets zeros, and a
             warning says so.
@@ -217,15 +218,25 @@ class Edit:
         return self._make(read_attention_call(args, kwargs))
 
     def _make(self, call: Call) -> Tensor:
-        output, n_emptied = edited_attention(self._change, call, self._name)
-        if n_emptied and self._name not in self._warned:
-            self._warned.add(self._name)
-            warnings.warn(
-                f"forbid leaves {n_emptied} queries of {self._name or 'the model itself'} nothing to look "
-                "at, their output is zeros; allow them one key",
-                stacklevel=2,
+        output, n_emptied, is_own_mean = edited_attention(self._change, call, self._name)
+        where = self._name or "the model itself"
+        if n_emptied:
+            self._tell(
+                f"forbid leaves {n_emptied} queries of {where} nothing to look at, their output is zeros; "
+                "allow them one key"
+            )
+        if is_own_mean:
+            self._tell(
+                f"ablate='mean' changes nothing in {where}: the call has one item and one query, as steps "
+                "with a cache have; give ablate='zero', or run the whole sequence at once"
             )
         return output
+
+    def _tell(self, sentence: str) -> None:
+        """Warn, once for each module."""
+        if self._name not in self._warned:
+            self._warned.add(self._name)
+            warnings.warn(sentence, stacklevel=3)
 
     def _is_on(self) -> bool:
         """Whether this is a thread whose calls are changed; hooks run in all of them."""

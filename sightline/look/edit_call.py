@@ -75,10 +75,12 @@ class Edited(NamedTuple):
     Attributes:
         output: The mixed values.
         n_emptied: How many queries have nothing left to look at.
+        is_own_mean: Whether a mean was taken over one output, which is that output.
     """
 
     output: Tensor
     n_emptied: int
+    is_own_mean: bool
 
 
 def edited_attention(change: Change, call: Call, name: str) -> Edited:
@@ -111,12 +113,14 @@ def edited_attention(change: Change, call: Call, name: str) -> Edited:
     )
     if change.ablate == "zero":
         output = output.masked_fill(chosen, 0.0)
-    elif change.ablate == "mean":
+    is_own_mean = False
+    if change.ablate == "mean":
         over = [d for d in range(output.dim() - 1) if d != output.dim() - 3 or len(lead) < 2]
+        is_own_mean = all(output.size(d) == 1 for d in over)
         output = torch.where(chosen, output.mean(over, keepdim=True), output)
     if change.scale is not None:
         output = torch.where(chosen, output * change.scale, output)
-    return Edited(output, n_emptied)
+    return Edited(output, n_emptied, is_own_mean)
 
 
 def _chosen_heads(

@@ -295,6 +295,18 @@ def test_a_query_with_nothing_left_gets_zeros_and_a_warning():
     assert found[..., 2, :].all()
 
 
+def test_the_mean_of_one_output_is_told():
+    model, (q, k, v) = Sdpa(), qkv()
+    told = pytest.warns(UserWarning, match="ablate='mean' changes nothing in the model itself: .* one query")
+    with told as warned, sl.edit(model, ablate="mean"):
+        for _ in range(2):
+            model(q[:1, :, :1], k[:1], v[:1])
+    assert len(warned) == 1
+    with sl.edit(model, ablate="mean"):  # two items, or five queries: no warning
+        model(q[:, :, :1], k, v)
+        model(q[:1], k[:1], v[:1])
+
+
 # Bad input
 
 
