@@ -90,14 +90,27 @@ def weighted_columns(
         gradients: Whether M is the relevance, else the weights.
     """
     record, gradient = _require_gradient(sight, "relevance") if gradients else (None, None)
-    ((inputs, lse, *_),) = sight.require_kept("a flow")
-    lead = sight.lead[: sight.n_batch]
-    factors = rows.reshape(-1, sight.t).to(lse.dtype)
+    kept = sight.require_kept("a flow")
+    factors = rows.reshape(-1, sight.t).to(kept[0].lse.dtype)
+    total = kept[0].lse.new_zeros(factors.size(0), sight.s)
+    first = 0
+    for inputs, lse, first_key, _ in kept:  # a step of a loop has some of the queries and keys
+        t, s = inputs.shape[2:]
+        part = _weighted(inputs, lse, factors[:, first : first + t].contiguous(), record, gradient)
+        total[:, first_key : first_key + s] += part
+        first += t
+    return total.reshape(*sight.lead[: sight.n_batch], sight.s)
+
+
+def _weighted(
+    inputs: ScoreInputs, lse: Tensor, factors: Tensor, record: BackwardRecord | None, gradient: Tensor | None
+) -> Float[Tensor, "B S"]:
+    """A row times the matrix of one call."""
     sums = _weighted_on_gpu(inputs, lse, factors, record, gradient)
     if sums is not None:
-        return sums.mean(1).reshape(*lead, sight.s)
+        return sums.mean(1)
     rows = factors[:, None, None]
-    total = lse.new_zeros(lse.size(0), sight.s)
+    total = lse.new_zeros(lse.size(0), inputs.shape[3])
 
     def ask(weights: Tensor, tile: Tile) -> Tensor:
         if record is not None and gradient is not None:
@@ -106,7 +119,7 @@ def weighted_columns(
 
     for tile, part in over_tiles(inputs, lse, ask):
         total[tile.batch, slice(*tile.columns)] += part
-    return (total / lse.size(1)).reshape(*lead, sight.s)
+    return total / lse.size(1)
 
 
 def _weighted_on_gpu(

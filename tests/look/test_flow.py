@@ -70,6 +70,30 @@ def test_of_a_watched_model():
     near(rollout([x for _, (x,) in seen.items()]).sum(-1), torch.ones(B, T))
 
 
+def test_one_token_of_what_was_decoded_step_by_step():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = Layer(), Layer()
+
+    class Layer(torch.nn.Module):
+        def forward(self, q, k, v, **options):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+
+    model, prompt = Model(), 3
+    with sl.watch(model, keep=True) as seen:
+        for i, layer in enumerate((model.first, model.second)):
+            q, k, v = (randn(B, H, T, 5, seed=10 * i + j) for j in range(3))
+            layer(q[..., :prompt, :], k[..., :prompt, :], v[..., :prompt, :], is_causal=True)
+            for t in range(prompt, T):
+                layer(q[..., t : t + 1, :], k[..., : t + 1, :], v[..., : t + 1, :])
+    expected = rollout(layers(2, "causal"))
+    stacked = [seen.stack(name) for name in ("first", "second")]
+    near(rollout(stacked), expected, rtol=1e-9)
+    for token in (0, prompt, T - 1):
+        near(rollout(stacked, token=token), expected[:, token], rtol=1e-9)
+
+
 def test_what_is_kept_in_main_memory_comes_back_layer_by_layer():
     layer = torch.nn.TransformerEncoderLayer(12, 3, 5, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
