@@ -125,9 +125,9 @@ def edited_attention(change: Change, call: Call, name: str) -> Edited:
 
 def _chosen_heads(
     heads: tuple[int, ...] | None, lead: tuple[int, ...], name: str, device: torch.device
-) -> Bool[Tensor, "H 1 1"]:
+) -> Bool[Tensor, "... 1 1"]:
     if heads is None:
-        return torch.ones(1, 1, 1, dtype=torch.bool, device=device)
+        return torch.ones((1,) * (3 if lead else 2), dtype=torch.bool, device=device)
     where = name or "the model itself"
     if len(lead) < 2:
         raise ValueError(
@@ -145,7 +145,7 @@ def _chosen_heads(
     return chosen
 
 
-def _temper(call: Call, chosen: Bool[Tensor, "H 1 1"], temperature: float, name: str) -> Call:
+def _temper(call: Call, chosen: Bool[Tensor, "... 1 1"], temperature: float, name: str) -> Call:
     """Divide the scores, biases included, of the chosen heads."""
     added = tuple(torch.where(chosen, x / temperature, x) for x in call.mask.added)
     call = call._replace(mask=replace(call.mask, added=added))
@@ -158,7 +158,7 @@ def _temper(call: Call, chosen: Bool[Tensor, "H 1 1"], temperature: float, name:
     return call._replace(scale=scale / temperature)
 
 
-def _flatten(call: Call, chosen: Bool[Tensor, "H 1 1"], name: str) -> Call:
+def _flatten(call: Call, chosen: Bool[Tensor, "... 1 1"], name: str) -> Call:
     """Let the chosen heads look at all that they may alike: no score, and of a bias only what forbids."""
     added = tuple(torch.where(chosen & (x > _huge(x)), 0.0, x) for x in call.mask.added)
     call = call._replace(mask=replace(call.mask, added=added))
@@ -170,7 +170,7 @@ def _flatten(call: Call, chosen: Bool[Tensor, "H 1 1"], name: str) -> Call:
 
 
 def _forbid(
-    call: Call, pairs: Sequence[Pair], chosen: Bool[Tensor, "H 1 1"], lead: tuple[int, ...]
+    call: Call, pairs: Sequence[Pair], chosen: Bool[Tensor, "... 1 1"], lead: tuple[int, ...]
 ) -> tuple[Call, int]:
     """Take pairs of queries and keys out of the mask; also how many queries have nothing left."""
     t, s = call.q.size(-2), call.k.size(-2)
@@ -184,7 +184,7 @@ def _forbid(
             0, torch.tensor(columns, dtype=torch.long), True
         )
     allowed = allowed.to(call.q.device) | ~chosen
-    allowed = allowed.reshape((1,) * (len(lead) - 1) + tuple(allowed.shape)) if lead else allowed[0]
+    allowed = allowed.reshape((1,) * (len(lead) - 1) + tuple(allowed.shape))
     changed = call.mask & Mask(allowed=(allowed,))
     emptied = _emptied(call.mask, changed, sorted(set().union(*rows)), lead, (t, s), call.q.device)
     if emptied is None:

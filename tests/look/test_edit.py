@@ -295,6 +295,15 @@ def test_a_query_with_nothing_left_gets_zeros_and_a_warning():
     assert found[..., 2, :].all()
 
 
+@pytest.mark.parametrize("name", [name for name in EDITS if "heads" not in EDITS[name]])
+@pytest.mark.parametrize("lead", [(), (H,), (2, B, H)])
+def test_any_leading_dimensions(name, lead):
+    q, k, v = (randn(*lead, T, 4, seed=i, dtype=torch.float32) for i in range(3))
+    found = edited(Sdpa(), q, k, v, options=EDITS[name])
+    truth = ByHand(**EDITS[name])(*(x.reshape(-1, 1, T, 4) for x in (q, k, v)), torch.zeros(T, T), 0.5)
+    near(found, truth.reshape(q.shape), 1e-5, 1e-6)
+
+
 def test_the_mean_of_one_output_is_told():
     model, (q, k, v) = Sdpa(), qkv()
     told = pytest.warns(UserWarning, match="ablate='mean' changes nothing in the model itself: .* one query")
