@@ -234,6 +234,8 @@ def _writer(log: Any) -> Log:
         path = Path(log)
         if path.suffix != ".csv":
             raise ValueError(f"a log file must end in .csv, got {str(path)!r}")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"a log file needs its folder, got {str(path)!r}; make {path.parent}")
         return lambda _step, rows: _append_csv(path, rows)
     if hasattr(log, "add_scalar"):
         return lambda step, rows: _add_scalars(log, step, rows)

@@ -188,3 +188,9 @@ def test_what_is_no_monitor():
         sl.Monitor(layer(), log="heads.txt")
     with pytest.raises(TypeError, match="a SummaryWriter or a function, got int"):
         sl.Monitor(layer(), log=3)
+
+
+@pytest.mark.bad_input
+def test_a_log_without_a_folder_is_refused_before_training(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"needs its folder, got .*heads\.csv'; make .*runs"):
+        sl.Monitor(nn.Linear(2, 2), log=tmp_path / "runs" / "heads.csv")
