@@ -169,7 +169,7 @@ class CallMeasurer:
         """Measure a call, or several of one shape that have been stacked."""
         given = None if self._options.padding is None else self._options.padding(call.inputs.shape[2])
         given = given.repeat(n_stacked, 1) if given is not None and n_stacked > 1 else given
-        padding, known = padding_of(call.inputs, name, given)
+        padding, known = padding_of(call, name, given)
         if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
             call = call.with_padding(padding)
         with contextlib.nullcontext() if call.inputs.score is None else OwnDice():

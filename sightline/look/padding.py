@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from sightline.attention.masks import Mask
-from sightline.look.by_hand import unseen_positions
+from sightline.look.attention_call import AttentionCall
 from sightline.look.score_inputs import ScoreInputs, StoredRows
+from sightline.look.unseen_keys import UnseenKeys, allowed_by, unseen_positions
 from sightline.shapes import Bool
 
 __all__ = ["KNOWN", "NONE", "UNKNOWN", "given_padding", "is_cross_name", "padding_of"]
@@ -36,30 +37,62 @@ def is_cross_name(name: str) -> bool:
 
 
 def padding_of(
-    inputs: ScoreInputs, name: str, given: Bool[Tensor, "B T"] | None
+    call: AttentionCall, name: str, given: Bool[Tensor, "B T"] | None
 ) -> tuple[Bool[Tensor, "B T"] | None, str]:
     """The queries of a call that are padding, and what is known of them.
 
     Args:
-        inputs: The call.
+        call: The call.
         name: The module that called.
         given: What the user said is padding; it counts where it has the call's batch and length.
     """
+    inputs = call.inputs
     if inputs.padding is not None:
         return inputs.padding[:, 0], KNOWN
     b, _, t, s = inputs.shape
-    if given is not None and tuple(given.shape) == (b, t) and not is_cross_name(name):
-        return given.to(inputs.q.device), KNOWN
-    if inputs.modify is not None and t == s and t > 1 and not is_cross_name(name):
+    crosses = is_cross_name(name) if call.crosses is None else call.crosses
+    shown = _shown_by_keys(call, crosses=crosses)
+    if given is not None and tuple(given.shape) == (b, t):
+        given = given.to(inputs.q.device)
+        # Where one sequence looks into another of its length, what was said may be of the other.
+        if not crosses or t != s or not _agree(given, _shown_by_keys(call, crosses=False)[0]):
+            return given, KNOWN
+    return shown
+
+
+def _agree(given: Bool[Tensor, "B T"], shown: Bool[Tensor, "B T"] | None) -> bool:
+    """Whether what was said to be padding is what the keys show."""
+    return not bool(given.any()) if shown is None else bool((given == shown).all())
+
+
+def _shown_by_keys(call: AttentionCall, *, crosses: bool) -> tuple[Bool[Tensor, "B T"] | None, str]:
+    """The queries that are padding as keys show it: of a sequence that looks at itself they are the same."""
+    inputs = call.inputs
+    b, _, t, s = inputs.shape
+    if t == 1:
+        return None, NONE
+    if call.unseen is not None:
+        return _shown_by_scores(call.unseen, b, crosses=crosses)
+    if inputs.modify is not None and t == s and not crosses:
         padding = _padding_of_diagonal(inputs)
         if padding is not None:
             return padding, KNOWN
-    if isinstance(inputs, StoredRows) or not inputs.mask.tensors or t == 1:
+    if crosses and inputs.modify is not None and inputs.modify.looks_at_itself is not None:
+        return None, UNKNOWN
+    if isinstance(inputs, StoredRows) or not inputs.mask.tensors:
         return None, NONE
-    if t != s or is_cross_name(name):
+    if t != s or crosses:
         return None, UNKNOWN
     padding = _padding_of_mask(inputs.mask, t)
     return (None, NONE) if padding is None else (padding.expand(b, t), KNOWN)
+
+
+def _shown_by_scores(unseen: UnseenKeys, b: int, *, crosses: bool) -> tuple[Bool[Tensor, "B T"] | None, str]:
+    padding = unseen.of_batch(b)
+    if padding is not None and not crosses:
+        return padding, KNOWN
+    is_masked = padding is not None and bool(padding.any())
+    return None, UNKNOWN if is_masked or bool(unseen.is_doubtful) else NONE
 
 
 def _padding_of_diagonal(inputs: ScoreInputs) -> Bool[Tensor, "B T"] | None:
@@ -73,8 +106,7 @@ def _padding_of_diagonal(inputs: ScoreInputs) -> Bool[Tensor, "B T"] | None:
 
 def _padding_of_mask(mask: Mask, t: int) -> Bool[Tensor, "b T"] | None:
     found = [torch.arange(t, device=x.device) >= x.reshape(x.size(0), -1)[:, :1] for x in mask.lengths]
-    tensors = [*mask.allowed, *(x > torch.finfo(x.dtype).min / 2 for x in mask.added)]
-    for allowed in tensors:
+    for allowed in (*mask.allowed, *map(allowed_by, mask.added)):
         if allowed.dim() != 4 or allowed.size(-1) != t:
             continue
         rows = allowed.any(1)  # (b, T or 1, T)
