@@ -87,9 +87,15 @@ class CallMeasurer:
         """Note a call that is not measured: those after it go on from where it leaves them."""
         self._notes.skip(name, call)
 
-    def put_by(self, name: str, heard: HeardCall) -> bool:
-        """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread."""
-        if self._options.keep or not self._waiting.put(name, heard):
+    def put_by(self, name: str, heard: HeardCall, crosses: bool | None) -> bool:
+        """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread.
+
+        Args:
+            name: The module that called.
+            heard: What it called.
+            crosses: Whether it is known to look into another sequence.
+        """
+        if self._options.keep or not self._waiting.put(name, heard, crosses):
             return False
         q, k = heard.args[0], heard.args[1]
         self._wait(self._notes.take(name, q.size(0), q.size(2), k.size(2), is_trained=q.requires_grad))

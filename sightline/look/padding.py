@@ -5,7 +5,6 @@ query may look at them, not even themselves.
 """
 
 import functools
-import re
 from collections.abc import Callable, Sequence
 
 import torch
@@ -13,27 +12,16 @@ from torch import Tensor
 
 from sightline.attention.masks import Mask
 from sightline.look.attention_call import AttentionCall
+from sightline.look.crossing import is_cross_name
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.unseen_keys import UnseenKeys, allowed_by, unseen_positions
 from sightline.shapes import Bool
 
-__all__ = ["KNOWN", "NONE", "UNKNOWN", "given_padding", "is_cross_name", "padding_of"]
+__all__ = ["KNOWN", "NONE", "UNKNOWN", "given_padding", "padding_of"]
 
 NONE = ""  # no padding that a mask would show
 KNOWN = "left out"
 UNKNOWN = "unknown"  # keys are masked, and which queries are padding can't be told
-
-# How torch and Hugging Face call the attention of a decoder to an encoder, where T = S may be an accident.
-_CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multihead_attn", re.IGNORECASE)
-_CROSS_ATTENTION = re.compile(r"cross_?att|encdec|enc_dec|encoder_att|multihead_attn", re.IGNORECASE)
-
-
-@functools.lru_cache(1024)
-def is_cross_name(name: str) -> bool:
-    """Whether a module's name says that it looks from one sequence into another."""
-    *around, own = name.split(".")
-    inside = bool(around and _CROSS_ATTENTION.search(around[-1]))  # ``crossattention.self``
-    return inside or bool(_CROSS.search(own))
 
 
 def padding_of(
@@ -57,7 +45,16 @@ def padding_of(
         # Where one sequence looks into another of its length, what was said may be of the other.
         if not crosses or t != s or not _agree(given, _shown_by_keys(call, crosses=False)[0]):
             return given, KNOWN
+    if shown[1] == KNOWN and call.crosses is None and _is_of_keys_alone(inputs.mask):
+        return None, UNKNOWN  # nothing tells that queries and keys are the same sequence
     return shown
+
+
+def _is_of_keys_alone(mask: Mask) -> bool:
+    """Whether a mask is the same for all queries, as its shape tells."""
+    return (
+        bool(mask.tensors) and not mask.bands and all(x.dim() == 4 and x.size(-2) == 1 for x in mask.tensors)
+    )
 
 
 def _agree(given: Bool[Tensor, "B T"], shown: Bool[Tensor, "B T"] | None) -> bool:
@@ -73,18 +70,14 @@ def _shown_by_keys(call: AttentionCall, *, crosses: bool) -> tuple[Bool[Tensor, 
         return None, NONE
     if call.unseen is not None:
         return _shown_by_scores(call.unseen, b, crosses=crosses)
-    if inputs.modify is not None and t == s and not crosses:
-        padding = _padding_of_diagonal(inputs)
-        if padding is not None:
-            return padding, KNOWN
-    if crosses and inputs.modify is not None and inputs.modify.looks_at_itself is not None:
-        return None, UNKNOWN
-    if isinstance(inputs, StoredRows) or not inputs.mask.tensors:
-        return None, NONE
-    if t != s or crosses:
-        return None, UNKNOWN
-    padding = _padding_of_mask(inputs.mask, t)
-    return (None, NONE) if padding is None else (padding.expand(b, t), KNOWN)
+    says_who = inputs.modify is not None and inputs.modify.looks_at_itself is not None
+    if not crosses and t == s:
+        padding = _padding_of_diagonal(inputs) if says_who else None
+        if padding is None and not isinstance(inputs, StoredRows):
+            padding = _padding_of_mask(inputs.mask, t)
+        return (None, NONE) if padding is None else (padding.expand(b, t), KNOWN)
+    is_masked = not isinstance(inputs, StoredRows) and bool(inputs.mask.tensors)
+    return None, UNKNOWN if is_masked or (crosses and says_who) else NONE
 
 
 def _shown_by_scores(unseen: UnseenKeys, b: int, *, crosses: bool) -> tuple[Bool[Tensor, "B T"] | None, str]:

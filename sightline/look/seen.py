@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from sightline.look.padding import is_cross_name
+from sightline.look.crossing import is_cross_name
 from sightline.look.runs import are_steps, split_runs
 from sightline.look.sight import CallShape, Sight
 from sightline.look.steps import stack

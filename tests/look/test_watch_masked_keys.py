@@ -97,11 +97,11 @@ class CrossAttention(nn.Module):
 
 
 def looked(name, how, n_queries, real, **given):
-    model = nn.ModuleDict({name: CrossAttention(how)})
-    model.forward = lambda *x: model[name](*x)
+    model = nn.Sequential()
+    model.add_module(name, CrossAttention(how))
     x, memory = (randn(B, n, H * D, seed=n, dtype=torch.float32) for n in (n_queries, LONG))
     with torch.no_grad(), sl.watch(model, **given) as seen:
-        model(x, memory, real)
+        model.get_submodule(name)(x, memory, real)
     return seen[name]
 
 
@@ -110,8 +110,9 @@ REAL = torch.arange(LONG) < torch.tensor([[T], [LONG]])
 
 @pytest.mark.parametrize("how", ["sdpa", "by hand"])
 @pytest.mark.parametrize("n_queries", [LONG, T])
-def test_queries_of_another_sequence_are_no_padding(how, n_queries):
-    sight = looked("encoder_attn", how, n_queries, REAL)
+@pytest.mark.parametrize("name", ["encoder_attn", "src_attn", "attn2"])
+def test_queries_of_another_sequence_are_no_padding(name, how, n_queries):
+    sight = looked(name, how, n_queries, REAL)
     assert sight.padding == "unknown"
     assert sight.is_looking.all()
 
@@ -125,3 +126,34 @@ def test_what_the_user_says_of_the_queries_counts(how):
     of_the_keys = looked("encoder_attn", how, LONG, REAL, attention_mask=REAL)
     assert of_the_keys.padding == "unknown"
     assert of_the_keys.is_looking.all()
+
+
+class Annotated(nn.Module):
+    """Query, key and value as arguments, which are bound again; the product is a module of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.linears, self.inner = nn.ModuleList(nn.Linear(H * D, H * D) for _ in range(3)), Product()
+
+    def forward(self, query, key, value, mask=None):
+        query, key, value = (
+            f(x).unflatten(-1, (H, D)).transpose(1, 2)
+            for f, x in zip(self.linears, (query, key, value), strict=True)
+        )
+        return self.inner(query, key, value, mask)
+
+
+class Product(nn.Module):
+    def forward(self, q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :])
+
+
+@pytest.mark.parametrize("into", ["itself", "a copy", "another"])
+def test_what_a_module_is_given_tells_what_it_looks_into(into):
+    model, x = Annotated(), randn(B, LONG, H * D, dtype=torch.float32)
+    memory = {"itself": x, "a copy": x.view_as(x), "another": x + 1}[into]
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x, memory, memory + 1, mask=REAL)
+    sight = seen["inner"]
+    assert sight.padding == ("unknown" if into == "another" else "left out")
+    assert sight.is_looking.all() == (into == "another")
