@@ -3,6 +3,7 @@
 import os
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -121,3 +122,16 @@ def test_torch_transformer_is_seen_on_both_sides():
         model(torch.randn(B, T, E), torch.randn(B, 5, E))
     decoder = ["decoder.layers.0.self_attn", "decoder.layers.0.multihead_attn"]
     assert seen.names() == ["encoder.layers.0.self_attn", *decoder]
+
+
+def test_places_of_modules():
+    model = llama()
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(ids(B, T))
+    for place in (1, -1, np.int64(1), torch.tensor(1)):
+        assert seen[place] is seen[NAMES[1]]
+    assert list(seen[1:]) == NAMES[1:]
+    assert seen[:1][0] is seen[NAMES[0]]
+    for key in (1.5, None, (0, 1), torch.tensor([0, 1]), True):
+        with pytest.raises(TypeError, match="takes the name of a module, a pattern or a place"):
+            seen[key]
