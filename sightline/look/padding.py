@@ -14,7 +14,7 @@ from sightline.attention.masks import Mask
 from sightline.look.attention_call import AttentionCall
 from sightline.look.crossing import is_cross_name
 from sightline.look.score_inputs import ScoreInputs, StoredRows
-from sightline.look.unseen_keys import UnseenKeys, allowed_by, unseen_positions
+from sightline.look.unseen_keys import UnseenKeys, allowed_by, own_of_prefix, unseen_positions
 from sightline.shapes import Bool
 
 __all__ = ["KNOWN", "NONE", "UNKNOWN", "given_padding", "padding_of"]
@@ -77,6 +77,8 @@ def _shown_by_keys(call: AttentionCall, *, crosses: bool) -> tuple[Bool[Tensor, 
             padding = _padding_of_mask(inputs.mask, t)
         return (None, NONE) if padding is None else (padding.expand(b, t), KNOWN)
     is_masked = not isinstance(inputs, StoredRows) and bool(inputs.mask.tensors)
+    if is_masked and not crosses and t < s and (own := _own_of_prefix(inputs.mask, t)) is not None:
+        return (None, NONE) if bool(own.all()) else ((~own).expand(b, t), KNOWN)
     return None, UNKNOWN if is_masked or (crosses and says_who) else NONE
 
 
@@ -95,6 +97,14 @@ def _padding_of_diagonal(inputs: ScoreInputs) -> Bool[Tensor, "B T"] | None:
     if own is None or (not own.is_cuda and bool(own.all())):
         return None
     return ~own & own.any(-1, keepdim=True)
+
+
+def _own_of_prefix(mask: Mask, t: int) -> Bool[Tensor, "b T"] | None:
+    """Which queries a mask lets look at themselves, where they are the first T of a cache; else None."""
+    tensors = (*mask.allowed, *map(allowed_by, mask.added))
+    if mask.lengths or any(x.dim() != 4 or x.size(-2) != t for x in tensors):
+        return None
+    return own_of_prefix(functools.reduce(torch.logical_and, tensors).any(1))
 
 
 def _padding_of_mask(mask: Mask, t: int) -> Bool[Tensor, "b T"] | None:

@@ -129,7 +129,7 @@ class Seen:
         """The modules that attended, in the order of their first call; "" is the model itself."""
         return list(self._sights)
 
-    def __getitem__(self, name: str | int | slice | Tensor | float) -> "Sight | list[Sight] | Seen":
+    def __getitem__(self, name: str | slice | Tensor | float) -> "Sight | list[Sight] | Seen":
         """The sight of a module, by its name or its place; a list where it was called more than once.
 
         A pattern, such as ``"*.3.*"``, gives the :class:`Seen` of all modules whose names match; a slice of

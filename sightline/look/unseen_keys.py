@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sightline.shapes import Bool, Float
 
-__all__ = ["UnseenKeys", "allowed_by", "unseen_positions"]
+__all__ = ["UnseenKeys", "allowed_by", "own_of_prefix", "unseen_positions"]
 
 # How far below the others a score lies that is masked. Models add or fill in -1e4, -1e9, -1e30 or the least
 # number there is; no score of a key that is looked at lies so far below.
@@ -19,8 +19,8 @@ class UnseenKeys:
     """What scores that a model has computed itself show of keys that no query looks at.
 
     Attributes:
-        positions: As many queries as keys: positions that are padding, if a sequence looks at itself; None if
-            there are none. The leading dimension is the batch, or batch and heads in one.
+        positions: Queries that are padding, if a sequence looks at itself, T = S or the first T of a cache;
+            None if there are none. The leading dimension is the batch, or batch and heads in one.
         is_doubtful: Whether some keys are masked for all, or for all but their own query, in a way that does
             not tell which queries are padding; a tensor, so that a GPU is not waited for.
     """
@@ -37,7 +37,10 @@ class UnseenKeys:
         allowed = allowed_by(scores)
         allowed = (allowed.any(-3) if allowed.dim() > 3 else allowed).reshape(-1, t, s)
         if t != s:
-            return cls(None, (~allowed.any(-2)).any())
+            own = own_of_prefix(allowed) if t < s and not allowed.is_cuda else None
+            if own is None:
+                return cls(None, (~allowed.any(-2)).any())
+            return cls(None if bool(own.all()) else ~own, torch.zeros((), dtype=torch.bool))
         return cls(unseen_positions(allowed), _sees_itself_alone(allowed).any())
 
     def of_batch(self, b: int) -> Bool[Tensor, "B T"] | None:
@@ -59,6 +62,15 @@ def allowed_by(x: Float[Tensor, "... T S"]) -> Bool[Tensor, "... T S"]:
     is_far &= ~is_far.all(-2, keepdim=True)
     floor = torch.where(is_far, torch.inf, top - _FAR).clamp(min=torch.finfo(x.dtype).min / 2)
     return x > floor
+
+
+def own_of_prefix(allowed: Bool[Tensor, "B T S"]) -> Bool[Tensor, "B T"] | None:
+    """Which queries may look at themselves, where they are the first T of a cache with room left; else None.
+
+    What sees all says nothing.
+    """
+    allowed = allowed & ~allowed.all(-1, keepdim=True)
+    return None if bool(allowed.triu(1).any()) else allowed.diagonal(dim1=-2, dim2=-1)
 
 
 def _sees_itself_alone(allowed: Bool[Tensor, "N T T"]) -> Bool[Tensor, "N T"]:

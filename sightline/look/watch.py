@@ -186,6 +186,12 @@ class Watch:
                 "measured; raise limit=, or ask for less with every=, layers= or measure=",
                 stacklevel=2,
             )
+        for name, n in self._owners.nameless().items():
+            warnings.warn(
+                f"{n} attentions in compiled code are all called {name!r}, since none of their classes is "
+                "named like attention; watch the model before it is compiled to tell them apart",
+                stacklevel=2,
+            )
         unseen = self._seen.unseen_warning()
         if unseen is not None:
             warnings.warn(unseen, stacklevel=2)

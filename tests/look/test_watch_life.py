@@ -135,3 +135,30 @@ def test_places_of_modules():
     for key in (1.5, None, (0, 1), torch.tensor([0, 1]), True):
         with pytest.raises(TypeError, match="takes the name of a module, a pattern or a place"):
             seen[key]
+
+
+def test_guidance_goes_through_two_sequences_in_turns():
+    model = llama()
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        for n in (T, 5):
+            model.generate(ids(1, n), max_new_tokens=4, guidance_scale=1.5, do_sample=False)
+    assert [(run.t, run.s) for run in seen.runs(NAMES[0])] == [(T + 3, T + 3), (4, 4), (8, 8), (4, 4)]
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model(ids(1, T))
+        model.generate(ids(1, T), max_new_tokens=4, do_sample=False)
+    assert [(run.t, run.s) for run in seen.runs(NAMES[0])] == [(T, T), (T + 3, T + 3)]
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("padded", [3, 0])
+def test_padding_on_the_left_of_a_static_cache(implementation, padded):
+    model = llama()
+    model.set_attn_implementation(implementation)
+    mask = torch.ones(B, T, dtype=torch.long)
+    mask[0, :padded] = 0
+    options = {"max_new_tokens": 4, "cache_implementation": "static", "disable_compile": True}
+    with torch.no_grad(), sl.watch(model) as seen:
+        model.generate(ids(B, T), attention_mask=mask, do_sample=False, **options)
+    prompt = seen.calls(NAMES[0])[0]
+    assert prompt.padding == ("left out" if padded else "")
+    assert prompt.is_looking[:, 0].sum(-1).tolist() == [T - padded, T]
