@@ -118,7 +118,7 @@ def command() -> Any:
             empty = next((x for x in read if isinstance(x, str) and not x.strip()), None)
             if empty is not None:
                 raise ValueError(f"look needs a text to read, got {empty!r}")
-            look_model.look(target, read, layer, out, as_json=as_json, as_text=as_text)
+            look_model.look(target, read, layer, out, as_json=as_json, as_text=as_text, typed=inputs)
             return
         run = open_run(target, device, force=force)
         for name in options:

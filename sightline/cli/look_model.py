@@ -1,6 +1,7 @@
 """``sightline look`` of a model that was saved by Hugging Face: a table of heads, a figure or a page."""
 
 import dataclasses
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,9 @@ __all__ = ["look", "read_inputs"]
 _MARKED = 3  # heads that are marked as the sharpest
 _LONGEST = 80  # letters of a heading
 _MOST_TEXT = 1 << 24  # bytes of a file of text; no model reads so much at once
+_TEXT_SUFFIXES = frozenset(
+    {".txt", ".text", ".md", ".csv", ".tsv", ".json", ".jsonl", ".html", ".xml", ".py"}
+)
 _RECEIVED = "The share of all weight that each patch received, averaged over the heads."
 
 
@@ -47,9 +51,20 @@ def look(
     *,
     as_json: bool,
     as_text: bool = False,
+    typed: Sequence[str] = (),
 ) -> None:
-    """Watch a saved model read texts or look at images, and show its heads."""
+    """Watch a saved model read texts or look at images, and show its heads.
+
+    Args:
+        target: Its folder.
+        inputs: Texts, and the files of images.
+        layer: A pattern of names.
+        out: A page or a figure, or a folder of pages.
+        as_json, as_text: Print an object, or blocks, instead of a table.
+        typed: The inputs before files of text were read: pages are called after files.
+    """
     opened = _opened(target)
+    sources = [Path(x) if x != "-" and _is_file(Path(x)) else x for x in typed] or inputs
     found = [_watched(opened, given, layer) for given in inputs]
     tables = [head_table(watched.seen) for watched in found]
     if as_json:
@@ -60,10 +75,11 @@ def look(
         for watched in found:
             _draw(watched)
     else:
-        for watched, table in zip(found, tables, strict=True):
-            _print(watched, table, several=len(found) > 1)
+        for watched, table, source in zip(found, tables, sources, strict=True):
+            read = source.name if isinstance(source, Path) else _short(watched.text)
+            _print(watched, table, read if len(found) > 1 or watched.grid is not None else "")
     if out is not None:
-        paths = [out] if out.suffix else [out / f"{name}.html" for name in output_names(inputs)]
+        paths = [out] if out.suffix else [out / f"{name}.html" for name in output_names(sources)]
         for path, watched in zip(paths, found, strict=True):
             _write(path, watched)
         print_paths(paths)
@@ -85,9 +101,19 @@ def read_inputs(inputs: Sequence[str]) -> list[str | Path]:
                 raise ValueError(
                     f"{text!r} is neither an image nor a text in UTF-8; give it one of them"
                 ) from None
+        elif _looks_like_a_file(text):
+            raise ValueError(f"there is no file {text!r}; give it a file that exists, or a text of words")
         else:
             found.append(text)
     return found
+
+
+def _looks_like_a_file(text: str) -> bool:
+    """Whether one word ends as files of text do, or in any suffix after a folder."""
+    suffix = Path(text).suffix.lower()
+    has_folder = "/" in text or os.sep in text
+    is_file = suffix in _TEXT_SUFFIXES or (has_folder and re.fullmatch(r"\.[a-z]\w{0,4}", suffix))
+    return bool(is_file) and not re.search(r"\s", text)
 
 
 def _is_file(path: Path) -> bool:
@@ -191,8 +217,8 @@ def _draw(watched: WatchedModel) -> None:
     print_sights(console, by_layer(watched.seen))
 
 
-def _print(watched: WatchedModel, table: Sequence[Head], *, several: bool) -> None:
-    """The table of heads; a star marks the sharpest."""
+def _print(watched: WatchedModel, table: Sequence[Head], source: str) -> None:
+    """The table of heads under what was read, if that is to be said; a star marks the sharpest."""
     marked = sharpest(table, _MARKED)
     printed = Table(title=None, box=None, pad_edge=False)
     printed.add_column("layer", no_wrap=True)
@@ -204,7 +230,7 @@ def _print(watched: WatchedModel, table: Sequence[Head], *, several: bool) -> No
         printed.add_row(plain_text(head.layer or "(the model itself)"), *head_cells(head), star)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     read = f"{len(next(iter(watched.keys.values())))} tokens"
-    read = f"{watched.text}, {read}" if several or watched.grid is not None else read
+    read = f"{source}, {read}" if source else read
     console.print(plain_text(watched.title), plain_text(read), sep=": ")
     console.print(printed)
     console.print(plain_text(HEADS_LEGEND), soft_wrap=True)

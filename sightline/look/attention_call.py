@@ -9,6 +9,7 @@ from torch import Tensor
 from sightline.attention.masks import Mask
 from sightline.look.backward_record import BackwardRecord
 from sightline.look.score_inputs import ScoreInputs, ScoreModifier, StoredRows
+from sightline.look.unseen_keys import UnseenKeys
 from sightline.shapes import Bool, Float
 
 __all__ = ["AttentionCall", "UnreadableError", "kernel_call", "stored_call"]
@@ -29,6 +30,8 @@ class AttentionCall:
         source: How it was read: ``kernel``, ``flex`` or ``weights``.
         child: The child of the running module that it belongs to, where the operator is a whole layer.
         backward: What the backward pass will tell of it, where the graph is kept.
+        unseen: What scores that the model has computed itself show of keys that nobody looks at.
+        crosses: Whether it looks from one sequence into another; None if nothing but its name could tell.
     """
 
     inputs: ScoreInputs
@@ -37,6 +40,8 @@ class AttentionCall:
     source: str = "kernel"
     child: str = ""
     backward: BackwardRecord | None = None
+    unseen: UnseenKeys | None = None
+    crosses: bool | None = None
 
     def with_sink(self, sink: Float[Tensor, " H"] | None) -> "AttentionCall":
         """The same with scores beside those of the keys, as Hugging Face adds them to FlexAttention."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from sightline.look.isolate import isolated
-from sightline.shapes import Bool, Float
+from sightline.look.unseen_keys import UnseenKeys
 
 _MANY = 512  # tags, before those of freed memory are thrown away
 _SINKS = 1  # columns that stand for no key, and meet no value
@@ -55,11 +55,9 @@ class HandmadeWeights:
     ) -> None:
         self.weights: Tensor | None = weights
         self.lse, self.storage = lse, storage
-        self._padding = None if scores is None else padding_of_scores(scores)
+        self._unseen = None if scores is None else UnseenKeys.of(scores)
         t, s = weights.shape[-2:]  # with a sink in the last column the others may be square
-        self._padding_beside_sink = (
-            None if scores is None or s != t + 1 else padding_of_scores(scores[..., :-1])
-        )
+        self._unseen_beside_sink = None if scores is None or s != t + 1 else UnseenKeys.of(scores[..., :-1])
         self.shape = tuple(weights.shape)
         self.columns: tuple[int, int] = (0, self.shape[-1])
         self.dtype = weights.dtype  # in which they met their values
@@ -67,10 +65,10 @@ class HandmadeWeights:
         self.is_of_scores = True  # whether it is known that scores were softened
 
     @property
-    def padding(self) -> Bool[Tensor, "B T"] | None:
-        """Queries that are padding, as the scores show it."""
+    def unseen(self) -> UnseenKeys | None:
+        """What the scores show of keys that nobody looks at."""
         first, last = self.columns
-        return self._padding_beside_sink if (first, last) == (0, self.shape[-1] - 1) else self._padding
+        return self._unseen_beside_sink if (first, last) == (0, self.shape[-1] - 1) else self._unseen
 
     def narrow(self, x: Tensor, storage: int) -> None:
         """Note which columns go on, where a view of some of them is passed on: a sink is left behind."""
@@ -216,25 +214,3 @@ class SoftmaxTracker:
 def _storage(x: Tensor) -> int:
     """The identity of the memory of a tensor, the same for its views."""
     return x.untyped_storage()._cdata  # noqa: SLF001
-
-
-def padding_of_scores(scores: Float[Tensor, "... T S"]) -> Bool[Tensor, "B T"] | None:
-    """Queries that are padding, where scores show it: self-attention whose key nobody may look at."""
-    if scores.dim() != 4 or scores.size(-1) != scores.size(-2) or scores.size(-1) < 2:
-        return None
-    forbidden = torch.finfo(scores.dtype).min / 2
-    return unseen_positions((scores > forbidden).any(1))
-
-
-def unseen_positions(allowed: Bool[Tensor, "B T T"]) -> Bool[Tensor, "B T"] | None:
-    """Positions that no query may look at, itself included; None if there are none.
-
-    Hugging Face lets queries that are padding look everywhere, so that no row is empty. Such rows say
-    nothing: a row that sees all is left out where others don't. The last row may see all by right, where the
-    others see all but the last key, as causal ones do.
-    """
-    sees_all = allowed.all(-1)
-    says_nothing = sees_all & ~sees_all.all(-1, keepdim=True)
-    seen = (allowed & ~says_nothing.unsqueeze(-1)).any(-2)
-    seen[:, -1] |= sees_all[:, -1] & seen[:, :-1].all(-1)
-    return None if not seen.is_cuda and bool(seen.all()) else ~seen  # a GPU is not waited for

@@ -87,9 +87,15 @@ class CallMeasurer:
         """Note a call that is not measured: those after it go on from where it leaves them."""
         self._notes.skip(name, call)
 
-    def put_by(self, name: str, heard: HeardCall) -> bool:
-        """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread."""
-        if self._options.keep or not self._waiting.put(name, heard):
+    def put_by(self, name: str, heard: HeardCall, crosses: bool | None) -> bool:
+        """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread.
+
+        Args:
+            name: The module that called.
+            heard: What it called.
+            crosses: Whether it is known to look into another sequence.
+        """
+        if self._options.keep or not self._waiting.put(name, heard, crosses):
             return False
         q, k = heard.args[0], heard.args[1]
         self._wait(self._notes.take(name, q.size(0), q.size(2), k.size(2), is_trained=q.requires_grad))
@@ -169,7 +175,7 @@ class CallMeasurer:
         """Measure a call, or several of one shape that have been stacked."""
         given = None if self._options.padding is None else self._options.padding(call.inputs.shape[2])
         given = given.repeat(n_stacked, 1) if given is not None and n_stacked > 1 else given
-        padding, known = padding_of(call.inputs, name, given)
+        padding, known = padding_of(call, name, given)
         if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
             call = call.with_padding(padding)
         with contextlib.nullcontext() if call.inputs.score is None else OwnDice():

@@ -4,6 +4,7 @@ import functools
 import inspect
 import sys
 import weakref
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -176,10 +177,9 @@ class Owners:
         """
         assert owner.site is not None  # noqa: S101
         inside = self.attentions_in(owner.name)
-        if not inside:
-            return owner.name
         sites = self._sites.setdefault(owner.name, {})
-        return inside[sites.setdefault(owner.site, len(sites)) % len(inside)]
+        place = sites.setdefault(owner.site, len(sites))
+        return inside[place % len(inside)] if inside else owner.name
 
     def attentions_in(self, name: str) -> list[str]:
         """The innermost modules in a module that look like attention, in their order."""
@@ -189,7 +189,17 @@ class Owners:
 
     def misnamed(self) -> set[str]:
         """Owners whose attentions in compiled code can't be told apart: some were not seen."""
-        return {name for name, sites in self._sites.items() if len(sites) % len(self.attentions_in(name))}
+        sizes = {name: len(self.attentions_in(name)) for name in self._sites}
+        return {name for name, sites in self._sites.items() if sizes[name] and len(sites) % sizes[name]}
+
+    def nameless(self) -> dict[str, int]:
+        """Owners of several attentions in compiled code, none in a module that looks like it; how many."""
+        found = {}
+        for name, sites in self._sites.items():
+            most = max(Counter(code for code, _ in sites).values())  # other shapes are compiled anew
+            if most > 1 and name not in self.attentions and not self.attentions_in(name):
+                found[name] = most
+        return found
 
 
 def _belongs(stranger: nn.Module, module: nn.Module, method: str) -> bool:

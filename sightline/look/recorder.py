@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -106,7 +107,7 @@ class AttentionRecorder:
 
         def read(module: nn.Module) -> AttentionCall:
             call = stored_call(self._tracker.done(made), made.lse, count_heads(module))
-            return call.with_padding(made.padding)
+            return replace(call, unseen=made.unseen)
 
         self._listener.on_call(read)
 

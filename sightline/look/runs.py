@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sightline.look.padding import is_cross_name
+from sightline.look.crossing import is_cross_name
 from sightline.look.sight import CallShape, Sight
 
 __all__ = ["Place", "are_steps", "items_of", "places_of", "split_runs"]
@@ -45,18 +45,36 @@ def split_runs(sights: Sequence[Sight]) -> list[list[int]]:
     """Which sights of a module belong to one pass over a sequence: a prompt and the steps after it.
 
     A new one begins with another batch, with a prompt (T = S), or where many queries come at once to a
-    static cache that has been stepped through.
+    static cache that has been stepped through. Two sequences may also be gone through in turns, as
+    ``generate`` does with ``guidance_scale``.
     """
     runs: list[list[int]] = []
     before: Call | None = None
+    in_turns = 0
     for i, sight in enumerate(sights):
         is_new = False
+        if i >= in_turns and (n := _in_turns(sights[i:])):
+            runs += [list(range(i, i + n, 2)), list(range(i + 1, i + n, 2))]
+            in_turns, before = i + n, sights[i + n - 1]
+        if i < in_turns:
+            continue
         for call in _up_to(sight):
             is_new, before = is_new or _restarts(before, call), call
         if is_new:
             runs.append([])
         runs[-1].append(i)
     return runs
+
+
+def _in_turns(sights: Sequence[Sight]) -> int:
+    """How many sights from the first on are two sequences in turns, each growing by itself; 0 if none."""
+    n = 0
+    for sight in sights:
+        older = sights[n - 2].s if n > 1 else 0
+        if sight.skipped or sight.lead != sights[0].lead or sight.s != sight.t + older:
+            break
+        n += 1
+    return n if n > 3 else 0
 
 
 def are_steps(sights: Sequence[Sight]) -> bool:

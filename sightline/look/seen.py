@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from sightline.look.padding import is_cross_name
+from sightline.look.crossing import is_cross_name
+from sightline.look.groups import is_integer
 from sightline.look.runs import are_steps, split_runs
 from sightline.look.sight import CallShape, Sight
 from sightline.look.steps import stack
@@ -128,15 +129,24 @@ class Seen:
         """The modules that attended, in the order of their first call; "" is the model itself."""
         return list(self._sights)
 
-    def __getitem__(self, name: str | int) -> "Sight | list[Sight] | Seen":
+    def __getitem__(self, name: str | slice | Tensor | float) -> "Sight | list[Sight] | Seen":
         """The sight of a module, by its name or its place; a list where it was called more than once.
 
-        A pattern, such as ``"*.3.*"``, gives the :class:`Seen` of all modules whose names match.
+        A pattern, such as ``"*.3.*"``, gives the :class:`Seen` of all modules whose names match; a slice of
+        places that of those modules.
         """
-        if isinstance(name, int):
+        if isinstance(name, Tensor) and name.numel() == 1:
+            name = name.item()
+        if isinstance(name, slice):
+            return self._part(self.names()[name])
+        if is_integer(name):
             if not -len(self) <= name < len(self):
                 raise ValueError(f"{len(self)} modules were seen, got the place {name}")
             name = self.names()[name]
+        if not isinstance(name, str):
+            raise TypeError(
+                f"seen takes the name of a module, a pattern or a place, got {name!r}; seen.names() has them"
+            )
         if name not in self._sights and any(sign in name for sign in "*?["):
             return self._matching(name)
         calls = self.calls(name)
@@ -147,6 +157,10 @@ class Seen:
         names = [name for name in self._sights if fnmatch.fnmatchcase(name, pattern)]
         if not names:
             raise ValueError(f"no module that was seen matches {pattern!r}, {did_you_mean(pattern, self)}")
+        return self._part(names)
+
+    def _part(self, names: list[str]) -> "Seen":
+        """What was seen of these modules."""
         part = Seen.of(self.about())
         for name in names:
             for sight in self._sights[name]:

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from sightline.attention.masks import Mask
 from sightline.look.adapters import AttentionCall, adapter_of
+from sightline.look.crossing import is_cross_name
 from sightline.look.fused import FUSED
 from sightline.look.heard import HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
-from sightline.look.padding import is_cross_name
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sight import Sight
 
@@ -43,13 +43,13 @@ class _Member:
 
     Attributes:
         key: What calls that are measured together have in common; its first entry is the stream.
-        is_causal, scale: Those of a call that has not been read.
+        is_causal, scale, crosses: Those of a call that has not been read.
         call: Of a call that has, all but its tensors.
     """
 
     __slots__ = (
-        "call", "is_causal", "is_inference", "is_trained", "k", "key", "lse", "masks", "name", "order", "q",
-        "scale", "stream",
+        "call", "crosses", "is_causal", "is_inference", "is_trained", "k", "key", "lse", "masks", "name",
+        "order", "q", "scale", "stream",
     )  # fmt: skip
 
     def __init__(self, order: int, name: str, q: Tensor, k: Tensor, lse: Tensor | None, stream: int) -> None:
@@ -63,6 +63,7 @@ class _Member:
         self.is_causal = False
         self.scale: float | None = None
         self.call: AttentionCall | None = None
+        self.crosses: bool | None = None
 
     def secure(self) -> None:
         """Copy what somebody else holds too, unless it has been written to, which is too late."""
@@ -86,7 +87,7 @@ class _Member:
             q, k, lse = self.q, self.k, self.lse
             self.key = (
                 self.stream, q.shape, k.shape, q.dtype, k.dtype, self.is_causal, self.scale,
-                None if lse is None else lse.shape, is_cross_name(self.name),
+                None if lse is None else lse.shape, is_cross_name(self.name), self.crosses,
                 *((x.shape[1:], x.dtype) for x in self.masks),
             )  # fmt: skip
         return self.key
@@ -132,7 +133,7 @@ class WaitingCalls:
         self._n, self._work, self.nbytes = 0, 0, 0
         self.is_full = False  # whether enough of them wait
 
-    def put(self, name: str, heard: HeardCall) -> bool:
+    def put(self, name: str, heard: HeardCall, crosses: bool | None = None) -> bool:
         """Put a call of one of torch's own kernels by, unread; False if it has to be read first."""
         args = heard.args
         q, k = args[0], args[1]
@@ -152,7 +153,7 @@ class WaitingCalls:
         if stream and _C._cuda_isCurrentStreamCapturing():  # noqa: SLF001 (the default stream can't be)
             return False
         member = _Member(self._n, name, q, k, heard.result[1], stream)
-        member.is_causal, member.scale = causal, scale
+        member.is_causal, member.scale, member.crosses = causal, scale, crosses
         if bias is not None:
             member.masks = (self._copy_mask(bias),)
         self._add(member, work)
@@ -178,7 +179,7 @@ class WaitingCalls:
         member.masks = tuple(map(self._copy_mask, tensors))
         member.key = (
             stream, q.shape, k.shape, q.dtype, k.dtype, inputs.scale, mask.bands,
-            call.lse is None, call.source, is_cross_name(name), len(mask.allowed),
+            call.lse is None, call.source, is_cross_name(name), call.crosses, len(mask.allowed),
             *((x.shape[1:], x.dtype) for x in tensors),
         )  # fmt: skip
         member.call = _without_tensors(call, member)
@@ -283,7 +284,7 @@ def _stack(members: list[_Member]) -> StackedCall:
             "query": q, "key": k, "value": q, "attn_mask": masks[0] if masks else None,
             "is_causal": first.is_causal, "scale": first.scale,
         }  # fmt: skip
-        call: AttentionCall = _read_fused(arguments, (q, lse))
+        call: AttentionCall = replace(_read_fused(arguments, (q, lse)), crosses=first.crosses)
     else:
         inputs, n = first.call.inputs, len(first.call.inputs.mask.allowed)
         inputs = replace(inputs, q=q, k=k, mask=Mask(inputs.mask.bands, (), masks[:n], masks[n:]))

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from sightline.attention.attend import observe
 from sightline.look.adapters import AttentionCall, UnreadableError, read_compiled_flex
 from sightline.look.call_notes import NoteTaker
 from sightline.look.compiled_flex import hear_compiled_flex
+from sightline.look.crossing import crosses
 from sightline.look.gradients import keep_plainly, keeping_graph
 from sightline.look.groups import is_integer
 from sightline.look.heard import HeardCall
@@ -182,6 +184,12 @@ class Watch:
             warnings.warn(
                 f"sights of more than {self._options.limit} bytes were collected, later calls are not "
                 "measured; raise limit=, or ask for less with every=, layers= or measure=",
+                stacklevel=2,
+            )
+        for name, n in self._owners.nameless().items():
+            warnings.warn(
+                f"{n} attentions in compiled code are all called {name!r}, since none of their classes is "
+                "named like attention; watch the model before it is compiled to tell them apart",
                 stacklevel=2,
             )
         unseen = self._seen.unseen_warning()
@@ -350,14 +358,19 @@ class Watch:
             plan = self._measurer.plan(name)
             if plan == "ignore":
                 return
-            if fused is not None and is_eager and plan == "measure" and self._measurer.put_by(name, fused):
-                return
+            if fused is not None and is_eager and plan == "measure":
+                into = _crosses_masked(owner, fused)
+                if self._measurer.put_by(name, fused, into):
+                    return
             with silence(), context():
                 call = read(owner.module)
                 if plan == "leave out":
                     self._measurer.leave_out(name, call)
                     return
                 call = call.with_sink(sinks_of(owner.module)) if call.source == "flex" else call
+                if call.inputs.mask.tensors or call.unseen is not None or call.inputs.modify is not None:
+                    named = owner._replace(name=name)
+                    call = replace(call, crosses=crosses(named, call.inputs.shape[3], depth=2))
                 sight = self._measurer.measure_call(name, call, now=not is_eager)
             if not is_eager and sight is not None:
                 self._compiled.append((owner.name, sight))
@@ -365,3 +378,10 @@ class Watch:
             raise
         except Exception as error:  # noqa: BLE001 (the model must not feel it)
             self._seen.mark_unseen(name, reason_of(error))
+
+
+def _crosses_masked(owner: Owner, fused: HeardCall) -> bool | None:
+    """Whether a call that may be measured later looks into another sequence; asked of masked ones only."""
+    if fused.kernel.facts(fused.args, fused.kwargs)[0] is None:
+        return None
+    return crosses(owner, fused.args[1].size(2), depth=3)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sightline.border import read_json
 from sightline.look.heads import is_cross
@@ -22,6 +22,9 @@ from sightline.tasks.vision_folder import PatchGrid, is_vision_model, read_pixel
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.*", "merges.txt", "*.model", "tekken.json")
 _NAMELESS = ("model", "models", "snapshots", "checkpoint", "main", "latest", "..", "/")
+_NO_SDPA = re.compile(
+    "scaled_dot_product_attention|sdpa", re.IGNORECASE
+)  # without it a model attends in its own way
 _UNLIMITED = 1 << 40  # what a tokenizer without a longest text says is more than this
 
 
@@ -84,9 +87,7 @@ def open_folder(folder: Path) -> "FolderModel":
         transformers = _transformers()
         model = _model(transformers, folder)
         if is_vision_model(model):
-            reader = _loaded(
-                f"the image processor in {folder}", _processor_class(transformers, folder), folder
-            )
+            reader = _image_processor(transformers, folder)
         elif not any(path for pattern in _TOKENIZERS for path in folder.glob(pattern)):
             raise ValueError(
                 f"there is no tokenizer in {folder}, expected tokenizer.json; "
@@ -118,7 +119,7 @@ class FolderModel:
             given: A text, the path of an image, or its pixels, bytes (3, h, w).
             chosen: Whether to look at the layer of this name.
         """
-        if self.reads_images != (not isinstance(given, str)):
+        if not _reads_both(self.model) and self.reads_images != (not isinstance(given, str)):
             reads, got = ("images", "the text") if isinstance(given, str) else ("texts", "the image")
             remedy = "name the file of an image" if reads == "images" else "give it a text"
             said = "" if isinstance(given, Tensor) else f" {str(given)!r}"
@@ -137,15 +138,19 @@ class FolderModel:
         return is_vision_model(self.model)
 
     def _look_at(self, given: Path | Tensor, chosen: Callable[[str], bool]) -> WatchedModel:
-        pixels, grid = read_pixels(given, self.reader, self.model)
+        model, reader = self.model, self.reader
+        if _reads_both(model):
+            model, reader = model.vision_model, _image_processor(_transformers(), self.folder)
+        pixels, grid = read_pixels(given, reader, model)
         with torch.inference_mode(), watch(self.model, layers=chosen, keep=True) as seen:
-            self.model(pixel_values=pixels)
+            model(pixel_values=pixels)
         sides = {name: (grid.names(calls[0].t), grid.names(calls[0].s)) for name, calls in seen.items()}
         return self._watched(given.name if isinstance(given, Path) else "an image", seen, sides, grid)
 
     def _read(self, text: str, chosen: Callable[[str], bool]) -> WatchedModel:
         """An encoder-decoder reads the text on both sides, the decoder one token late, as in training."""
-        tokenizer, model = self.reader, self.model
+        tokenizer = self.reader
+        model = self.model.text_model if _reads_both(self.model) else self.model
         ids = tokenizer(text)["input_ids"]
         if not ids:
             raise ValueError(f"the tokenizer in {self.folder} finds no token in the text {text!r}")
@@ -158,7 +163,7 @@ class FolderModel:
         inputs = {"input_ids": ids}
         if model.config.is_encoder_decoder:
             inputs["decoder_input_ids"] = [_start(model), *ids[:-1]]
-        with torch.inference_mode(), watch(model, layers=chosen, keep=True) as seen:
+        with torch.inference_mode(), watch(self.model, layers=chosen, keep=True) as seen:
             model(**{name: torch.tensor([x]) for name, x in inputs.items()})
         tokens = {name: [str(t) for t in tokenizer.convert_ids_to_tokens(x)] for name, x in inputs.items()}
         decoded = tokens.get("decoder_input_ids", tokens["input_ids"])
@@ -243,14 +248,13 @@ def _transformers() -> Any:
 
 def _model(transformers: Any, folder: Path) -> Any:
     what = f"the model in {folder}"
-    model, report = _loaded(
-        what,
-        transformers.AutoModel,
-        folder,
-        attn_implementation="sdpa",
-        use_safetensors=True,
-        output_loading_info=True,
-    )
+    options = {"use_safetensors": True, "output_loading_info": True}
+    try:
+        model, report = _loaded(what, transformers.AutoModel, folder, attn_implementation="sdpa", **options)
+    except ValueError as problem:
+        if not _NO_SDPA.search(str(problem)):
+            raise
+        model, report = _loaded(what, transformers.AutoModel, folder, **options)
     missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
     if missing:
         raise ValueError(
@@ -258,6 +262,15 @@ def _model(transformers: Any, folder: Path) -> Any:
             f"{missing[0]!r}"
         )
     return model.eval()
+
+
+def _reads_both(model: Any) -> bool:
+    """Whether a model reads a text with one part and an image with another, as CLIP does."""
+    return all(isinstance(getattr(model, part, None), nn.Module) for part in ("text_model", "vision_model"))
+
+
+def _image_processor(transformers: Any, folder: Path) -> Any:
+    return _loaded(f"the image processor in {folder}", _processor_class(transformers, folder), folder)
 
 
 def _processor_class(transformers: Any, folder: Path) -> Any:
@@ -291,8 +304,10 @@ def _longest(model: Any, tokenizer: Any) -> int:
     """The most tokens that the model has positions for."""
     most = [tokenizer.model_max_length] if tokenizer.model_max_length < _UNLIMITED else []
     most += [
-        n for name in ("max_position_embeddings", "n_positions") if (n := getattr(model.config, name, None))
-    ]
+        n
+        for name in ("max_position_embeddings", "n_positions")
+        if (n := getattr(model.config, name, None) or 0) > 0
+    ]  # XLNet says -1
     for module in model.modules():  # some keep the first positions for padding
         reserved = getattr(getattr(module, "position_embeddings", None), "padding_idx", None)
         if reserved is not None:

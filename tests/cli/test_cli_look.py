@@ -424,8 +424,59 @@ def test_inputs_that_can_not_be(folder, vision_folder, images, tmp_path):
         ((folder, "a", "b", "--out", "x.html"), "shows one input, got 2 and --out 'x.html'; name a folder"),
         ((folder, tmp_path / "bytes.txt"), "is neither an image nor a text in UTF-8"),
         ((folder, "the", " "), "look needs a text to read, got ' '"),
+        ((folder, "nofile.txt"), "there is no file 'nofile.txt'"),
+        ((folder, "the", tmp_path / "story.rst"), "there is no file"),
     ):
         code, out, err = run(*args)
         assert (code, out) == (2, ""), args
         assert words in err
         assert err.count("\n") == 1
+
+
+def test_words_that_are_no_files_are_texts(folder):
+    for text in ("and/or", "the cat/dog.txt sat", "mr.cat", "1/2.5"):
+        assert json.loads(run(folder, text, "--json").out)["text"] == text
+
+
+def test_files_of_text_are_called_by_their_names(folder, tmp_path):
+    (tmp_path / "story.txt").write_text("the cat\nsat on " + "it " * 5)
+    (tmp_path / "tale.txt").write_text("the cat")
+    printed = run(
+        folder, tmp_path / "story.txt", tmp_path / "tale.txt", "it was", "--out", tmp_path / "pages"
+    )
+    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == [
+        "3.html",
+        "story.html",
+        "tale.html",
+    ]
+    first = [line.partition(": ")[2] for line in printed.out.splitlines() if line.startswith("BertModel")]
+    assert first == ["story.txt, 10 tokens", "tale.txt, 3 tokens", "it was, 3 tokens"]
+
+
+def test_a_model_without_torchs_attention_is_loaded_as_it_attends(tmp_path):
+    sizes = {"d_model": 12, "n_layer": 1, "n_head": 3, "d_inner": 7, "vocab_size": len(WORDS)}
+    save(tmp_path, transformers.XLNetModel(transformers.XLNetConfig(**sizes)))
+    found = run(tmp_path, "the cat sat", "--json")
+    assert (found.code, found.err) == (0, "")
+    assert {head["layer"] for head in json.loads(found.out)["heads"]} == {"layer.0.rel_attn"}
+
+
+def test_of_a_text_and_an_image_each_part_of_clip_reads_its_own(tmp_path, images):
+    sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 7}
+    config = transformers.CLIPConfig(
+        text_config={**sizes, "vocab_size": len(WORDS), "max_position_embeddings": 11},
+        vision_config={**sizes, "image_size": 16, "patch_size": 4},
+        projection_dim=5,
+    )
+    save(tmp_path, transformers.CLIPModel(config))
+    text = run(tmp_path, "the cat sat", "--json")
+    assert (text.code, text.err) == (0, "")
+    assert {head["layer"] for head in json.loads(text.out)["heads"]} == {
+        "text_model.encoder.layers.0.self_attn"
+    }
+    assert "there is no image processor in" in run(tmp_path, images[0]).err
+    crop = {"height": 16, "width": 16}
+    transformers.CLIPImageProcessor(size={"shortest_edge": 16}, crop_size=crop).save_pretrained(tmp_path)
+    image = json.loads(run(tmp_path, images[0], "--json").out)
+    assert {head["layer"] for head in image["heads"]} == {"vision_model.encoder.layers.0.self_attn"}
+    assert len(image["keys"]["vision_model.encoder.layers.0.self_attn"]) == 17

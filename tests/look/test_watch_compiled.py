@@ -176,3 +176,19 @@ def test_weights_by_hand_inside_a_compiled_graph_are_named_unseen():
     assert sum(len(calls) for _, calls in seen.items()) == 1
     assert seen.unseen()
     assert all("compiled" in reason for reason in seen.unseen().values())
+
+
+class Mixer(nn.Module):
+    """Attends, and no name says so."""
+
+    def forward(self, x):
+        y = x.unflatten(-1, (H, -1)).transpose(1, 2)
+        return F.scaled_dot_product_attention(y, y, y).transpose(1, 2).flatten(2)
+
+
+def test_names_that_compiled_code_has_lost_are_told_of():
+    model = torch.compile(nn.Sequential(Mixer(), nn.ReLU(), Mixer()), backend="aot_eager")
+    told = "2 attentions in compiled code are all called ''"
+    with torch.no_grad(), pytest.warns(UserWarning, match=told), sl.watch(model) as seen:
+        model(randn(B, T, E, dtype=torch.float32))
+    assert len(seen.calls("")) == 2

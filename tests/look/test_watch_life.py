@@ -3,6 +3,7 @@
 import os
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -121,3 +122,43 @@ def test_torch_transformer_is_seen_on_both_sides():
         model(torch.randn(B, T, E), torch.randn(B, 5, E))
     decoder = ["decoder.layers.0.self_attn", "decoder.layers.0.multihead_attn"]
     assert seen.names() == ["encoder.layers.0.self_attn", *decoder]
+
+
+def test_places_of_modules():
+    model = llama()
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(ids(B, T))
+    for place in (1, -1, np.int64(1), torch.tensor(1)):
+        assert seen[place] is seen[NAMES[1]]
+    assert list(seen[1:]) == NAMES[1:]
+    assert seen[:1][0] is seen[NAMES[0]]
+    for key in (1.5, None, (0, 1), torch.tensor([0, 1]), True):
+        with pytest.raises(TypeError, match="takes the name of a module, a pattern or a place"):
+            seen[key]
+
+
+def test_guidance_goes_through_two_sequences_in_turns():
+    model = llama()
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        for n in (T, 5):
+            model.generate(ids(1, n), max_new_tokens=4, guidance_scale=1.5, do_sample=False)
+    assert [(run.t, run.s) for run in seen.runs(NAMES[0])] == [(T + 3, T + 3), (4, 4), (8, 8), (4, 4)]
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model(ids(1, T))
+        model.generate(ids(1, T), max_new_tokens=4, do_sample=False)
+    assert [(run.t, run.s) for run in seen.runs(NAMES[0])] == [(T, T), (T + 3, T + 3)]
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("padded", [3, 0])
+def test_padding_on_the_left_of_a_static_cache(implementation, padded):
+    model = llama()
+    model.set_attn_implementation(implementation)
+    mask = torch.ones(B, T, dtype=torch.long)
+    mask[0, :padded] = 0
+    options = {"max_new_tokens": 4, "cache_implementation": "static", "disable_compile": True}
+    with torch.no_grad(), sl.watch(model) as seen:
+        model.generate(ids(B, T), attention_mask=mask, do_sample=False, **options)
+    prompt = seen.calls(NAMES[0])[0]
+    assert prompt.padding == ("left out" if padded else "")
+    assert prompt.is_looking[:, 0].sum(-1).tolist() == [T - padded, T]

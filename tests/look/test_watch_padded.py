@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 import sightline as sl
-from sightline.look.by_hand import unseen_positions
 from sightline.look.heads import head_table
 from sightline.look.measure import measure
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.stream import Cells, StatsRequest
+from sightline.look.unseen_keys import unseen_positions
 from tests.look.look_oracle import near, randn
 
 transformers = pytest.importorskip("transformers")

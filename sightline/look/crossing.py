@@ -1,0 +1,104 @@
+"""Whether a call looks from one sequence into another: by its module's name, or by what the module was given.
+
+Where a sequence looks into another of its length, numbers don't tell: a mask of keys is one either way. Names
+do for most models. Else a module that was given one sequence alone looks into that.
+"""
+
+import functools
+import inspect
+import re
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sightline.look.owners import Owner, local_variables
+
+__all__ = ["crosses", "is_cross_name"]
+
+# How torch and Hugging Face call the attention of a decoder to an encoder, where T = S may be an accident.
+_CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multihead_attn", re.IGNORECASE)
+_CROSS_ATTENTION = re.compile(r"cross_?att|encdec|enc_dec|encoder_att|multihead_attn", re.IGNORECASE)
+_SELF = re.compile(r"self_?att|^self$", re.IGNORECASE)
+# Arguments that are no sequence to look into, as Hugging Face, diffusers and timm call them.
+_BESIDE = re.compile(
+    r"mask|bias|pos|rot|rope|^cos|^sin|freq|value(?!_states)|^v$|past|cache|residual|scale|temb",
+    re.IGNORECASE,
+)
+_CALLS = frozenset({"_wrapped_call_impl", "_call_impl"})
+_FRAMES = 60
+
+
+@functools.lru_cache(1024)
+def is_cross_name(name: str) -> bool:
+    """Whether a module's name says that it looks from one sequence into another."""
+    *around, own = name.split(".")
+    inside = bool(around and _CROSS_ATTENTION.search(around[-1]))  # ``crossattention.self``
+    return inside or bool(_CROSS.search(own))
+
+
+@functools.lru_cache(1024)
+def _by_name(name: str) -> bool | None:
+    """What a module's name says; None if nothing."""
+    if is_cross_name(name):
+        return True
+    return False if _SELF.search(name.rpartition(".")[2]) else None
+
+
+def crosses(owner: Owner, s: int, depth: int = 1) -> bool | None:
+    """Whether the module that runs looks from one sequence into another; None if nothing tells.
+
+    Args:
+        owner: The module.
+        s: How many keys it looks at.
+        depth: How many frames to leave out.
+    """
+    named = _by_name(owner.name)
+    if named is not None or owner.site is not None:  # compiled code has no modules any more
+        return named
+    frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001
+    is_in_owner = False
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        if frame.f_code.co_name in _CALLS:
+            module, args, kwargs = local_variables(frame, "self", "args", "kwargs")
+            is_in_owner = is_in_owner or module is owner.module
+            if is_in_owner and _projects(module):
+                return _is_given_two(module, args or (), kwargs or {}, s)
+        frame = frame.f_back
+    return None
+
+
+def _projects(module: Any) -> bool:
+    """Whether a module may make queries and keys itself; what has no parameters is given them."""
+    return isinstance(module, nn.Module) and next(module.parameters(), None) is not None
+
+
+def _is_given_two(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], s: int) -> bool | None:
+    """Whether a module was given, beside its first, another sequence of S entries."""
+    try:
+        given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return None
+    tensors = [
+        x
+        for name, value in given.items()
+        if not _BESIDE.search(name)
+        for x in (value.values() if isinstance(value, dict) else value if name == "args" else (value,))
+        if isinstance(x, Tensor) and x.is_floating_point() and not x.is_nested
+    ]
+    if not tensors:
+        return None
+    first = tensors[0]
+    return any(x.dim() > 2 and s in x.shape[:-1] and not _are_same(x, first) for x in tensors[1:])
+
+
+def _are_same(x: Tensor, y: Tensor) -> bool:
+    """Whether two tensors are one, or views of the same numbers."""
+    if x is y:
+        return True
+    with torch.no_grad():
+        return x.shape == y.shape and x.stride() == y.stride() and x.data_ptr() == y.data_ptr()
