@@ -129,14 +129,14 @@ class Seen:
         """The modules that attended, in the order of their first call; "" is the model itself."""
         return list(self._sights)
 
-    def __getitem__(self, name: str | slice | Tensor | float) -> "Sight | list[Sight] | Seen":
+    def __getitem__(self, name: str | int | slice | Tensor) -> "Sight | list[Sight] | Seen":
         """The sight of a module, by its name or its place; a list where it was called more than once.
 
         A pattern, such as ``"*.3.*"``, gives the :class:`Seen` of all modules whose names match; a slice of
         places that of those modules.
         """
         if isinstance(name, Tensor) and name.numel() == 1:
-            name = name.item()
+            name = name.tolist()
         if isinstance(name, slice):
             return self._part(self.names()[name])
         if is_integer(name):

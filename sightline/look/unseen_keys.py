@@ -67,10 +67,11 @@ def allowed_by(x: Float[Tensor, "... T S"]) -> Bool[Tensor, "... T S"]:
 def own_of_prefix(allowed: Bool[Tensor, "B T S"]) -> Bool[Tensor, "B T"] | None:
     """Which queries may look at themselves, where they are the first T of a cache with room left; else None.
 
-    What sees all says nothing.
+    What sees all says nothing, and somebody has to look at itself.
     """
     allowed = allowed & ~allowed.all(-1, keepdim=True)
-    return None if bool(allowed.triu(1).any()) else allowed.diagonal(dim1=-2, dim2=-1)
+    own = allowed.diagonal(dim1=-2, dim2=-1)
+    return None if bool(allowed.triu(1).any()) or not bool(own.any(-1).all()) else own
 
 
 def _sees_itself_alone(allowed: Bool[Tensor, "N T T"]) -> Bool[Tensor, "N T"]:

@@ -80,6 +80,19 @@ def test_a_key_that_only_itself_looks_at_is_in_doubt():
     assert not UnseenKeys.of(scores).is_doubtful
 
 
+def test_fewer_queries_than_keys_are_the_first_of_a_cache_where_they_look_at_themselves():
+    scores = randn(B, H, T, LONG, dtype=torch.float32)
+    found = UnseenKeys.of(scores)
+    assert found.positions is None
+    assert not found.is_doubtful
+    causal = torch.ones(T, LONG, dtype=torch.bool).tril()
+    assert UnseenKeys.of(scores.masked_fill(~causal, -1e9)).positions is None
+    padded = causal & (torch.arange(LONG) >= torch.tensor([2, 0])[:, None, None, None])
+    found = UnseenKeys.of(scores.masked_fill(~padded, -torch.inf))
+    assert torch.equal(found.positions, torch.arange(T) < torch.tensor([[2], [0]]))
+    assert UnseenKeys.of(scores.masked_fill(~REAL[:, None, None, :], -1e9)).is_doubtful
+
+
 class CrossAttention(nn.Module):
     """Looks from one sequence into another, in weights of its own or by a kernel."""
 
