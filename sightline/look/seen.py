@@ -136,7 +136,7 @@ class Seen:
         places that of those modules.
         """
         if isinstance(name, Tensor) and name.numel() == 1:
-            name = name.tolist()
+            name = int(name) if not name.is_floating_point() else float(name)  # type: ignore[assignment]
         if isinstance(name, slice):
             return self._part(self.names()[name])
         if is_integer(name):
