@@ -63,7 +63,7 @@ def test_results_are_one_page_with_the_scores(place, tmp_path, capsys, name):
     assert list(rows[0]) == ["input", "prediction", "score", "references", "cider"]
     page = (tmp_path / "new" / "results.html").read_text()
     assert not re.search(r"(src|href)=\"(?!data:)|<b>", page)
-    assert page.count("<figure") == 5
+    assert page.count("data-explorer>") == 5
 
 
 def test_look_chooses_a_layer(place, capsys):

@@ -1,6 +1,7 @@
 """What only classification has at the command line; what every task has is in ../test_contract.py."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -96,7 +97,8 @@ def test_look_shows_every_head_for_the_class(trained, data, tmp_path):
     assert sum(found["rollout"]) == pytest.approx(1, rel=1e-4)
     run("look", trained, image, "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert all(f">{heading}<" in page for heading in ("Heads", "Received", "Distance"))
+    (explorer,) = map(json.loads, re.findall(r"data-explorer>(.*?)</script>", page))
+    assert [sight["heads"] for sight in explorer["meta"]["sights"]] == [1, 2, 2]  # the rollout, two layers
 
 
 def test_a_seed_fixes_a_training(data, trained, tmp_path):
