@@ -45,6 +45,7 @@ def script_json(value: Any) -> Markup:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
+    text = text.encode(errors="backslashreplace").decode()  # half of a character, which no file can hold
     return Markup(text)  # noqa: S704  no character that HTML gives a meaning is left
 
 

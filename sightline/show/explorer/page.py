@@ -49,7 +49,7 @@ class Page:
 
     def save(self, path: str | Path) -> None:
         """Write the page to a file."""
-        Path(path).write_text(self.html(), encoding="utf-8")
+        Path(path).write_bytes(self.html().encode(errors="replace"))
 
     def widget(self) -> Any:
         """The explorer as a widget, live; anywidget has to be installed."""

@@ -97,6 +97,14 @@ def test_it_saves_and_names_itself(tmp_path):
     assert "<figcaption>a caption</figcaption>" in further
 
 
+def test_half_a_character_is_written_as_its_escape(tmp_path):
+    path = tmp_path / "page.html"
+    show.page(seen(3, 3), tokens=["\ud800", "b", "c"], title="half \udfff").save(path)
+    page = path.read_text(encoding="utf-8")
+    assert data_of(page)["meta"]["tokens"][0]["words"] == ["\ud800", "b", "c"]
+    assert "half ?" in page
+
+
 def test_without_anywidget_a_notebook_gets_a_frame(monkeypatch):
     page = show.page(seen(5, 5), title='x" onload="y')
     monkeypatch.setattr(page, "widget", _missing)
