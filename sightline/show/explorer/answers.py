@@ -93,6 +93,8 @@ class Answers:
         self.layers: list[Layer] = read_layers(
             shown, tokens=tokens, n_patches=n_patches, item=item, layers=layers
         )
+        if grid is not None:
+            _check_grid(grid, self.layers)
         self.others: list[list[Layer]] = []
         if other is not None:
             self.others.append(read_layers(other, tokens=tokens, n_patches=n_patches, item=item))
@@ -152,3 +154,13 @@ class Answers:
             "query_patches": layer.query_patches,
             "key_patches": layer.key_patches,
         }
+
+
+def _check_grid(grid: tuple[int, int], layers: Sequence[Layer]) -> None:
+    if all(x.query_patches is None and x.key_patches is None for x in layers):
+        sizes = sorted({n for x in layers for n in (x.sight.t, x.sight.s)})
+        raise ValueError(
+            f"grid says how an image is cut into as many patches as a layer has queries or keys, "
+            f"{' or '.join(map(str, sizes))} (a class token and the like aside), got {grid[0]} x {grid[1]} = "
+            f"{grid[0] * grid[1]}"
+        )

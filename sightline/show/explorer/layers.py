@@ -1,6 +1,5 @@
 """What the explorer shows, in one form: a list of sights of one item, with names for their tokens."""
 
-import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +14,12 @@ from sightline.look.score_inputs import StoredRows
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight, measure_sight
 from sightline.look.tokens import clean
+from sightline.show.explorer.names import Tokens, names_of, text_of
 from sightline.show.records import AttentionRecord, GridKeys, PredictionRecord
 
 __all__ = ["Layer", "Shown", "Tokens", "read_layers"]
 
 Shown = Seen | Sight | AttentionRecord | PredictionRecord | Mapping[str, Sight | AttentionRecord]
-Names = Sequence[str] | None
-Tokens = Sequence[str] | Sequence[Sequence[str]] | Mapping[str, tuple[Names, Names]]
 _MODEL = "the model itself"
 _ROW_COLUMN = re.compile(r"\d+, ?\d+")  # the name of a patch
 _MOST_OTHERS = 16  # keys beside the patches of an image, such as a class token
@@ -100,7 +98,27 @@ def read_layers(
     if not found:
         reason = shown.explanation() if isinstance(shown, Seen) else "got nothing"
         raise ValueError(f"the explorer needs at least one attention to show: {reason}")
+    _check(found, tokens, item)
     return found
+
+
+def _check(layers: Sequence[Layer], tokens: Tokens | None, item: int) -> None:
+    """Refuse weights that no view can show, and tokens that are of another text."""
+    for layer in layers:
+        known = (layer.sight.statistics.get(name) for name in ("peak", "entropy", "received"))
+        if any(bool(x.isnan().any()) for x in known if x is not None):
+            raise ValueError(
+                f"the explorer shows weights that are numbers, some of {layer.name!r} are NaN: its queries "
+                "or keys hold NaN or infinity; show other layers, {name: sight}, to see where that begins"
+            )
+    if tokens is None or not len(tokens) or isinstance(tokens, Mapping):
+        return
+    if all(layer.queries is None and layer.keys is None for layer in layers):
+        sizes = sorted({n for layer in layers for n in (layer.sight.t, layer.sight.s)})
+        raise ValueError(
+            f"tokens must be as many as a layer's queries or keys, {' or '.join(map(str, sizes))}, got "
+            f"{len(text_of(tokens, item))}; [CLS] and the like count"
+        )
 
 
 def _by_name(shown: Seen | Sight | Mapping[str, Sight | AttentionRecord]) -> Mapping[str, Any]:
@@ -120,7 +138,7 @@ def _of_sight(name: str, sight: Sight, tokens: Tokens | None, n_patches: int | N
     if batch and not 0 <= item < batch[0]:
         raise ValueError(f"item must be one of the batch, in 0..{batch[0] - 1}, got {item}")
     one = sight[(item, *[0] * (len(batch) - 1))] if batch else sight
-    queries, keys = _names(name, one, tokens, item)
+    queries, keys = names_of(name, one, tokens, item)
     patches = [_first_patch(n, n_patches, names) for n, names in ((one.t, queries), (one.s, keys))]
     return Layer(
         name=name or _MODEL,
@@ -131,28 +149,6 @@ def _of_sight(name: str, sight: Sight, tokens: Tokens | None, n_patches: int | N
         key_patches=patches[1],
         is_cross=is_cross(name, one),
     )
-
-
-def _names(
-    layer: str, sight: Sight, tokens: Tokens | None, item: int
-) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Names of a layer's queries and keys, where there are as many of them."""
-    pair: tuple[Any, Any] = (None, None)
-    if isinstance(tokens, Mapping):
-        module = layer.partition(" call ")[0].partition(" run ")[0]
-        own = (tokens[name] for name in (layer, module) if name in tokens)
-        fits = (names for pattern, names in tokens.items() if fnmatch.fnmatchcase(layer, pattern))
-        pair = next(own, None) or next(fits, None) or pair
-    elif tokens is not None and len(tokens):
-        text = tokens if isinstance(tokens[0], str) else tokens[min(item, len(tokens) - 1)]
-        pair = (text, text)
-    elif sight.tokens:
-        pair = (sight.tokens[0], sight.tokens[0])
-    queries, keys = (None if names is None else tuple(map(clean, names)) for names in pair)
-    # While a decoding loop runs, the last token is written and never read.
-    queries = queries[: sight.t] if queries is not None and len(queries) >= sight.t else None
-    keys = keys[: sight.s] if keys is not None and len(keys) >= sight.s else None
-    return queries, keys
 
 
 def _first_patch(n: int, n_patches: int | None, names: tuple[str, ...] | None) -> int | None:

@@ -251,3 +251,34 @@ def test_what_can_not_be_shown_says_so():
         Answers(seen(7, 7), steps=[Step(token=WORD)] * 8)
     with pytest.raises(ValueError, match=r"grid=\(rows, columns\)"):
         Answers(seen(7, 7), image=torch.zeros(3, 8, 8, dtype=torch.uint8))
+    with pytest.raises(ValueError, match="as many as a layer's queries or keys, 5 or 7, got 3"):
+        Answers(seen(5, 7), tokens=WORDS[:3])
+    with pytest.raises(TypeError, match=r"got 4; tokenizer\.convert_ids_to_tokens"):
+        Answers(seen(7, 7), tokens=[4, *WORDS[:6]])
+    with pytest.raises(ValueError, match=r"5 or 7.* got 3 x 5 = 15"):
+        Answers(seen(5, 7), image=torch.zeros(3, 8, 8, dtype=torch.uint8), grid=(3, 5))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(value):
+    x = torch.randn(2, 3, 7, 5)
+    x[0, 1, 2] = value
+    broken = sl.look(x, x, x)
+    with pytest.raises(ValueError, match="some of 'b' are NaN"):
+        Answers({"a": seen(7, 7), "b": broken})
+    assert Answers({"b": broken}, item=1).meta()["sights"][0]["t"] == 7  # the other item is whole
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "queries", "keys"),
+    [
+        ("self_attn", 11, WORDS[8:11], WORDS[:11]),  # with a cache: the last three look
+        ("self_attn", 12, WORDS[8:11], WORDS[:11]),  # the last was written and never read
+        ("self_attn", 3, WORDS[:3], None),
+        ("cross_attn", 11, WORDS[:3], WORDS[:11]),
+    ],
+)
+def test_names_of_fewer_queries_than_keys(name, given, queries, keys):
+    (layer,) = Answers({name: seen(3, 11)}, tokens=WORDS[:given]).layers
+    assert (layer.queries, layer.keys) == (tuple(queries), None if keys is None else tuple(keys))
