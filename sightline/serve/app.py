@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
@@ -109,6 +110,7 @@ def make_app(service: Service) -> ASGIApp:
     app.exception_handler(Refused)(_answer_refused)
     app.exception_handler(Busy)(_answer_busy)
     app.exception_handler(HTTPException)(_answer_unknown)
+    app.exception_handler(RequestValidationError)(_answer_no_number)
     return Guard(app, service.access, sign_in=assets["token.html"].content)
 
 
@@ -235,3 +237,7 @@ async def _answer_unknown(request: Request, problem: Exception) -> Response:  # 
     return JSONResponse(
         {"error": sentence.get(problem.status_code, str(problem.detail))}, problem.status_code
     )
+
+
+async def _answer_no_number(request: Request, problem: Exception) -> Response:  # noqa: ARG001
+    return JSONResponse({"error": "there is nothing at this address"}, 404)

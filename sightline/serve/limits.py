@@ -14,6 +14,7 @@ class Limits:
         question: Bytes of a question to a result.
         pixels: Of an image; it is refused before it is decoded.
         text: Characters of a text.
+        tokens: Of a text that a run reads: every head keeps a weight for each pair of them.
         waiting: Inputs that are read in, wait or run at one time.
         questions: The same for questions to results, which go first.
         kept: Results that can be asked; the one asked longest ago goes first.
@@ -26,6 +27,7 @@ class Limits:
     question: int = 1 << 16
     pixels: int = 24_000_000
     text: int = 20_000
+    tokens: int = 2048
     waiting: int = 8
     questions: int = 64
     kept: int = 32

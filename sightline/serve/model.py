@@ -106,6 +106,10 @@ class ServedRun:
         predictor = self.run.predictor
         with torch.no_grad():
             (example,) = predictor.read([value])
+            if isinstance(given, str) and len(example.value) > limits.tokens:
+                raise ValueError(
+                    f"a text may have {limits.tokens:,} tokens, got {len(example.value):,}; send a part of it"
+                )
             (prediction,) = predictor.predict([example], self._options(), attention=True)
         return _result(self.run, example, prediction)
 

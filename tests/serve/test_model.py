@@ -63,6 +63,10 @@ def test_a_run_reads_a_text(name):
     assert (result.text, model.takes) == (expected.text, "text")
     with pytest.raises(ValueError, match="no token for the character"):
         model.look("\u2603 7", Limits())
+    n = len(model.run.predictor.read([text])[0].value)
+    with pytest.raises(ValueError, match=f"may have {n - 1} tokens, got {n}"):
+        model.look(text, Limits(tokens=n - 1))
+    assert model.look(text, Limits(tokens=n)).text == expected.text
 
 
 @pytest.mark.parametrize("name", ["caption", "classify", "translate"])
