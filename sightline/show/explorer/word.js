@@ -143,7 +143,8 @@ export const wordView = (ctx) => {
       if (blocks[from]?.box) blocks[from].box.pick(at - blocks[from].patches);
       const best = strongest(weights, LISTED);
       const isWhole = n === (reads ? sight.s : sight.t) || patches !== null;
-      heading.replaceChildren(make("bdi", "accent", ctx.name(sight, from, at)), reads ? " reads" : " is read by");
+      const isBlind = reads && n === sight.s && !signed && weights.every((x) => x === 0); // as padding is
+      heading.replaceChildren(make("bdi", "accent", ctx.name(sight, from, at)), isBlind ? " reads nothing" : reads ? " reads" : " is read by");
       if (isWhole) list.replaceChildren(...linkLines(best.map(([i, w]) => [shown.name(first + i), w])));
       else listAll(sight, at, reads, to);
       scale.show(largest, colours, signed, target.box ? ROOT : EVEN);

@@ -12,6 +12,7 @@ from sightline.show.explorer import Answers, Step
 from sightline.show.explorer.arrays import pack, unpack
 from tests.show.explorer.browser import Opened, launched
 from tests.show.predictions import caption, shares
+from tests.show.sights import seen
 
 pytestmark = pytest.mark.plain
 T = 23
@@ -64,6 +65,9 @@ def saved(tmp_path_factory, sights):
     show.page(sights, other=attended(1), tokens=WORDS, names=("x", "y")).save(folder / "compare.html")
     hostile = [*HOSTILE, *WORDS][:T]
     show.page(sights, tokens=hostile, title=HOSTILE[0]).save(folder / "hostile.html")
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    mask[:2] = False
+    show.page(seen(5, 5, mask=mask), tokens=["pad", "pad", *WORDS[:3]]).save(folder / "padded.html")
     return folder
 
 
@@ -176,6 +180,13 @@ def test_a_word_shows_what_it_read(context, saved, sights):
     one.settle()
     assert one.explorer("x.state.query") == 10
     assert one.complaints == []
+
+
+@pytest.mark.parametrize(("query", "heading"), [(1, "pad reads nothing"), (2, f"{WORDS[0]} reads")])
+def test_padding_reads_nothing(context, saved, query, heading):
+    one = opened(context, saved, "padded", f"query={query}")
+    one.settle()
+    assert one.page.locator(".side h2").inner_text() == heading
 
 
 def test_the_number_under_the_cursor_and_zoom(context, saved, sights):
