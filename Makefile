@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-JOBS   ?= 2
-# A file's tests stay together, because they share what was trained for them; each process has one thread.
+JOBS   ?= 3
+# A file's tests stay together, because they share what was trained for them; each process has one thread. One
+# process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
 .PHONY: help demo test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
@@ -38,7 +39,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 # The types are checked beside the tests. Each test runs once: the rooms' own under a hook that checks the shapes of
-# all they call, the rest (commands, kernels, what the hook would change) without it.
+# all they call, the rest (tasks, commands, kernels, what the hook would change) without it.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -5,10 +5,7 @@ import torch
 
 import sightline as sl
 
-SHAPED_ROOMS = {
-    *("attention", "data", "decode", "evaluate", "layers", "look"),
-    *("models", "positions", "show", "tasks", "train"),
-}
+SHAPED_ROOMS = {"attention", "decode", "evaluate", "layers", "look", "models", "positions", "show"}
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +31,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_shaped(item: pytest.Item) -> bool:
     """Whether a test runs under the shape hook.
 
-    Kernels do not: the hook rewrites functions whose source Triton must read. Commands call what the rooms'
-    own tests call.
+    Kernels do not: the hook rewrites functions whose source Triton must read. Tasks, training and commands call
+    what these rooms' own tests call.
     """
     parts = item.path.relative_to(item.config.rootpath).parts
     return (
         parts[0] == "tests"
         and parts[1] in SHAPED_ROOMS
         and "kernels" not in parts
-        and not item.path.name.endswith("_commands.py")
-        and item.path.name != "test_contract.py"
         and not any(item.iter_markers("bad_input"))
         and not any(item.iter_markers("plain"))
     )
