@@ -1,5 +1,7 @@
 """What every doctest may use without importing it, a fixed seed, and which tests check shapes."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -19,6 +21,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-shaped", action="store_true", help="leave out what runs under the shape hook")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out whole rooms that the shape hook has nothing to say about."""
+    hooked = bool(config.getoption("jaxtyping_packages", None))
+    is_room = collection_path.parent == config.rootpath / "tests" and collection_path.is_dir()
+    return True if hooked and is_room and collection_path.name not in SHAPED_ROOMS else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose the tests of this pass: those under the shape hook, those without it, or all."""
     hooked = bool(config.getoption("jaxtyping_packages", None))
@@ -31,8 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_shaped(item: pytest.Item) -> bool:
     """Whether a test runs under the shape hook.
 
-    Kernels do not: the hook rewrites functions whose source Triton must read. Tasks, training and commands call
-    what these rooms' own tests call.
+    Kernels do not: the hook rewrites functions whose source Triton must read. Tasks, training and commands
+    call what these rooms' own tests call.
     """
     parts = item.path.relative_to(item.config.rootpath).parts
     return (

@@ -3,12 +3,11 @@
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 __all__ = ["Answering", "KeptResults", "Result"]
 
 
-@runtime_checkable
 class Answering(Protocol):
     """What answers the questions of a page about one look: ``sightline.show.explorer.Answers``."""
 
