@@ -16,7 +16,6 @@ Kernels of other packages are known by the name of their operator, so the packag
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -80,14 +79,14 @@ LAYERS = frozenset({"aten::_transformer_encoder_layer_fwd", "aten::_native_multi
 
 def _read_layer(arguments: dict[str, Any], result: Any) -> AttentionCall:  # noqa: ARG001
     """``_transformer_encoder_layer_fwd``: a norm may come first."""
-    known = _read_parts(arguments, arguments["src"], child="self_attn")
+    known = _read_parts(arguments, arguments["src"])
     if known is not None:
         return known
     x, padding = _dense(arguments["src"])
     if arguments["norm_first"]:
         weight, bias = arguments["norm_weight_1"], arguments["norm_bias_1"]
         x = F.layer_norm(x, (x.size(-1),), weight, bias, arguments["eps"])
-    return _projected(arguments, x, arguments["num_heads"], padding, child="self_attn")
+    return _projected(arguments, x, arguments["num_heads"], padding)
 
 
 def _read_mha(arguments: dict[str, Any], result: Any) -> AttentionCall:  # noqa: ARG001
@@ -98,14 +97,14 @@ def _read_mha(arguments: dict[str, Any], result: Any) -> AttentionCall:  # noqa:
     return _projected(arguments, x, arguments["num_head"], padding)
 
 
-def _read_parts(arguments: dict[str, Any], x: Tensor, child: str = "") -> AttentionCall | None:
+def _read_parts(arguments: dict[str, Any], x: Tensor) -> AttentionCall | None:
     """The call, from what was heard inside the operator; None if that is not enough."""
     if KERNEL in arguments:
-        return replace(_read_sdpa(*arguments[KERNEL]), child=child)
+        return _read_sdpa(*arguments[KERNEL])
     if HEADS not in arguments or x.is_nested:
         return None
     q, k = arguments[HEADS]  # q has been scaled
-    return kernel_call(q, k, _layer_mask(arguments), 1.0, None, child=child)
+    return kernel_call(q, k, _layer_mask(arguments), 1.0, None)
 
 
 def _layer_mask(arguments: dict[str, Any]) -> Mask:
@@ -122,7 +121,6 @@ def _projected(
     x: Float[Tensor, "B T E"],
     n_heads: int,
     padding: Bool[Tensor, "B 1 T"] | None,
-    child: str = "",
 ) -> AttentionCall:
     e = x.size(-1)
     weight, bias = arguments["qkv_weight"], arguments["qkv_bias"]
@@ -135,7 +133,7 @@ def _projected(
     mask = _layer_mask(arguments)
     if padding is not None:
         mask = mask & Mask(allowed=(~padding.unsqueeze(2),))
-    return kernel_call(q, k, mask, q.size(-1) ** -0.5, None, padding=padding, child=child)
+    return kernel_call(q, k, mask, q.size(-1) ** -0.5, None, padding=padding)
 
 
 def _dense(x: Tensor) -> tuple[Tensor, Bool[Tensor, "B 1 T"] | None]:

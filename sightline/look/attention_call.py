@@ -28,7 +28,6 @@ class AttentionCall:
         lead: Its leading dimensions.
         lse: The log-sum-exp that the kernel has given, if it has.
         source: How it was read: ``kernel``, ``flex`` or ``weights``.
-        child: The child of the running module that it belongs to, where the operator is a whole layer.
         backward: What the backward pass will tell of it, where the graph is kept.
         unseen: What scores that the model has computed itself show of keys that nobody looks at.
         crosses: Whether it looks from one sequence into another; None if nothing but its name could tell.
@@ -38,7 +37,6 @@ class AttentionCall:
     lead: tuple[int, ...]
     lse: Float[Tensor, "B H T"] | None = None
     source: str = "kernel"
-    child: str = ""
     backward: BackwardRecord | None = None
     unseen: UnseenKeys | None = None
     crosses: bool | None = None
@@ -73,7 +71,6 @@ def kernel_call(
     modify: Callable[..., Tensor] | None = None,
     padding: Bool[Tensor, "B 1 T"] | None = None,
     source: str = "kernel",
-    child: str = "",
     sink: Float[Tensor, " H"] | None = None,
 ) -> AttentionCall:
     """A call of a kernel, from what it was given.
@@ -86,7 +83,6 @@ def kernel_call(
         modify: A change of the scores, on tiles of them.
         padding: Queries that are padding.
         source: How it was read.
-        child: The child of the running module that it belongs to, where the operator is a whole layer.
         sink: A score of each head beside those of the keys.
     """
     b, h = q.shape[:2]
@@ -97,7 +93,7 @@ def kernel_call(
     change = None if modify is None else ScoreModifier(modify, tuple(range(b)), tuple(range(h)))
     beside = None if sink is None else sink.detach().reshape(1, h, 1)
     inputs = ScoreInputs(q, k, mask, scale, modify=change, padding=padding, sink=beside)
-    return AttentionCall(inputs=inputs, lead=lead, lse=lse, source=source, child=child)
+    return AttentionCall(inputs=inputs, lead=lead, lse=lse, source=source)
 
 
 def stored_call(
