@@ -318,7 +318,7 @@ def resident_megabytes():
     return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6 if status.exists() else 0
 
 
-def test_two_thousand_blocks_leave_nothing():
+def test_five_hundred_blocks_leave_nothing():
     import gc
 
     model, x = nn.TransformerEncoderLayer(E, H, 5, batch_first=True), randn(B, T, E, dtype=torch.float32)
@@ -327,12 +327,12 @@ def test_two_thousand_blocks_leave_nothing():
             model(x)
     gc.collect()
     before, memory = len(gc.get_objects()), resident_megabytes()
-    for _ in range(2000):
+    for _ in range(500):
         with sl.watch(model):
             model(x)
     gc.collect()
     assert len(gc.get_objects()) - before < 200
-    assert resident_megabytes() - memory < 4
+    assert resident_megabytes() - memory < 2
     hooks = [x for m in model.modules() for x in (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks)]
     assert not any(hooks)
     assert not any(map(torch._C._dispatch_tls_is_dispatch_key_included, keys.KEYS.values()))

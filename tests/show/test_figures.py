@@ -1,5 +1,6 @@
 """What holds for every figure: all of its text is inside, nothing overlaps, and nothing leaks."""
 
+import functools
 import itertools
 import sys
 
@@ -65,10 +66,19 @@ SMALL = {  # where all names fit, if they are smaller
 }
 
 
+@functools.cache
+def drawn(name):
+    """A figure, made and laid out once for all that is asked of it."""
+    before = dict(mpl.rcParams)
+    figure = (FIGURES | SMALL)[name]()
+    is_clean = dict(mpl.rcParams) == before
+    figure.draw_without_rendering()
+    return figure, is_clean
+
+
 @pytest.mark.parametrize("name", [*FIGURES, *SMALL])
 def test_nothing_is_cut_off(name):
-    figure = (FIGURES | SMALL)[name]()
-    figure.draw_without_rendering()
+    figure, _ = drawn(name)
     box = figure.get_tightbbox()
     width, height = figure.get_size_inches()
     assert min(box.x0, box.y0) > -0.02
@@ -78,8 +88,7 @@ def test_nothing_is_cut_off(name):
 
 @pytest.mark.parametrize("name", [*FIGURES, *SMALL])
 def test_no_two_labels_overlap(name):
-    figure = (FIGURES | SMALL)[name]()
-    figure.draw_without_rendering()
+    figure, _ = drawn(name)
     for ax in figure.axes:
         rows = [t.get_window_extent() for t in ax.get_yticklabels() if t.get_text()]
         assert all(a.y0 > b.y1 or b.y0 > a.y1 for a, b in itertools.pairwise(rows))
@@ -96,17 +105,16 @@ def test_no_two_labels_overlap(name):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_pyplot_and_settings_are_left_alone(name):
-    before = dict(mpl.rcParams)
-    assert isinstance(FIGURES[name](), Figure)
-    assert dict(mpl.rcParams) == before
+    figure, is_clean = drawn(name)
+    assert isinstance(figure, Figure)
+    assert is_clean
     pyplot = sys.modules.get("matplotlib.pyplot")  # something else may have imported it
     assert pyplot is None or not pyplot.get_fignums()
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_fonts_can_be_read(name):
-    figure = FIGURES[name]()
-    figure.draw_without_rendering()
+    figure, _ = drawn(name)
     for text in figure.findobj(mpl.text.Text):
         assert not text.get_text() or text.get_fontsize() >= 10
 

@@ -89,7 +89,7 @@ def test_offsets_with_every_mask(device, name):
     b, h, t, s = 2, 2, 67, 71
     pairs = pairs_of(device, torch.float32, (b, h, t, s, 17), masks(device, b, h, t, s)[name], kv_heads=1)
     weights, lse = matrix(pairs)
-    for n, first in ((1, 0), (71, s - t), (37, 0), (33, -5), (71, 40)):
+    for n, first in ((1, 0), (71, s - t), (33, -5)):
         near(offsets(pairs, lse, n, first), diagonals(weights, n, first))
 
 
