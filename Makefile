@@ -8,7 +8,7 @@ JOBS   ?= 3
 # process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
+.PHONY: help demo docs figures test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,8 @@ help:
 	@echo "make test      lint, types, tests, doctests and examples"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
 	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
+	@echo "make docs      these pages as a site: build/site/index.html"
+	@echo "make figures   the pictures of the pages, drawn anew"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -45,9 +47,16 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy > $(VENV)/mypy.txt & types=$$!; \
 	$(PYTEST) tests --without-shaped && $(PYTEST) tests --jaxtyping-packages=sightline,beartype.beartype && \
-	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md docs/*.md && \
+	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md $$(find docs -name '*.md') && \
 	$(BIN)/python -W error examples/run_all.py; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests + types))
+
+# The site needs a few packages more than the tests; they are installed the first time.
+docs: $(READY)
+	@$(BIN)/python -c 'import latex2mathml, material' 2> /dev/null || \
+	    $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
+	@echo build/site/index.html
 
 # Where there is a GPU its torch and Triton are installed already: nothing is installed here.
 test-gpu:
