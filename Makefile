@@ -8,7 +8,7 @@ JOBS   ?= 3
 # process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo docs figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
+.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -57,6 +57,10 @@ docs: $(READY)
 	    $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
 	@echo build/site/index.html
+
+# The built site in a Chromium: axe-core, sideways scrolling, the search, anything loaded from a network.
+docs-check: docs
+	$(BIN)/python .ci/site.py
 
 # Pictures from small models and from the numbers that are kept beside the scripts: a few minutes of one core.
 DRAW  := OMP_NUM_THREADS=1 $(BIN)/python docs/figures

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*(?:\\\((.*?)\\\)|\\\[(.*?)\\\])\s*</\1>', re.DOTALL)
 LINK = re.compile(r"(\]\()((?:\.\./)+[^)\s#]+)(#[^)\s]*)?\)")
 SHIM = "https://unpkg.com/iframe-worker/shim"  # what the theme would load
+FRAME = '<div class="frame" tabindex="0" role="region" aria-label="Table">'
 LANGUAGES = {".py": "python", ".toml": "toml", ".js": "javascript", ".yml": "yaml"}
 
 
@@ -48,14 +49,26 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Draw formulas as MathML."""
-    return FORMULA.sub(mathml, content)
+    """Draw formulas as MathML, and let wide tables be scrolled by the keys."""
+    framed = content.replace("<table>", f"{FRAME}<table class='wide'>").replace("</table>", "</table></div>")
+    return FORMULA.sub(mathml, content if 'class="highlighttable"' in content else framed)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Take the script that lets the search work from a folder from the site itself, not from a network."""
-    up = "../" * page.file.dest_uri.count("/")
-    return output.replace(SHIM, f"{up}assets/worker.js")
+    return mended(output, page.file.dest_uri.count("/"))
+
+
+def on_post_template(output: str, **_: Any) -> str:
+    """The same for the page that says that there is no page."""
+    return mended(output, 0)
+
+
+def mended(output: str, depth: int) -> str:
+    """A page with the site's own script, and a name for what the theme leaves without one."""
+    search = 'data-md-component="search" role="dialog"'
+    named = output.replace(search, f'{search} aria-label="Search"')
+    return named.replace(SHIM, f"{'../' * depth}assets/worker.js")
 
 
 def mathml(found: re.Match[str]) -> str:

@@ -17,8 +17,8 @@ def difference(expected: Any, answer: Any, parts: tuple[str, ...], tolerance: fl
     """What is wrong with an answer; empty if nothing is."""
     if isinstance(expected, tuple):
         if not isinstance(answer, tuple | list) or len(answer) != len(expected):
-            names = ", ".join(parts) or f"{len(expected)} values"
-            return f"expected ({names}), got {_kind(answer)}"
+            wanted = ", ".join(parts) or f"{len(expected)} values"
+            return f"expected ({wanted}), got {_kind(answer)}"
         names = parts or tuple(f"value {n}" for n in range(1, len(expected) + 1))
         for name, one, other in zip(names, expected, answer, strict=True):
             if problem := difference(one, other, (), tolerance):
@@ -91,6 +91,9 @@ def _of_tensors(expected: Tensor, answer: Any, tolerance: float) -> str:  # noqa
         swapped = expected.ndim > 1 and answer.shape == expected.mT.shape
         remark = "; the last two are swapped" if swapped else ""
         return f"expected the shape {tuple(expected.shape)}, got {tuple(answer.shape)}{remark}"
+    if (expected.dtype is torch.bool) != (answer.dtype is torch.bool):
+        wanted = "True and False" if expected.dtype is torch.bool else "numbers"
+        return f"expected {wanted}, got a tensor of {str(answer.dtype).removeprefix('torch.')}"
     if answer.is_floating_point() and answer.isnan().any() and not expected.isnan().any():
         return "it has NaN (not a number), as 0 / 0 and inf - inf give"
     apart = (answer.double() - expected.double()).abs().nan_to_num(posinf=math.inf)

@@ -115,10 +115,15 @@ def _ended(outcome: Outcome, call: str, seconds: float) -> tuple[str, str]:
     )
 
 
+_SHAPES = (
+    "the shapes do not fit: print(x.shape) shows one, x[:, None] adds an axis of size 1, x.transpose(-2, -1) "
+    "swaps the last two"
+)
 _HINTS = {
     "MemoryError": "it asked for more memory than the grader gives; what is the shape of what you build?",
     "SystemExit": "a function returns its result; sys.exit and exit end the whole program",
     "IndentationError": "every line of a function begins with the same number of spaces",
+    "OverflowError": "a number grew too large: subtract the largest score from all of them first",
     "ModuleNotFoundError": "math and torch are enough",
 }
 
@@ -133,8 +138,10 @@ def _raised(line: dict[str, Any], call: str, source: str) -> tuple[str, str]:
         return f"{call.partition('(')[0]} is not written yet{where}", "put your code in place of that line"
     if "can't allocate memory" in message or "not enough memory" in message:
         error, message = "MemoryError", "there was not enough memory"
+    is_misfit = error == "RuntimeError" and ("must match" in message or "cannot be multiplied" in message)
+    hint = _SHAPES if is_misfit else _HINTS.get(error, "")
     before = "" if error in {"SyntaxError", "IndentationError"} else f"{call}: "
-    return f"{before}{error}{f', {message}' if message else ''}{where}", _HINTS.get(error, "")
+    return f"{before}{error}{f', {message}' if message else ''}{where}", hint
 
 
 def _call(probe: Probe) -> str:

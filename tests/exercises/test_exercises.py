@@ -193,3 +193,55 @@ def test_an_outcome_without_lines_is_never_a_pass():
     problem, hint = grading._judged(exercise, exercise.probes()[0], Outcome([], "", False), 0, "", 1)
     assert "ended its process" in problem
     assert hint
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer", "said"),
+    [
+        (
+            torch.ones(2, 2).tril() > 0,
+            torch.ones(2, 2).tril(),
+            "expected True and False, got a tensor of float32",
+        ),
+        (
+            torch.zeros(2, 3),
+            torch.zeros(3, 2),
+            "expected the shape (2, 3), got (3, 2); the last two are swapped",
+        ),
+        (torch.zeros(2, 3), torch.zeros(4), "expected the shape (2, 3), got (4,)"),
+        (torch.zeros(2), torch.tensor([0.0, math.nan]), "it has NaN"),
+        (torch.zeros(5, 5, 5), torch.ones(5, 5, 5), "expected 0.0 at [0, 0, 0], got 1.0"),
+        (torch.zeros(2), None, "got None (is there a return?)"),
+        ((torch.zeros(2), 1.0), torch.zeros(2), "expected (output, weights), got tensor([0.0, 0.0])"),
+        ((torch.zeros(2), 1.0), (torch.zeros(2), 2.0), "weights: expected 1.0, got 2.0"),
+        ([1, 2], [1, 2, 3], "expected [1, 2], got [1, 2, 3]"),
+        (3, 3.5, "expected 3, got 3.5"),
+        (0.5, "0.5", "expected 0.5, got '0.5'"),
+    ],
+)
+def test_a_difference_is_said(expected, answer, said):
+    assert said in difference(expected, answer, ("output", "weights"), 1e-4)
+    assert difference(expected, expected, ("output", "weights"), 1e-4) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "hint"),
+    [
+        ("OverflowError", "math range error", "subtract the largest score"),
+        (
+            "RuntimeError",
+            "The size of tensor a (3) must match the size of tensor b (7)",
+            "the shapes do not fit",
+        ),
+        ("RuntimeError", "DefaultCPUAllocator: can't allocate memory: you tried", "more memory"),
+        ("NotImplementedError", "", "in place of that line"),
+        ("SystemExit", "0", "a function returns its result"),
+        ("ZeroDivisionError", "division by zero", ""),
+    ],
+)
+def test_an_exception_is_told_with_its_line(error, message, hint):
+    line = {"error": error, "message": message, "line": 2}
+    problem, told = grading._raised(line, "softmax([1.0])", "first\n  second line\n")
+    assert problem.endswith("at line 2: second line")
+    assert hint in told
+    assert (told == "") == (hint == "")

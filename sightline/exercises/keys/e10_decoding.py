@@ -17,7 +17,8 @@ def greedy(table: Tensor, start: int, end: int, max_length: int) -> list[int]:
     [1, 2]
     """
     # solution
-    tokens, last = [], start
+    tokens: list[int] = []
+    last = start
     while len(tokens) < max_length and last != end:
         last = int(table[last].argmax())
         tokens.append(last)
