@@ -38,8 +38,13 @@ def difference(expected: Any, answer: Any, parts: tuple[str, ...], tolerance: fl
 def is_same(expected: Any, answer: Any, tolerance: float) -> bool:
     """Whether two answers are the same; NaN is the same as NaN."""
     if isinstance(expected, Tensor) and isinstance(answer, Tensor):
-        return expected.shape == answer.shape and torch.allclose(
-            expected.double(), answer.double(), rtol=tolerance, atol=tolerance, equal_nan=True
+        alike = (expected.dtype is torch.bool) == (answer.dtype is torch.bool)
+        return (
+            alike
+            and expected.shape == answer.shape
+            and torch.allclose(
+                expected.double(), answer.double(), rtol=tolerance, atol=tolerance, equal_nan=True
+            )
         )
     if isinstance(expected, tuple | list) and isinstance(answer, tuple | list):
         return len(expected) == len(answer) and all(
@@ -77,25 +82,26 @@ def shown(value: Any) -> str:  # noqa: PLR0911 - a kind each
     return repr(value)[:80]
 
 
-def _of_tensors(expected: Tensor, answer: Any, tolerance: float) -> str:  # noqa: PLR0911
-    if isinstance(answer, float | int) and expected.ndim == 0:
-        answer = torch.tensor(answer)
-    if isinstance(answer, list | tuple):
-        try:
-            answer = torch.tensor(answer)
-        except (ValueError, TypeError, RuntimeError):
-            return f"expected a tensor {tuple(expected.shape)}, got {_kind(answer)}"
+def _as_tensor(answer: Any) -> Any:
+    """A number or a list of numbers as a tensor; all else as it is."""
+    if not isinstance(answer, bool | float | int | list | tuple):
+        return answer
+    try:
+        return torch.tensor(answer)
+    except (ValueError, TypeError, RuntimeError):
+        return answer
+
+
+def _of_tensors(expected: Tensor, answer: Any, tolerance: float) -> str:
+    answer = _as_tensor(answer)
     if not isinstance(answer, Tensor):
         return f"expected a tensor {tuple(expected.shape)}, got {_kind(answer)}"
     if answer.shape != expected.shape:
         swapped = expected.ndim > 1 and answer.shape == expected.mT.shape
         remark = "; the last two are swapped" if swapped else ""
         return f"expected the shape {tuple(expected.shape)}, got {tuple(answer.shape)}{remark}"
-    if (expected.dtype is torch.bool) != (answer.dtype is torch.bool):
-        wanted = "True and False" if expected.dtype is torch.bool else "numbers"
-        return f"expected {wanted}, got a tensor of {str(answer.dtype).removeprefix('torch.')}"
-    if answer.is_floating_point() and answer.isnan().any() and not expected.isnan().any():
-        return "it has NaN (not a number), as 0 / 0 and inf - inf give"
+    if problem := _of_kinds(expected, answer):
+        return problem
     apart = (answer.double() - expected.double()).abs().nan_to_num(posinf=math.inf)
     if bool((apart <= tolerance * (1 + expected.double().abs())).all()):
         return ""
@@ -105,6 +111,18 @@ def _of_tensors(expected: Tensor, answer: Any, tolerance: float) -> str:  # noqa
     place = [int(n) for n in torch.unravel_index(torch.tensor(worst), expected.shape)]
     one, other = expected.flatten()[worst].item(), answer.flatten()[worst].item()
     return f"expected {shown(one)} at {place}, got {shown(other)}"
+
+
+def _of_kinds(expected: Tensor, answer: Tensor) -> str:
+    """Whether numbers are what is asked for, and are numbers."""
+    if expected.dtype is torch.bool and answer.dtype is not torch.bool:
+        found = str(answer.dtype).removeprefix("torch.")
+        return f"expected True and False, got a tensor of {found}; a comparison such as x > 0 gives them"
+    if expected.dtype is not torch.bool and answer.dtype is torch.bool:
+        return "expected numbers, got True and False"
+    if answer.is_floating_point() and answer.isnan().any() and not expected.isnan().any():
+        return "it has NaN (not a number), as 0 / 0 and inf - inf give"
+    return ""
 
 
 def _of_lists(expected: list[Any], answer: Any, tolerance: float) -> str:

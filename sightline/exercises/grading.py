@@ -130,7 +130,11 @@ _HINTS = {
 
 def _raised(line: dict[str, Any], call: str, source: str) -> tuple[str, str]:
     """A sentence about an exception, with the line of the file that it came from."""
-    error, message, number = str(line.get("error"))[:80], str(line.get("message"))[:400], line.get("line")
+    error, message, number = (
+        str(line.get("error"))[:80],
+        " ".join(str(line.get("message")).split())[:240],
+        line.get("line"),
+    )
     lines = source.splitlines()
     known = isinstance(number, int) and 0 < number <= len(lines)
     where = f", at line {number}: {lines[number - 1].strip()[:100]}" if known and number else ""

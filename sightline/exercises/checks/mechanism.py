@@ -232,8 +232,8 @@ def _masks() -> list[Probe]:
 def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, how: str) -> Any:
     scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
     may = torch.ones((), dtype=torch.bool) if mask is None else mask != 0
-    if how == "polarity" and mask is not None:
-        scores = scores.masked_fill(may, float("-inf"))
+    if how.startswith("polarity") and mask is not None:
+        scores = scores.masked_fill(may, -1e9 if how.endswith("finite") else float("-inf"))
     elif how == "zero score":
         scores = scores.masked_fill(~may, 0.0)
     elif how == "added":
@@ -269,6 +269,9 @@ MASKS = Exercise(
         }),
         Mistake("the wrong half is hidden: fill where the mask is 0 (forbidden), not where it is 1", {
             "attention_score": lambda *args: _masked(*args, how="polarity"),
+        }),
+        Mistake("the wrong half is hidden: fill where the mask is 0 (forbidden), not where it is 1", {
+            "attention_score": lambda *args: _masked(*args, how="polarity finite"),
         }),
         Mistake("the rows do not sum to one: hide scores before the softmax, not weights after it", {
             "attention_score": lambda *args: _masked(*args, how="after"),
