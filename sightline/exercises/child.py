@@ -59,6 +59,8 @@ def decoded(content: Any) -> Any:
     Raises:
         ValueError: If it is not what ``encoded`` writes.
     """
+    if isinstance(content, int) and abs(content) >= _WHOLE:
+        raise ValueError("an answer has a whole number that is too large")
     if content is None or isinstance(content, bool | int | float | str):
         return content
     if not isinstance(content, dict):
@@ -150,6 +152,7 @@ def _main() -> None:
         channel.write(json.dumps(line) + "\n")
         channel.flush()
 
+    sys.modules["sightline"] = None  # type: ignore[assignment] # exercises are solved with torch alone
     torch.set_num_threads(1)
     _limit_memory(request["memory"])
     say({"ready": True})

@@ -40,6 +40,9 @@ def fills():
     with open("file", "wb") as file:
         for _ in range(100):
             file.write(bytes(1 << 20))
+def peeks():
+    from sightline.exercises.keys import e01_soft_dictionary
+    return e01_soft_dictionary.softmax([1.0])
 def fine(x): return x + 1
 """
 
@@ -77,7 +80,7 @@ def test_whatever_a_function_does_the_next_is_asked(monkeypatch):
             "environment",
             "folder",
         ),
-        *("fills", "missing"),
+        *("fills", "peeks", "missing"),
     ]
     probes = [*(Probe(name=name) for name in names), Probe(name="fine", args=(2.0,))]
     outcome = run_file(SEVERAL, "several.py", probes, seconds=120)
@@ -96,6 +99,7 @@ def test_whatever_a_function_does_the_next_is_asked(monkeypatch):
     assert found["folder"]["answer"] != str(Path.cwd())
     assert not Path(found["folder"]["answer"]).exists()
     assert found["fills"]["error"] == "OSError"
+    assert found["peeks"]["error"] == "ModuleNotFoundError"
     assert found["missing"] == {"missing": "missing"}
     assert found["fine"] == {"answer": 3.0}
     assert outcome.printed.startswith("hello")
@@ -153,6 +157,7 @@ def test_answers_that_are_not_answers_are_refused():
         {"tensor": "float32", "shape": "ab", "data": "AAAA"},
         {"tensor": "float32", "shape": [1], "data": "not base64"},
         {"list": 3},
+        10**400,
     ):
         with pytest.raises((ValueError, TypeError, RuntimeError, KeyError, AttributeError)):
             decoded(bad)
