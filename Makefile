@@ -8,7 +8,7 @@ JOBS   ?= 3
 # process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
+.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,8 @@ help:
 	@echo "make test      lint, types, tests, doctests and examples"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
 	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
+	@echo "make docs      these pages as a site: build/site/index.html"
+	@echo "make figures   the pictures of the pages, drawn anew"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -45,9 +47,52 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy > $(VENV)/mypy.txt & types=$$!; \
 	$(PYTEST) tests --without-shaped && $(PYTEST) tests --jaxtyping-packages=sightline,beartype.beartype && \
-	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md docs/*.md && \
+	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md $$(find docs -name '*.md') && \
 	$(BIN)/python -W error examples/run_all.py; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests + types))
+
+# The site needs a few packages more than the tests; they are installed the first time.
+docs: $(READY)
+	@$(BIN)/python -c 'import latex2mathml, material' 2> /dev/null || \
+	    $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
+	@echo build/site/index.html
+
+# The built site in a Chromium: axe-core, sideways scrolling, the search, anything loaded from a network.
+docs-check: docs
+	$(BIN)/python .ci/site.py
+
+# Pictures from small models and from the numbers that are kept beside the scripts: a few minutes of one core.
+DRAW  := OMP_NUM_THREADS=1 $(BIN)/python docs/figures
+QUICK := pictures.py pictures_course.py pictures_heads.py pictures_kernels.py pictures_mechanism.py \
+         pictures_watch.py layer_costs.py
+DRAWN := beam_search.py copying.py time_over_length.py training_curves.py vit_or_cnn.py
+figures: $(READY)
+	for script in $(QUICK); do $(DRAW)/$$script || exit 1; done
+	for script in $(DRAWN); do $(DRAW)/$$script draw || exit 1; done
+	$(DRAW)/seeds_table.py
+
+# Pictures of trained runs and of pages in a Chromium: hours of one core. What has numbers beside it is trained anew
+# by `beam_search.py train` and its like; bench/results, `vit_or_cnn.py train` and `time_over_length.py measure`
+# need a GPU.
+RUNS := runs/figures
+figures-slow: $(READY)
+	$(BIN)/sightline demo --out runs/demo --resume
+	$(BIN)/sightline train translate --data dates --out $(RUNS)/dates --resume
+	$(BIN)/sightline train translate --data dates --model recurrent --out $(RUNS)/recurrent --resume
+	$(BIN)/sightline train classify --data digits --out $(RUNS)/digits --resume
+	$(DRAW)/pictures_captioning.py runs/demo
+	$(DRAW)/pictures_beam.py --caption runs/demo --translate $(RUNS)/dates
+	$(DRAW)/pictures_translation.py $(RUNS)/recurrent $(RUNS)/dates
+	$(DRAW)/pictures_classification.py $(RUNS)/digits
+	$(DRAW)/caption_boxes.py runs/demo --out docs/pictures/howto_boxes.png
+	$(DRAW)/copying_heads.py $(RUNS)/dates --out docs/pictures/howto_copying.png
+	$(DRAW)/heads_removed.py $(RUNS)/dates --out docs/pictures/howto_removed_dates.png
+	$(DRAW)/heads_removed.py runs/demo --out docs/pictures/howto_removed_scenes.png
+	$(DRAW)/pictures_questions.py $(RUNS)/questions
+	$(DRAW)/translation_scores.py
+	$(DRAW)/pictures_explorer.py --run runs/demo
+	$(DRAW)/pictures_serve.py runs/demo
 
 # Where there is a GPU its torch and Triton are installed already: nothing is installed here.
 test-gpu:

@@ -1,4 +1,4 @@
-"""A task of your own in one file: a Transformer that sorts numbers. See docs/task_of_your_own.md.
+"""A task of your own in one file: a Transformer that sorts numbers. See docs/do/task_of_your_own.md.
 
 python examples/task_of_your_own.py train sort --out runs/sort
 python examples/task_of_your_own.py evaluate runs/sort

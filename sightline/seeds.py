@@ -3,7 +3,7 @@
     from sightline.seeds import PositionalEncoding, add_positional_encoding, attention_score, create_mask
 
 Thin names over ``sl.reference``, ``sl.nn``, ``sl.positions`` and ``sl.show``, so that code written after the
-documents runs as it stands; ``docs/seeds.md`` says where each line of them is found here. Masks are the
+documents runs as it stands; ``docs/lookup/seeds.md`` says where each line of them is here. Masks are the
 documents': ones (or True) where a query may look, of any dtype.
 """
 

@@ -57,6 +57,7 @@ def commands():
         yield ["evaluate", folder, "--limit", "2", "--json"]
         yield ["check", folder]
         yield ["train", kind, *TINY[f"train {kind}"].split()]
+    yield ["exercise"]
 
 
 @pytest.mark.parametrize("words", list(commands()), ids=lambda words: " ".join(words[:2])[:20])

@@ -29,7 +29,7 @@ ORDER = [
     ["seeds"],  # the documents' names
     ["tasks"],
     ["serve"],
-    ["bench"],
+    ["bench", "exercises"],
     ["cli"],
     ["__main__"],
 ]

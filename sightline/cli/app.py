@@ -59,6 +59,7 @@ def app() -> Any:
         ("data", "Check data before training on it.", _data),
         ("check", "Check that a run is as its training left it.", _check),
         ("positions", "Draw sinusoidal positions as a heatmap.", _positions),
+        ("exercise", "Hand out and grade the exercises of the course.", _exercise),
         ("bench", "Side-by-side measurements against peers.", _bench),
     ]
     for name, purpose, load in commands:
@@ -116,6 +117,12 @@ def _check() -> Any:
 
 def _positions() -> Any:
     from sightline.cli.positions import command  # noqa: PLC0415
+
+    return command()
+
+
+def _exercise() -> Any:
+    from sightline.cli.exercise import command  # noqa: PLC0415
 
     return command()
 

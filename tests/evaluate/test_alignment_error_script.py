@@ -1,4 +1,4 @@
-"""docs/alignment_error.py on a translator that has learned next to nothing, and on planted attention."""
+"""docs/figures/alignment_error.py on a translator that learned next to nothing, and on planted attention."""
 
 import importlib.util
 import json
@@ -11,7 +11,7 @@ import torch
 import sightline as sl
 from sightline.evaluate.alignment import alignment_error_rate, read_links
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "alignment_error.py"
+SCRIPT = Path(__file__).parents[2] / "docs" / "figures" / "alignment_error.py"
 # Made by hand; "3 May 1979" is written as a year, a month and a day.
 PAIRS = [("3 May 1979", "1979 05 03"), ("May 3, 1979", "1979 05 03")]
 GOLD = ["0-2 1-1 2-0", "0-1 1-2 2?0"]

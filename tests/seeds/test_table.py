@@ -1,4 +1,4 @@
-"""The table of docs/seeds.md: what it names is there, near the line it says, and run by a test."""
+"""The table of docs/lookup/seeds.md: what it names is there, near the line it says, and run by a test."""
 
 import importlib.util
 import re
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NEAR = 25  # lines that a definition may have moved before the table must be written anew
-LINK = re.compile(r"\[`(\w+)`\]\(\.\./([\w/.]+)#L(\d+)\)")
+LINK = re.compile(r"\[`(\w+)`\]\(\.\./\.\./([\w/.]+)#L(\d+)\)")
 THERE = {  # what each document numbers
     "000": ["Home work 8", "Figure 1"],
     "001": [f"Exercise {n}" for n in range(1, 5)],
@@ -25,7 +25,7 @@ THERE = {  # what each document numbers
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("seeds_table", ROOT / "docs" / "seeds_table.py")
+    spec = importlib.util.spec_from_file_location("seeds_table", ROOT / "docs" / "figures" / "seeds_table.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -33,7 +33,7 @@ def script():
 
 @pytest.fixture(scope="module")
 def page():
-    return (ROOT / "docs" / "seeds.md").read_text()
+    return (ROOT / "docs" / "lookup" / "seeds.md").read_text()
 
 
 @pytest.mark.parametrize("document", THERE)
@@ -45,7 +45,7 @@ def test_everything_numbered_has_a_row_and_every_row_a_test(script, page, docume
     tests = (ROOT / "tests" / "seeds" / f"test_{document}.py").read_text()
     for what, places, test in rows:
         assert f"def {test}(" in tests, test
-        assert f"| {what} |" in page, f"{what}: run python docs/seeds_table.py"
+        assert f"| {what} |" in page, f"{what}: run docs/figures/seeds_table.py"
         for place in places:
             file, _, name = place.partition("::")
             assert (ROOT / file).exists(), place
@@ -63,4 +63,4 @@ def test_lines_are_near(script, page):
     assert len(links) > 50
     for name, file, line in links:
         there = script.line_of(ROOT / file, name)
-        assert abs(there - int(line)) <= NEAR, f"{name} is at {file}:{there}: run python docs/seeds_table.py"
+        assert abs(there - int(line)) <= NEAR, f"{name} is at {file}:{there}: run docs/figures/seeds_table.py"

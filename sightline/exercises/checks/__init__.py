@@ -1,0 +1,1 @@
+"""The calls that grade each exercise, and the mistakes that are known."""

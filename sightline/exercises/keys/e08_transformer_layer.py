@@ -1,0 +1,48 @@
+"""Exercise 8: an encoder layer of the Transformer, from its state dict.
+
+A state dict maps names to tensors: all that a layer has learned. Here it is that of
+torch.nn.TransformerEncoderLayer. With these tensors and a few lines you get the numbers that torch gets.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def encoder_layer(x: Tensor, weights: dict[str, Tensor], num_heads: int) -> Tensor:
+    """One encoder layer. x is (T, E): a sentence of T words, without a batch.
+
+    1. many heads: q, k, v = x times self_attn.in_proj_weight (3 E, E) plus self_attn.in_proj_bias (3 E), cut
+       in three; head n has the columns n * E / h up to (n + 1) * E / h of each, where h = num_heads; the
+       heads side by side go through self_attn.out_proj.weight and .bias
+    2. add x, then the norm: F.layer_norm(sum, (E,), norm1.weight, norm1.bias)
+    3. the feed-forward network: linear1.weight and .bias, F.relu, linear2.weight and .bias
+    4. add what went into it, then norm2.weight and norm2.bias
+
+    F.linear(x, weight, bias) is x @ weight.T + bias.
+    """
+    # solution
+    E = x.shape[-1]
+    qkv = F.linear(x, weights["self_attn.in_proj_weight"], weights["self_attn.in_proj_bias"])
+    heads = [part.unflatten(-1, (num_heads, E // num_heads)).transpose(0, 1) for part in qkv.chunk(3, dim=-1)]
+    q, k, v = heads  # (h, T, E / h)
+    mixed = torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, dim=-1) @ v
+    joined = mixed.transpose(0, 1).flatten(-2)
+    attended = F.linear(joined, weights["self_attn.out_proj.weight"], weights["self_attn.out_proj.bias"])
+    x = F.layer_norm(x + attended, (E,), weights["norm1.weight"], weights["norm1.bias"])
+    hidden = F.relu(F.linear(x, weights["linear1.weight"], weights["linear1.bias"]))
+    changed = F.linear(hidden, weights["linear2.weight"], weights["linear2.bias"])
+    return F.layer_norm(x + changed, (E,), weights["norm2.weight"], weights["norm2.bias"])
+    # end
+
+
+def count_parameters(d_model: int, d_ff: int) -> int:
+    """How many numbers such a layer learns, biases and norms included.
+
+    d_model is the width E, d_ff the width inside the feed-forward network.
+    """
+    # solution
+    attention = 4 * d_model * d_model + 4 * d_model
+    feed_forward = 2 * d_model * d_ff + d_ff + d_model
+    return attention + feed_forward + 4 * d_model
+    # end
