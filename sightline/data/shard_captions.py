@@ -32,13 +32,14 @@ class ShardImages:
 
     def open(self, name: str, *, size: int | None = None) -> Shaped[Tensor, "3 h w"]:
         """Read and decode one image."""
-        return read_image(io.BytesIO(self._read(name)), size=size, name=name)
+        return read_image(io.BytesIO(self.read(name)), size=size, name=name)
 
     def digest(self, name: str) -> str:
         """The hash of the image's bytes."""
-        return digest(self._read(name))
+        return digest(self.read(name))
 
-    def _read(self, name: str) -> bytes:
+    def read(self, name: str) -> bytes:
+        """The bytes of an image, as it was encoded."""
         try:
             return self._shards.image(self._shards.find(name))
         except OSError as problem:

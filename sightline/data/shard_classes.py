@@ -77,15 +77,19 @@ class ShardPixels:
         Raises:
             BrokenImage: If it can't be read.
         """
-        number = int(self._numbers[i])
-        name = self._shards.name(number)
-        try:
-            image = read_image(io.BytesIO(self._shards.image(number)), size=self._size, name=name)
-        except BrokenImage:
-            raise
-        except OSError as problem:
-            raise BrokenImage(f"the image {name!r} can't be read: {problem}") from problem
+        name = self._shards.name(int(self._numbers[i]))
+        image = read_image(io.BytesIO(self.read(i)), size=self._size, name=name)
         return fit_image(image, self._size, self._channels)
+
+    def read(self, i: int) -> bytes:
+        """The bytes of one image, as it was encoded; BrokenImage if they can't be had."""
+        number = int(self._numbers[i])
+        try:
+            return self._shards.image(number)
+        except OSError as problem:
+            raise BrokenImage(
+                f"the image {self._shards.name(number)!r} can't be read: {problem}"
+            ) from problem
 
     def _decoded(self, i: int) -> Tensor:
         try:
