@@ -4,7 +4,6 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,11 +61,24 @@ class _Recent:
 _TARS, _PARQUETS, _GROUPS = _Recent(), _Recent(), _Recent()  # one bound for all the shards of a process
 
 
+class _Open:
+    """A file that is closed when nobody reads from it any more."""
+
+    def __init__(self, path: Path) -> None:
+        with open_regular(path) as file:
+            self.number = os.dup(file.fileno())
+
+    def __del__(self) -> None:
+        if hasattr(self, "number"):
+            os.close(self.number)
+
+
 class TarShard:
     """A tar: examples are read where they lie, a few bytes of text and one image at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.index = path, cached_index(path, index_tar)
+        self._key = object()  # a file that takes its place later is another
 
     def row(self, i: int) -> dict[str, Any]:
         """The columns of an example."""
@@ -82,8 +94,8 @@ class TarShard:
         return self._read(self.index.rows[i]["image"], self.index.rows[i]["image_size"])
 
     def _read(self, offset: int, size: int) -> bytes:
-        file: FileIO = _TARS.get(self.path, lambda: (open_regular(self.path), 1), most=_OPEN)
-        content = os.pread(file.fileno(), int(size), int(offset))
+        file: _Open = _TARS.get(self._key, lambda: (_Open(self.path), 1), most=_OPEN)
+        content = os.pread(file.number, int(size), int(offset))
         if len(content) < size:
             raise OSError(f"the shard {str(self.path)!r} is shorter than it was; copy it anew")
         return content
@@ -93,8 +105,8 @@ class ParquetShard:
     """A parquet file: a group of rows is read as a whole, and kept while the buffer needs it."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.index = cached_index(path, _index_parquet)
+        self.path, self.index = path, cached_index(path, _index_parquet)
+        self._key = object()
 
     def row(self, i: int) -> dict[str, Any]:
         """The columns of a row without its image."""
@@ -110,11 +122,11 @@ class ParquetShard:
 
     def _row(self, i: int) -> dict[str | None, Any]:
         group, at = int(self.index.rows[i]["image"]), int(self.index.rows[i]["text"])
-        columns, table = _GROUPS.get((self.path, group), lambda: self._group(group), most=_IN_MEMORY)
+        columns, table = _GROUPS.get((self._key, group), lambda: self._group(group), most=_IN_MEMORY)
         return {name: table.column(k)[at].as_py() for k, name in enumerate(columns)}
 
     def _group(self, number: int) -> tuple[Any, int]:
-        file = _PARQUETS.get(self.path, lambda: (_open_parquet(self.path), 1), most=_OPEN_PARQUET)
+        file = _PARQUETS.get(self._key, lambda: (_open_parquet(self.path), 1), most=_OPEN_PARQUET)
         table = file.columns_of_group(number)
         return (_named(file), table), table.nbytes
 

@@ -202,6 +202,13 @@ def _members(index: _Indexer) -> Iterator[tarfile.TarInfo]:
             index.note("cut off", f"member {count}", sentence)
             return
         if member is None:
+            # A whole tar ends in zeros; the library stops without a word at what is no header.
+            if (
+                os.pread(index.file.fileno(), tarfile.BLOCKSIZE, tar.offset)
+                != tarfile.NUL * tarfile.BLOCKSIZE
+            ):
+                sentence = f"{index.name!r} is damaged or cut off after {count} members; copy it anew"
+                index.note("cut off", f"member {count}", sentence)
             return
         tar.members = []  # else it keeps them all
         count += 1
