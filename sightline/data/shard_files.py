@@ -20,7 +20,7 @@ __all__ = ["TAR", "find_shards", "is_pattern", "is_there", "split_of_shard"]
 
 TAR = ".tar"
 _PARQUET = ".parquet"
-_MOST = 1_000_000  # shards that a pattern may name
+_MOST = 100_000  # shards that a pattern may name
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 _NUMBERED = re.compile(r"-\d{6,}\.parquet$", re.IGNORECASE)  # NAME-000000: what is packed is called so
