@@ -36,7 +36,7 @@ def write_table(
     opened = open_run(run, share_device(device), force=force)
     inputs = bulk_inputs(opened, places)
     report = _Report()
-    finished = predict_bulk(
+    result = predict_bulk(
         opened,
         inputs,
         out,
@@ -47,7 +47,7 @@ def write_table(
     if report.errors:
         of = f" of process {share[0]}" if share[1] > 1 else ""
         print_line(f"{report.errors:,} inputs{of} could not be predicted; column error says why", err=True)
-    if finished and (share[0] == 0 or report.called):
+    if result.merged or (result.finished and share[0] == 0 and not report.called):
         print_paths([out])
 
 

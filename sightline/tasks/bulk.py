@@ -3,8 +3,8 @@
     predict_bulk(run, bulk_inputs(run, ["photos/"]), Path("results.parquet"), beam=5)
 
 Inputs are cut into parts of some hundred; part k belongs to process ``k % world``, which predicts it exactly
-as any other would: batches begin anew with each part. So the result does not depend on the number of processes
-or on kills, and what was written is never predicted again.
+as any other would: batches begin anew with each part. So the result depends neither on how many processes
+there are nor on kills, and what was written is never predicted again.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,7 +24,7 @@ from sightline.tasks.bulk_parts import FORMATS, Parts
 from sightline.tasks.prediction import Prediction
 from sightline.tasks.run import Run
 
-__all__ = ["BulkProgress", "predict_bulk", "process_share", "share_device"]
+__all__ = ["BulkProgress", "BulkResult", "predict_bulk", "process_share", "share_device"]
 
 _PART = 256  # inputs of a part, of few inputs
 _PARTS = 10_000  # of many inputs, there are about so many parts
@@ -49,6 +49,13 @@ class BulkProgress:
     rate: float
     left: float | None
     errors: int
+
+
+class BulkResult(NamedTuple):
+    """How a process ends: whether the result is there, and whether this process has put it together."""
+
+    finished: bool
+    merged: bool
 
 
 def process_share() -> tuple[int, int]:
@@ -79,7 +86,7 @@ def predict_bulk(
     share: tuple[int, int] = (0, 1),
     on_progress: Callable[[BulkProgress], None] | None = None,
     **options: Any,
-) -> bool:
+) -> BulkResult:
     """Predict all inputs and write one table, a row an input, in their order.
 
     Args:
@@ -94,7 +101,7 @@ def predict_bulk(
         options: Of the task: ``beam=5``.
 
     Returns:
-        Whether the result is there; else other processes have parts to write, and the last of them merges.
+        Whether the result is there; if not, other processes have parts to write, and the last of them merges.
 
     Raises:
         ValueError: If an option is unknown, or the parts are those of another prediction.
@@ -116,20 +123,23 @@ def predict_bulk(
     }
     parts = Parts(out, plan, counts, attention=attention)
     if parts.begin():
-        return True
+        return BulkResult(finished=True, merged=False)
     rank, world = share
     begun, before, errors = time.monotonic(), parts.n_done(), 0
     with parts.kept_for(rank, world):
         for number in range(rank, len(counts), world):
             if parts.is_there(number):
                 continue
+            if parts.is_done():  # another process has merged all parts, and removed them
+                break
             places = range(number * size, number * size + counts[number])
             rows = _predict_part(run, inputs, places, number, attention, batch_size, options)
             parts.write(number, rows)
             errors += sum(row["error"] is not None for row in rows)
             if on_progress is not None:
                 on_progress(_progress(parts.n_done(), before, len(inputs), time.monotonic() - begun, errors))
-    return parts.merge()
+    merged = parts.merge()
+    return BulkResult(finished=merged or parts.is_done(), merged=merged)
 
 
 def _progress(done: int, before: int, total: int, seconds: float, errors: int) -> BulkProgress:

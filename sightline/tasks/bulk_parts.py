@@ -8,7 +8,6 @@ there merges them.
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.border import need, read_json, to_json
-from sightline.data.files import atomic_write
+from sightline.data.files import atomic_write, reason
 from sightline.messages import listing, shortened
 
 if sys.platform != "win32":
@@ -53,24 +52,35 @@ class Parts:
         Raises:
             ValueError: If the folder is another prediction's, or the result is there without one.
         """
-        path = self.folder / _PLAN
-        if not path.exists():
-            if self.out.exists():
-                raise ValueError(f"{str(self.out)!r} is there already; remove it, or {_REMEDY}")
-            self._write_plan(done=False)
-        kept = read_json(path)
-        before = {key: value for key, value in kept.items() if key != _DONE} if isinstance(kept, dict) else {}
-        if before != self._plan:
-            other = [key for key in self._plan if before.get(key) != self._plan[key]]
-            shown = [f"{key} {shortened(before.get(key))}, not {shortened(self._plan[key])}" for key in other]
+        if self.out.exists() and not (self.folder / _PLAN).exists():
+            raise ValueError(f"{str(self.out)!r} is there already; remove it, or {_REMEDY}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise OSError(f"can't write {str(self.folder)!r}: {reason(problem)}; {_REMEDY}") from problem
+        with self._locked():
+            if not (self.folder / _PLAN).exists():
+                self._write_plan(done=False)
+            kept = read_json(self.folder / _PLAN)
+            self._check_plan(kept if isinstance(kept, dict) else {})
+            if kept.get(_DONE) and not self.out.exists():  # the result was taken away, and is made anew
+                self._write_plan(done=False)
+            elif kept.get(_DONE):
+                self._remove_parts()  # where a kill came between the result and this
+            return self.is_done()
+
+    def _check_plan(self, kept: Mapping[str, Any]) -> None:
+        other = [key for key in self._plan if kept.get(key) != self._plan[key]]
+        if other:
+            shown = [f"{key} {shortened(kept.get(key))}, not {shortened(self._plan[key])}" for key in other]
             raise ValueError(
-                f"{str(self.folder)!r} was begun with other settings or inputs: "
-                f"{listing(shown) or 'of another version'}; go on with those, remove it, or {_REMEDY}"
+                f"{str(self.folder)!r} was begun with other settings or inputs: {listing(shown)}; go on with "
+                f"those, remove it, or {_REMEDY}"
             )
-        if kept.get(_DONE) and not self.out.exists():  # the result was taken away, and is made anew
-            self._write_plan(done=False)
-            return False
-        return bool(kept.get(_DONE))
+
+    def is_done(self) -> bool:
+        """Whether the result is there."""
+        return bool(read_json(self.folder / _PLAN).get(_DONE))
 
     def is_there(self, number: int) -> bool:
         """Whether a part is written."""
@@ -92,25 +102,26 @@ class Parts:
                 need("pyarrow.parquet", "a result in parquet", "parquet").write_table(table, beside)
 
     def merge(self) -> bool:
-        """Put the parts together, if all are there and nobody has done so; whether the result is there.
+        """Put the parts together, if all are there and nobody has done so; whether it was done here.
 
         Raises:
             ValueError: If a part is damaged.
         """
         with self._locked():
-            if read_json(self.folder / _PLAN).get(_DONE):
-                return True
-            if not all(map(self.is_there, range(len(self._counts)))):
+            if self.is_done() or not all(map(self.is_there, range(len(self._counts)))):
                 return False
             with atomic_write(self.out, remedy=_REMEDY) as beside:
                 (_merge_lines if self.out.suffix.lower() == ".jsonl" else _merge_tables)(
                     beside, [(self._part(i), n) for i, n in enumerate(self._counts)]
                 )
             self._write_plan(done=True)
-            for path in self.folder.iterdir():
-                if path.name != _PLAN:
-                    path.unlink() if path.is_file() else shutil.rmtree(path)
+            self._remove_parts()
             return True
+
+    def _remove_parts(self) -> None:
+        for path in self.folder.iterdir():
+            if path.name != _PLAN:
+                path.unlink(missing_ok=True)
 
     @contextmanager
     def kept_for(self, rank: int, world: int) -> Iterator[None]:
