@@ -5,8 +5,8 @@
 
 Draws scenes into tar shards in a temporary folder (10,000 different ones, repeated under other names),
 predicts them with ``torchrun -m sightline``, kills torchrun and all its workers with SIGKILL at random
-moments, and gives the same command again until it ends. Then the rows are compared with the inputs, and with a
-run of one process that nobody killed. The folder is removed at the end.
+moments, and gives the same command again until it ends. Then the rows are compared with the inputs, and with
+a run of one process that nobody killed. The folder is removed at the end.
 """
 
 import argparse

@@ -1,7 +1,6 @@
 """Reading examples out of one shard: by offset from a tar, by groups of rows from parquet."""
 
 import hashlib
-import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sightline.border import check_regular, open_regular, shown_bytes
+from sightline.border import check_regular, shown_bytes
+from sightline.data.files import OpenFile
 from sightline.data.image_tables import is_caption, is_image_column, label_column
 from sightline.data.parquet import ParquetFile
 from sightline.data.shard_index import ROW, ShardIndex, cached_index
@@ -61,18 +61,6 @@ class _Recent:
 _TARS, _PARQUETS, _GROUPS = _Recent(), _Recent(), _Recent()  # one bound for all the shards of a process
 
 
-class _Open:
-    """A file that is closed when nobody reads from it any more."""
-
-    def __init__(self, path: Path) -> None:
-        with open_regular(path) as file:
-            self.number = os.dup(file.fileno())
-
-    def __del__(self) -> None:
-        if hasattr(self, "number"):
-            os.close(self.number)
-
-
 class TarShard:
     """A tar: examples are read where they lie, a few bytes of text and one image at a time."""
 
@@ -94,11 +82,8 @@ class TarShard:
         return self._read(self.index.rows[i]["image"], self.index.rows[i]["image_size"])
 
     def _read(self, offset: int, size: int) -> bytes:
-        file: _Open = _TARS.get(self._key, lambda: (_Open(self.path), 1), most=_OPEN)
-        content = os.pread(file.number, int(size), int(offset))
-        if len(content) < size:
-            raise OSError(f"the shard {str(self.path)!r} is shorter than it was; copy it anew")
-        return content
+        file: OpenFile = _TARS.get(self._key, lambda: (OpenFile(self.path), 1), most=_OPEN)
+        return file.read(offset, size)
 
 
 class ParquetShard:

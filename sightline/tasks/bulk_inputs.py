@@ -10,7 +10,7 @@
 
 import bisect
 import hashlib
-import os
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 from sightline.border import open_regular, shown_bytes
 from sightline.data.class_folders import is_image
 from sightline.data.counter_rng import Ints
+from sightline.data.files import OpenFile
 from sightline.data.images import EncodedImage
 from sightline.data.shard_files import find_shards
 from sightline.data.shard_rows import CAPTION, IMAGE, PAIR, captions_of, sides_of
@@ -129,21 +130,8 @@ class _Lines:
     """
 
     def __init__(self, path: Path, *, images: bool) -> None:
-        self._path, self._images = path, images
-        self._file = open_regular(path)
-        digest, starts, at = hashlib.blake2b(digest_size=16), [], 0
-        for line in iter(lambda: self._file.readline(_LONGEST + 1), b""):
-            if len(line) > _LONGEST:
-                raise ValueError(
-                    f"a line of a list may have {shown_bytes(_LONGEST)}, line {len(starts) + 1} of "
-                    f"{str(path)!r} has more"
-                )
-            digest.update(line)
-            if line.strip() or not images:
-                starts.append(at)
-            at += len(line)
-        self._ends: Ints = np.array([*starts, at], np.int64)
-        self._digest = digest.hexdigest()
+        self._path, self._images, self._file = path, images, OpenFile(path)
+        self._ends, self._digest = _line_ends(path, empty=not images)
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -154,11 +142,28 @@ class _Lines:
 
     def name(self, index: int) -> str:
         start, end = int(self._ends[index]), int(self._ends[index + 1])
-        line = os.pread(self._file.fileno(), end - start, start)
+        line = self._file.read(start, end - start)
         return line.split(b"\n")[0].decode("utf-8", errors="replace").strip().removeprefix("\ufeff")
 
     def digest(self) -> str:
         return self._digest
+
+
+def _line_ends(path: Path, *, empty: bool) -> tuple[Ints, str]:
+    """Where lines begin, and the last ends; and a name for the whole."""
+    digest, starts, at = hashlib.blake2b(digest_size=16), array("q"), 0
+    with open_regular(path) as file:
+        for line in iter(lambda: file.readline(_LONGEST + 1), b""):
+            if len(line) > _LONGEST:
+                raise ValueError(
+                    f"a line of a list may have {shown_bytes(_LONGEST)}, line {len(starts) + 1} of "
+                    f"{str(path)!r} has more"
+                )
+            digest.update(line)
+            if line.strip() or empty:
+                starts.append(at)
+            at += len(line)
+    return np.array([*starts, at], np.int64), digest.hexdigest()
 
 
 class _ShardImages:
