@@ -1,6 +1,5 @@
 """``sightline KIND RUN INPUT... --out results.parquet``: any number of inputs into one table."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ from sightline.tasks.bulk_parts import FORMATS
 from sightline.tasks.run import open_run
 
 __all__ = ["is_table", "write_table"]
-
-_EVERY = 5.0  # seconds between two lines
 
 
 def is_table(out: Path | None) -> bool:
@@ -35,43 +32,22 @@ def write_table(
     check_place(out)
     opened = open_run(run, share_device(device), force=force)
     inputs = bulk_inputs(opened, places)
-    report = _Report()
     result = predict_bulk(
-        opened,
-        inputs,
-        out,
-        share=share,
-        on_progress=report if share[0] == 0 else report.count,
-        **settings,
+        opened, inputs, out, share=share, on_progress=_print_progress if share[0] == 0 else None, **settings
     )
-    if report.errors:
+    if result.errors:
         of = f" of process {share[0]}" if share[1] > 1 else ""
-        print_line(f"{report.errors:,} inputs{of} could not be predicted; column error says why", err=True)
-    if result.merged or (result.finished and share[0] == 0 and not report.called):
+        print_line(f"{result.errors:,} inputs{of} could not be predicted; column error says why", err=True)
+    if result.merged or (result.finished and share[0] == 0 and not result.written):
         print_paths([out])
 
 
-class _Report:
-    """Lines on standard error: how many inputs are done, how many a second, how long the rest takes."""
-
-    def __init__(self) -> None:
-        self.errors, self.called, self._last = 0, False, 0.0
-
-    def __call__(self, progress: BulkProgress) -> None:
-        """Say it, if the last line is some seconds old or all is done."""
-        self.count(progress)
-        now = time.monotonic()
-        if now - self._last < _EVERY and progress.done < progress.total:
-            return
-        self._last = now
-        left = "" if progress.left is None else f", {_duration(progress.left)} left"
-        print_line(
-            f"{progress.done:,} of {progress.total:,} inputs, {progress.rate:,.1f} a second{left}", err=True
-        )
-
-    def count(self, progress: BulkProgress) -> None:
-        """Say nothing."""
-        self.errors, self.called = progress.errors, True
+def _print_progress(progress: BulkProgress) -> None:
+    """How many inputs are done, how many a second, how long the rest takes."""
+    left = "" if progress.left is None else f", {_duration(progress.left)} left"
+    print_line(
+        f"{progress.done:,} of {progress.total:,} inputs, {progress.rate:,.1f} a second{left}", err=True
+    )
 
 
 def _duration(seconds: float) -> str:

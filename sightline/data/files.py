@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sightline.border import open_regular
 
-__all__ = ["OpenFile", "atomic_write", "fsync_path", "reason"]
+__all__ = ["OpenFile", "atomic_write", "fsync_path", "reason", "user_cache"]
 
 
 @contextmanager
@@ -79,6 +79,14 @@ def reason(problem: OSError) -> str:
         'no space left on device'
     """
     return problem.strerror.lower() if problem.strerror else str(problem)
+
+
+def user_cache(name: str) -> Path:
+    """A folder for what can be made again: in ``SIGHTLINE_CACHE``, or in the user's own cache."""
+    own = os.environ.get("SIGHTLINE_CACHE")
+    if own:
+        return Path(own) / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sightline" / name
 
 
 def fsync_path(path: Path) -> None:

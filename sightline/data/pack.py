@@ -61,6 +61,7 @@ def pack(
         raise ValueError(f"a shard must have at least 1 byte, got {shard_bytes}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"shards are written into a new folder, {str(out)!r} is in use; choose another")
+    out = out.absolute()
     beside = out.with_name(f".{out.name}.packing")
     try:
         shutil.rmtree(beside, ignore_errors=True)

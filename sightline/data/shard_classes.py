@@ -28,12 +28,12 @@ class ShardPixels:
     """The images of a split as one tensor of bytes would give them, but each is decoded when it is asked for.
 
     Attributes:
-        broken: The places of those that could not be read so far; their pixels are zeros.
+        broken: Why those that could not be read so far can't be, by their places; their pixels are zeros.
     """
 
     def __init__(self, shards: Shards, numbers: Ints, size: int, channels: int) -> None:
         self._shards, self._numbers, self._size, self._channels = shards, numbers, size, channels
-        self.broken: set[int] = set()
+        self.broken: dict[int, str] = {}
 
     @property
     def shape(self) -> torch.Size:
@@ -77,9 +77,12 @@ class ShardPixels:
         Raises:
             BrokenImage: If it can't be read.
         """
-        name = self._shards.name(int(self._numbers[i]))
-        image = read_image(io.BytesIO(self.read(i)), size=self._size, name=name)
+        image = read_image(io.BytesIO(self.read(i)), size=self._size, name=self.name(i))
         return fit_image(image, self._size, self._channels)
+
+    def name(self, i: int) -> str:
+        """What one is called: ``train-000003.tar/17``."""
+        return self._shards.name(int(self._numbers[i]))
 
     def read(self, i: int) -> bytes:
         """The bytes of one image, as it was encoded; BrokenImage if they can't be had."""
@@ -97,7 +100,7 @@ class ShardPixels:
         except BrokenImage as problem:
             if i not in self.broken:
                 logger.warning("%s; it is left out", problem)
-            self.broken.add(i)
+            self.broken[i] = str(problem)
             return torch.zeros(self.shape[1:], dtype=torch.uint8)
 
 

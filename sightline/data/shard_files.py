@@ -23,7 +23,7 @@ _PARQUET = ".parquet"
 _MOST = 100_000  # shards that a pattern may name
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-_NUMBERED = re.compile(r"-\d{6,}\.parquet$", re.IGNORECASE)  # NAME-000000: what is packed is called so
+_NUMBERED = re.compile(r"(-\d{6,}\.parquet|(^|[-_.])\d+\.tar)$", re.IGNORECASE)  # as writers call them
 
 
 def is_pattern(place: Path | str) -> bool:
@@ -60,8 +60,10 @@ def find_shards(place: Path | str) -> list[Path] | None:
         return None
     inside = sorted(x for x in path.iterdir() if not x.name.startswith(".") and not x.is_dir())
     tars = [x for x in inside if x.suffix.lower() == TAR]
-    packed = [x for x in inside if _NUMBERED.search(x.name)]
-    return _checked(tars or packed, str(path)) if tars or packed else None
+    numbered = [x for x in inside if _NUMBERED.search(x.name)]
+    # A tar among other files may be anything.
+    found = [x for x in numbered if x in tars] or (tars if len(tars) == len(inside) else numbered)
+    return _checked(found, str(path)) if found else None
 
 
 def split_of_shard(path: Path) -> str | None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.data.files import atomic_write
+from sightline.data.files import atomic_write, user_cache
 from sightline.logs import logger
 
 __all__ = ["ROW", "ShardIndex", "cached_index"]
@@ -57,7 +56,7 @@ def cached_index(path: Path, build: Callable[[Path], ShardIndex]) -> ShardIndex:
     about = path.stat()
     stamp = [_VERSION, about.st_size, about.st_mtime_ns]
     name = hashlib.blake2b(str(path.resolve()).encode(errors="surrogatepass"), digest_size=16).hexdigest()
-    kept = _cache_folder() / f"{name}.npz"
+    kept = user_cache("shards") / f"{name}.npz"
     found = _load(kept, stamp)
     if found is None:
         found = build(path)
@@ -66,13 +65,6 @@ def cached_index(path: Path, build: Callable[[Path], ShardIndex]) -> ShardIndex:
         except OSError as problem:
             logger.debug("the index of %r is not kept: %s", str(path), problem)
     return found
-
-
-def _cache_folder() -> Path:
-    own = os.environ.get("SIGHTLINE_CACHE")
-    if own:
-        return Path(own) / "shards"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sightline" / "shards"
 
 
 def _save(path: Path, stamp: list[int], index: ShardIndex) -> None:

@@ -95,20 +95,23 @@ class ParquetShard:
 
     def row(self, i: int) -> dict[str, Any]:
         """The columns of a row without its image."""
-        return {key: value for key, value in self._row(i).items() if key is not None}
+        columns, table, at = self._place(i)
+        return {name: table.column(k)[at].as_py() for k, name in enumerate(columns) if name is not None}
 
     def image(self, i: int) -> bytes:
         """The bytes of an image."""
-        value = self._row(i).get(None)
+        columns, table, at = self._place(i)
+        value = table.column(columns.index(None))[at].as_py() if None in columns else None
         content = value.get("bytes") if isinstance(value, dict) else value
         if not isinstance(content, bytes):
             raise OSError(f"row {i} of {self.path.name!r} holds no image")
         return content
 
-    def _row(self, i: int) -> dict[str | None, Any]:
+    def _place(self, i: int) -> tuple[list[str | None], Any, int]:
+        """The columns and the group of a row, and the row's number in it."""
         group, at = int(self.index.rows[i]["image"]), int(self.index.rows[i]["text"])
         columns, table = _GROUPS.get((self._key, group), lambda: self._group(group), most=_IN_MEMORY)
-        return {name: table.column(k)[at].as_py() for k, name in enumerate(columns)}
+        return columns, table, at
 
     def _group(self, number: int) -> tuple[Any, int]:
         file = _PARQUETS.get(self._key, lambda: (_open_parquet(self.path), 1), most=_OPEN_PARQUET)

@@ -5,7 +5,7 @@ What is kept in memory is the index, 31 bytes an example, and the numbers of eac
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,21 @@ import numpy as np
 
 from sightline.border import read_json, shown_bytes
 from sightline.data.counter_rng import Ints, hashed_integers
-from sightline.data.dataset import STATED, Problem, digest_of, in_order
+from sightline.data.dataset import STATED, Dataset, Problem, digest_of, in_order
 from sightline.data.shard_files import TAR, split_of_shard
 from sightline.data.shard_order import Blocks
 from sightline.data.shard_readers import ParquetShard, ShardReader, TarShard
 from sightline.data.shard_rows import CAPTION, IMAGE, LABEL, PAIR
 from sightline.logs import logger
 
-__all__ = ["CLASSES", "Shards", "deal"]
+__all__ = ["CLASSES", "Shards", "deal", "warn_of_problems"]
 
 CLASSES = "classes.json"  # beside tar shards: the names that the numbers in .cls count
+_LAYOUTS: Mapping[type[Any], str] = {TarShard: "tar shards", ParquetShard: "parquet shards"}
 _BLOCK = 4 << 20  # bytes of a tar that are read one after the other
-_ROLE_NAMES = {IMAGE: "image", CAPTION: "caption", LABEL: "class", PAIR: "pair of texts"}
+_ROLE_NAMES = {IMAGE: "an image", CAPTION: "a caption", LABEL: "a class", PAIR: "a pair of texts"}
+_NAMED = 5  # problems that a training is told
+_MANY = 50  # shards whose reading is told
 _MOST_CLASSES = 1 << 24  # bytes of the file of their names
 
 
@@ -42,17 +45,19 @@ class Shards:
 
     def __init__(self, paths: Sequence[Path], source: str, roles: int) -> None:
         self.source = source
-        self.layout = "tar shards" if paths[0].suffix.lower() == TAR else "parquet shards"
-        make = TarShard if self.layout == "tar shards" else ParquetShard
-        self._shards: list[ShardReader] = [make(path) for path in paths]
+        make = TarShard if paths[0].suffix.lower() == TAR else ParquetShard
+        self.layout = _LAYOUTS[make]
+        self._shards: list[ShardReader] = []
+        for number, path in enumerate(paths, 1):
+            self._shards.append(make(path))
+            if number % _MANY == 0:
+                logger.info("read the index of %d of %d shards of %r", number, len(paths), source)
         above = os.path.commonpath([path.absolute().parent for path in paths])
         self.names = [path.absolute().relative_to(above).as_posix() for path in paths]
         self._number = {name: i for i, name in enumerate(self.names)}
         self._starts = np.cumsum([0, *(len(shard.index.rows) for shard in self._shards)])
         self.problems = [Problem(*one) for shard in self._shards for one in shard.index.problems]
         self.usable = self._find_usable(roles)
-        for problem in self.problems[:3]:
-            logger.debug("%s", problem.sentence)
 
     def _find_usable(self, roles: int) -> Ints:
         """The numbers of the examples that have what is needed."""
@@ -63,14 +68,14 @@ class Shards:
                 lacking = int((has & role == 0).sum()) if roles & role else 0
                 if lacking:
                     kind = {IMAGE: "missing", CAPTION: "no caption", LABEL: "no class"}.get(role, "empty")
-                    sentence = f"{lacking:,} of {len(has):,} examples of {name!r} have no {_ROLE_NAMES[role]}"
+                    sentence = f"{lacking:,} of {len(has):,} examples of {name!r} lack {_ROLE_NAMES[role]}"
                     self.problems.append(Problem(kind, name, sentence))
             found.append(start + np.flatnonzero(has & roles == roles))
         usable: Ints = np.concatenate(found)
         if not len(usable):
             needed = " and ".join(name for role, name in _ROLE_NAMES.items() if roles & role)
             first = f"; {self.problems[0].sentence}" if self.problems else ""
-            raise ValueError(f"examples must have a {needed}, not one of {self.source!r} has{first}")
+            raise ValueError(f"examples must have {needed}, not one of {self.source!r} has{first}")
         return usable
 
     def __len__(self) -> int:
@@ -184,6 +189,16 @@ class Shards:
         """How many examples, in how many shards."""
         size = sum(shard.path.stat().st_size for shard in self._shards)
         return f"Shards({self.source!r}, {len(self):,} examples in {len(self.names):,}, {shown_bytes(size)})"
+
+
+def warn_of_problems(dataset: Dataset[Any]) -> None:
+    """Tell a training what of its shards can't be used; data of other kinds has its own words."""
+    if dataset.layout not in _LAYOUTS.values():
+        return
+    for problem in dataset.problems[:_NAMED]:
+        logger.warning("left out: %s", problem.sentence)
+    if (more := len(dataset.problems) - _NAMED) > 0:
+        logger.warning("and %d more problems; `sightline data check` lists them", more)
 
 
 def deal(numbers: Ints, seed: int, val: float, test: float, strata: Ints | None = None) -> dict[str, Ints]:

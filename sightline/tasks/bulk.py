@@ -29,6 +29,7 @@ __all__ = ["BulkProgress", "BulkResult", "predict_bulk", "process_share", "share
 _PART = 256  # inputs of a part, of few inputs
 _PARTS = 10_000  # of many inputs, there are about so many parts
 _MOST_TOKENS = 4096  # of a row whose attention is told
+_TELL = 5.0  # seconds
 _WEIGHTS = ("config.json", "model.safetensors")
 
 
@@ -41,21 +42,28 @@ class BulkProgress:
         total: All inputs.
         rate: Inputs a second since this process began, over all processes.
         left: Seconds that the rest takes at that rate; None while there is no rate.
-        errors: Inputs of this process that could not be predicted, since it began.
     """
 
     done: int
     total: int
     rate: float
     left: float | None
-    errors: int
 
 
 class BulkResult(NamedTuple):
-    """How a process ends: whether the result is there, and whether this process has put it together."""
+    """How a process ends.
+
+    Attributes:
+        finished: Whether the result is there; if not, others have parts to write, and the last one merges.
+        merged: Whether this process has put it together.
+        written: Rows that this process wrote.
+        errors: How many of those say why there is no prediction.
+    """
 
     finished: bool
     merged: bool
+    written: int = 0
+    errors: int = 0
 
 
 def process_share() -> tuple[int, int]:
@@ -97,11 +105,11 @@ def predict_bulk(
             its entropy in nats.
         batch_size: Inputs that go through the model together.
         share: Which process this is, and of how many.
-        on_progress: Called when a part is written.
+        on_progress: Called when a part is written, once in some seconds and at the end.
         options: Of the task: ``beam=5``.
 
     Returns:
-        Whether the result is there; if not, other processes have parts to write, and the last of them merges.
+        How it ended.
 
     Raises:
         ValueError: If an option is unknown, or the parts are those of another prediction.
@@ -125,7 +133,8 @@ def predict_bulk(
     if parts.begin():
         return BulkResult(finished=True, merged=False)
     rank, world = share
-    begun, before, errors = time.monotonic(), parts.n_done(), 0
+    begun, before = time.monotonic(), parts.n_done()
+    told, written, errors = begun, 0, 0
     with parts.kept_for(rank, world):
         for number in range(rank, len(counts), world):
             if parts.is_there(number):
@@ -135,17 +144,19 @@ def predict_bulk(
             places = range(number * size, number * size + counts[number])
             rows = _predict_part(run, inputs, places, number, attention, batch_size, options)
             parts.write(number, rows)
-            errors += sum(row["error"] is not None for row in rows)
-            if on_progress is not None:
-                on_progress(_progress(parts.n_done(), before, len(inputs), time.monotonic() - begun, errors))
+            written, errors = written + len(rows), errors + sum(row["error"] is not None for row in rows)
+            now = time.monotonic()
+            if on_progress is not None and (now - told > _TELL or number + world >= len(counts)):
+                on_progress(_progress(parts.n_done(), before, len(inputs), now - begun))
+                told = now
     merged = parts.merge()
-    return BulkResult(finished=merged or parts.is_done(), merged=merged)
+    return BulkResult(merged or parts.is_done(), merged, written, errors)
 
 
-def _progress(done: int, before: int, total: int, seconds: float, errors: int) -> BulkProgress:
+def _progress(done: int, before: int, total: int, seconds: float) -> BulkProgress:
     rate = (done - before) / max(seconds, 1e-9)
     left = (total - done) / rate if rate else None
-    return BulkProgress(done=done, total=total, rate=rate, left=left, errors=errors)
+    return BulkProgress(done=done, total=total, rate=rate, left=left)
 
 
 def _part_size(n: int, batch_size: int) -> int:

@@ -77,11 +77,10 @@ def bulk_inputs(run: Run, places: Sequence[str]) -> BulkInputs:
 
 def _source(run: Run, place: str) -> BulkInputs:
     path, images = Path(place), run.task.input_is_file
-    looks_like_file = images or (len(place) < 4096 and "\n" not in place)  # a text may be anything
-    shards = find_shards(path) if looks_like_file and _may_be_place(place, images=images) else None
+    shards = find_shards(path) if images or _may_be_shards(place) else None
     if shards is not None:
         return _ShardImages(shards, place) if images else _ShardTexts(shards, place, _language(run))
-    if looks_like_file and path.suffix.lower() == ".txt" and path.is_file():
+    if path.suffix.lower() == ".txt" and (images or _is_file(path)):
         return _Lines(path, images=images)
     if not images:
         return _Plain([place], images=False)
@@ -93,9 +92,21 @@ def _source(run: Run, place: str) -> BulkInputs:
     return _Plain([place], images=True)
 
 
-def _may_be_place(place: str, *, images: bool) -> bool:
-    """Whether a text that a user gives may name shards: one to be translated may have stars and braces."""
-    return images or place.lower().endswith((".tar", ".parquet")) or Path(place).is_dir()
+def _may_be_shards(text: str) -> bool:
+    """Whether a text names shards: one to be translated may have stars, braces and any length."""
+    if text.lower().endswith((".tar", ".parquet")):
+        return True
+    try:
+        return Path(text).is_dir()
+    except OSError:  # too long for a name
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _language(run: Run) -> str:

@@ -18,6 +18,7 @@ import torch
 from sightline.data import shard_order
 from sightline.data.batches import shuffled_batches
 from sightline.data.captions import read_captions
+from sightline.data.check import check
 from sightline.data.classes import read_classes
 from sightline.data.images import read_image
 from sightline.data.pairs import read_pairs
@@ -95,6 +96,13 @@ def test_a_folder_of_anything_else_is_none(tmp_path):
     assert find_shards(tmp_path) is None
     (tmp_path / "a-000000.parquet").write_bytes(b"")
     assert find_shards(tmp_path) == [tmp_path / "a-000000.parquet"]
+    (tmp_path / "all images.tar").write_bytes(b"")  # among other files it may be anything
+    assert find_shards(tmp_path) == [tmp_path / "a-000000.parquet"]
+    (tmp_path / "00000.tar").write_bytes(b"")
+    assert find_shards(tmp_path) == [tmp_path / "00000.tar"]
+    for name in ("00000.tar", "a-000000.parquet", "a.parquet"):
+        (tmp_path / name).unlink()
+    assert find_shards(tmp_path) == [tmp_path / "all images.tar"]
 
 
 def test_classes_by_number_by_name_and_in_json(tmp_path):
@@ -226,9 +234,9 @@ HOSTILE = {
         [*SOUND, ("2.png", b""), ("2.txt", b"x"), *SOUND],
         "the key '0001' is in .* more than once",
     ),
-    "no caption": ([*SOUND, ("2.png", png(2))], "1 of 2 examples of .* have no caption"),
-    "no image": ([*SOUND, ("2.txt", b"a cat")], "1 of 2 examples of .* have no image"),
-    "a caption without a word": ([*SOUND, ("2.png", png(2)), ("2.txt", b" ...\n")], "have no caption"),
+    "no caption": ([*SOUND, ("2.png", png(2))], "1 of 2 examples of .* lack a caption"),
+    "no image": ([*SOUND, ("2.txt", b"a cat")], "1 of 2 examples of .* lack an image"),
+    "a caption without a word": ([*SOUND, ("2.png", png(2)), ("2.txt", b" ...\n")], "lack a caption"),
     "no JSON": ([*SOUND, ("2.png", png(2)), ("2.json", b'{"captions": ')], "'2.json' is not JSON"),
     "deep JSON": ([*SOUND, ("2.png", png(2)), ("2.json", b"[" * 5000)], "nested 100 deep"),
     "a list": ([*SOUND, ("2.png", png(2)), ("2.json", b"[1]")], "the JSON of an example is an object"),
@@ -314,9 +322,9 @@ def test_problems_are_bounded(tmp_path):
 @pytest.mark.bad_input
 def test_shards_of_another_kind_are_refused(tmp_path):
     write_tar(tmp_path / "train-000000.tar", captioned(2))
-    with pytest.raises(ValueError, match=r"must have a image and class, not one of .* has") as said:
+    with pytest.raises(ValueError, match=r"must have an image and a class, not one of .* has") as said:
         read_classes(tmp_path)
-    assert "have no class" in str(said.value)
+    assert "lack a class" in str(said.value)
     with pytest.raises(ValueError, match="pair of texts"):
         read_pairs(tmp_path)
     pq.write_table(pa.table({"x": [1]}), tmp_path / "train-000001.parquet")
@@ -351,10 +359,12 @@ def test_a_shard_that_shrinks_and_a_broken_image_are_told(tmp_path, caplog):
     found = read_classes(tmp_path, image_size=8, val=0, test=0)
     images = found.split("train").images
     assert images[torch.tensor([0, 1])][1].sum() == 0
-    assert images.broken == {1}
+    assert list(images.broken) == [1]
     assert [record.message for record in caplog.records] == [
         "'train-000000.tar/1' is not an image that can be read; it is text; it is left out"
     ]
+    report = check(found)
+    assert [problem.name for problem in report.problems] == ["train-000000.tar/1"]
     with path.open("r+b") as file:
         file.truncate(600)
     with pytest.raises(ValueError, match="is shorter than it was"):

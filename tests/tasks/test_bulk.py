@@ -35,7 +35,7 @@ def lines(path):
 def test_a_folder_becomes_a_row_an_image(classifier, tmp_path):
     out = tmp_path / "r.jsonl"
     inputs = bulk_inputs(classifier, [str(DATA / "digits")])
-    assert predict_bulk(classifier, inputs, out, batch_size=3, top=3) == (True, True)
+    assert predict_bulk(classifier, inputs, out, batch_size=3, top=3) == (True, True, 33, 0)
     rows = lines(out)
     assert [row["input"] for row in rows] == [str(path) for path in DIGITS]
     for start in range(0, len(rows), 3):  # parts are of 6, batches of 3: the very same sums
@@ -86,10 +86,10 @@ def test_killed_at_any_part_nothing_is_predicted_twice_or_lost(classifier, tmp_p
         predict_bulk(classifier, inputs, out, batch_size=2)
     assert not out.exists()
     monkeypatch.setattr(Parts, "merge", merge)
-    assert predict_bulk(classifier, inputs, out, batch_size=2) == (True, True)
+    assert predict_bulk(classifier, inputs, out, batch_size=2)[:2] == (True, True)
     assert sorted(written) == list(range(9))
     assert out.read_bytes() == whole.read_bytes()
-    assert predict_bulk(classifier, inputs, out, batch_size=2) == (True, False)  # nothing is left to do
+    assert predict_bulk(classifier, inputs, out, batch_size=2) == (True, False, 0, 0)  # nothing is left to do
     assert len(written) == 9
 
 
@@ -108,7 +108,7 @@ def test_a_process_that_begins_late_does_not_begin_anew(classifier, tmp_path, mo
     monkeypatch.setattr(
         Parts, "kept_for", lambda self, rank, world: Parts._locked(self, f".{rank}", wait=False)
     )
-    assert predict_bulk(classifier, inputs, out, share=(0, 2)) == (True, False)
+    assert predict_bulk(classifier, inputs, out, share=(0, 2)) == (True, False, 0, 0)
     assert [path.name for path in (tmp_path / "r.jsonl.parts").glob("part*")] == []
 
 
