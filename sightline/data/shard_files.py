@@ -70,11 +70,13 @@ def split_of_shard(path: Path) -> str | None:
     """The split that a shard's name tells; None where it tells none.
 
     Example:
-        >>> [split_of_shard(Path(x)) for x in ("train-000003.tar", "validation-0.tar", "cc3m-000003.tar")]
+        >>> [split_of_shard(Path(x)) for x in ("train-000003.tar", "imagenet-val-01.tar", "cc3m-000003.tar")]
         ['train', 'val', None]
     """
-    split = split_of_path(re.sub(r"(?<!-of)-\d+$", "", path.stem) + path.suffix)
-    return split or split_of_path(path.parent.name + "/-")
+    stem = re.sub(r"(?<!-of)-\d+$", "", path.stem)
+    last = re.split(r"[-_.]", stem)[-1]
+    names = (f"{stem}{path.suffix}", f"{last}{path.suffix}", f"{path.parent.name}/-")
+    return next((split for name in names if (split := split_of_path(name))), None)
 
 
 def _checked(paths: Sequence[Path], place: str) -> list[Path]:
