@@ -5,12 +5,20 @@ import torch
 from safetensors.torch import load_file
 
 from sightline.data import shard_order
+from sightline.data.classes import read_classes
 from sightline.data.pairs import read_pairs
 from sightline.data.segmented_corpus import SegmentedCorpus
 from sightline.data.streamed_corpus import StreamedCorpus
 from sightline.data.tokens import Tokenizer
+from sightline.models.vit import VisionTransformer, VisionTransformerConfig
+from sightline.tasks.classify.data import ClassifyData
+from sightline.tasks.classify.objective import ClassifyObjective
+from sightline.tasks.classify.predict import Classifier
+from sightline.train.config import TrainConfig
 from sightline.train.stepping import Stepper
 from tests.command import run
+from tests.data.picture_files import png
+from tests.data.shard_sets import write_tar
 from tests.tasks.cases import CASES, DATA
 
 pytestmark = pytest.mark.plain
@@ -123,3 +131,24 @@ def test_texts_cut_when_asked_for_are_those_cut_in_advance(dropout):
     for epoch in range(3):
         batches = [one.batch([7, 0, 3], epoch, first=1, last=2) for one in (kept, streamed)]
         assert torch.equal(*batches)
+
+
+def test_an_image_that_can_not_be_read_teaches_nothing_and_is_not_scored(tmp_path):
+    members = [(f"{i}.{end}", x) for i in range(5) for end, x in (("png", png(i)), ("cls", b"%d" % (i % 2)))]
+    members[4] = ("2.png", b"no image")
+    for split in ("train", "val", "test"):
+        write_tar(tmp_path / f"{split}-000000.tar", members)
+    images = read_classes(tmp_path, image_size=8, channels=1)
+    train = TrainConfig(batch_size=5)
+    objective = ClassifyObjective(images, train, ClassifyData(), score=lambda _, labels: {"n": len(labels)})
+    objective.prepare(torch.device("cpu"))
+    batch = objective.load([0, 2, 4], epoch=0)
+    assert batch.labels.tolist() == [0, -100, 0]
+    sizes = {"image_size": 8, "channels": 1, "patch": 4, "d_model": 8, "n_heads": 2, "n_layers": 1}
+    model = VisionTransformer.build(VisionTransformerConfig(**sizes, n_classes=2)).eval()
+    loss, alone = objective.loss(model, batch), objective.loss(model, objective.load([0, 4], epoch=0))
+    assert loss.terms.item() == 2
+    torch.testing.assert_close(loss.total, alone.total)
+    assert objective.evaluate(model) == {"n": 4}
+    examples = Classifier(model, ClassifyData(names=("0", "1"))).examples(images, "test", None)
+    assert [example.input for example in examples] == ["test 0", "test 1", "test 3", "test 4"]
