@@ -120,7 +120,7 @@ def test_a_pack_that_fails_leaves_nothing_and_begins_anew(tmp_path, monkeypatch)
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_texts_cut_when_asked_for_are_those_cut_in_advance(dropout):
     texts = [pair.source for pair in read_pairs(DATA / "pairs").split("train")]
-    tokenizer = Tokenizer.train(texts, kind="bpe", vocab_size=60)
+    tokenizer = Tokenizer.train(texts, kind="bpe", vocab_size=150)
     kept, streamed = (
         kind(tokenizer, texts, dropout=dropout, variants=5, seed=3)
         for kind in (SegmentedCorpus, StreamedCorpus)
