@@ -3,10 +3,11 @@
 
     python docs/stream_shards.py --gigabytes 20 --processes 2
 
-Makes shards of images with captions in a temporary folder (one shard, copied under other names: the content
-repeats, the bytes are all there), reads one epoch of batches by several processes, each its share, as a
-training does, and then again by processes that are killed with SIGKILL at random batches and begin where they
-were. Every batch is hashed: pixels, token ids, indices. The folder is removed at the end.
+Makes shards of images with captions in a temporary folder: small pictures in JPEGs of a megabyte, filled up
+with comments of zeros, and the same pictures in every shard. So it is reading that is measured, and the files
+are sparse: they take little of the disk. Reads one epoch of batches by several processes, each its share, as
+a training does, and then again by processes that are killed with SIGKILL at random batches and begin where
+they were. Every batch is hashed: pixels, token ids, indices. The folder is removed at the end.
 """
 
 import argparse
@@ -15,7 +16,6 @@ import io
 import json
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -36,7 +36,8 @@ from sightline.tasks.caption.data import CaptionData, learn_tokens
 from sightline.tasks.caption.objective import CaptionObjective
 from sightline.train.config import TrainConfig
 
-_SIDE = 1024  # pixels; noise, so that a JPEG is large
+_SIDE = 64  # pixels
+_A_PICTURE = 1_000_000  # bytes of its file
 _A_SHARD = 256_000_000
 _BATCH = 64
 
@@ -51,7 +52,7 @@ def make(folder: Path, gigabytes: float) -> int:
         Image.fromarray(rng.integers(0, 256, (_SIDE, _SIDE, 3), dtype=np.uint8)).save(
             file, "JPEG", quality=92
         )
-        pictures.append(file.getvalue())
+        pictures.append(filled_up(file.getvalue()))
     with tarfile.open(first, "w", format=tarfile.USTAR_FORMAT) as tar:
         number = 0
         while tar.offset < _A_SHARD:
@@ -62,11 +63,28 @@ def make(folder: Path, gigabytes: float) -> int:
     size = first.stat().st_size
     n = round(gigabytes * 1e9 / size)
     for i in range(1, n):
-        shutil.copyfile(first, folder / f"train-{i:06d}.tar")
+        copy_sparsely(first, folder / f"train-{i:06d}.tar")
     with tarfile.open(folder / "val-000000.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
         _add(tar, "0.jpg", pictures[0])
         _add(tar, "0.txt", b"a picture to choose by")
     return n * size
+
+
+def filled_up(jpeg: bytes) -> bytes:
+    """A JPEG with so many comments of zeros that it has a megabyte."""
+    comment = b"\xff\xfe\xff\xff" + bytes(65533)
+    return jpeg[:2] + comment * (_A_PICTURE // len(comment)) + jpeg[2:]
+
+
+def copy_sparsely(source: Path, target: Path) -> None:
+    """Copy a file; pages of zeros are left out of the disk, and are zeros when they are read."""
+    with source.open("rb") as file, target.open("wb") as to:
+        while page := file.read(4096):
+            if page.count(0) == len(page):
+                to.seek(len(page), 1)
+            else:
+                to.write(page)
+        to.truncate(source.stat().st_size)
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
