@@ -77,7 +77,8 @@ def command(task: Task) -> Any:
         if out is not None and is_table(out):
             check_kind(run, task)
             settings = {"attention": attention, "batch_size": batch_size, **options}
-            write_table(run, inputs, out, device=device, force=force, settings=settings)
+            places = inputs if task.input_is_file else read_inputs(task, inputs)
+            write_table(run, places, out, device=device, force=force, settings=settings)
             return
         read = read_inputs(task, inputs)
         if out is not None:

@@ -234,6 +234,12 @@ def test_the_command_says_how_far_it_is(tmp_path, monkeypatch):
     assert said[1:] == ["1 inputs could not be predicted; column error says why", str(out)]
     assert run(*words).err.splitlines() == [str(out)]
     assert "holds some" in run("classify", RUNS / "classify/finished", tmp_path / "empty", "--out", out).err
+    table = tmp_path / "texts.jsonl"
+    texts = "3 May 1999\n4 May 1999\n"
+    assert (
+        run("translate", RUNS / "translate/finished", "-", "--out", table, "--beam", 1, stdin=texts).code == 0
+    )
+    assert [row["input"] for row in lines(table)] == texts.split("\n")[:2]
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match="RANK must be a number below WORLD_SIZE"):
