@@ -189,7 +189,7 @@ def _members(index: _Indexer) -> Iterator[tarfile.TarInfo]:
     """The regular files of a tar of bounded size; what else is there is noted."""
     count, before = 0, -1
     try:
-        tar = tarfile.open(fileobj=_Headers(index.file), mode="r:", errorlevel=0)  # type: ignore[call-overload]  # noqa: SIM115
+        tar = tarfile.open(fileobj=_Headers(index.file), mode="r:", errorlevel=0)  # noqa: SIM115
     except (tarfile.TarError, ValueError, OSError, EOFError) as problem:
         if index.size == 0:
             raise ValueError(f"{index.name!r} is empty, and no tar; copy it anew") from None
@@ -210,7 +210,7 @@ def _members(index: _Indexer) -> Iterator[tarfile.TarInfo]:
                 sentence = f"{index.name!r} is damaged or cut off after {count} members; copy it anew"
                 index.note("cut off", f"member {count}", sentence)
             return
-        tar.members = []  # else it keeps them all
+        tar.members = []  # type: ignore[attr-defined]  # else it keeps them all
         count += 1
         end = member.offset_data + member.size if member.isreg() else member.offset_data
         if member.size < 0 or member.offset <= before or end > index.size:
