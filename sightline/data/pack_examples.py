@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def class_names_of(dataset: Dataset[Any]) -> tuple[str, ...] | None:
 def _captioned(dataset: CaptionSet, split: str) -> Iterator[PackedExample]:
     read = _reader(dataset)
     for record in dataset.split(split):
-        image = _encoded(record.name, lambda name=record.name: read(name))
+        image = _encoded(record.name, partial(read, record.name))
         if image is not None:
             yield PackedExample(record.name, *image, captions=record.captions)
 
@@ -89,7 +90,7 @@ def _classified(dataset: ClassSet, split: str) -> Iterator[PackedExample]:
     read = _class_reader(dataset, part)
     for i, label in enumerate(part.labels.tolist()):
         name = part.keys[i] if part.keys else f"{split} {i}"
-        image = _encoded(name, lambda i=i: read(i))
+        image = _encoded(name, partial(read, i))
         if image is not None:
             yield PackedExample(name, *image, label=label)
 

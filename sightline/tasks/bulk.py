@@ -242,7 +242,7 @@ def _row(name: str, prediction: Prediction, *, attention: bool) -> dict[str, Any
 
 
 def _error_row(name: str, problem: Exception, *, attention: bool) -> dict[str, Any]:
-    row = {
+    row: dict[str, Any] = {
         "input": name,
         "prediction": None,
         "score": None,

@@ -75,7 +75,7 @@ class ClassifyObjective(Objective):
 
     def prepare(self, device: torch.device) -> None:
         """Bring the images to the device, if they fit."""
-        if isinstance(self._split.images, Tensor) and self._split.images.nbytes <= _RESIDENT:
+        if blocks_of(self._split) is None and self._split.images.nbytes <= _RESIDENT:
             self._resident = self._split.images.to(device)
 
     def plan(self, epoch: int) -> Sequence[Sequence[int]]:
