@@ -23,6 +23,7 @@ from sightline.cli.outputs import (
     save_figure,
     save_text,
 )
+from sightline.cli.predict_bulk import is_table, write_table
 from sightline.messages import flag
 from sightline.models.run_folder import kind_of
 from sightline.show import pages
@@ -48,8 +49,15 @@ def command(task: Task) -> Any:
         field_values: FieldValues,
         out: Annotated[
             Path | None,
-            typer.Option(help="Where it looked: a figure (.png, ...), a page (.html), or a folder."),
+            typer.Option(
+                help="Where it looked: a figure (.png, ...), a page (.html), or a folder; or a table of any "
+                "number of inputs (.parquet, .jsonl), folders, lists (.txt) and shards too, over processes."
+            ),
         ] = None,
+        attention: Annotated[
+            bool,
+            typer.Option("--attention", help="Of a table: tell where each token looked most.", metavar=""),
+        ] = False,
         layer: Annotated[int | None, typer.Option(help="Draw one layer, not the mean of all.")] = None,
         head: Annotated[
             int | None,
@@ -65,11 +73,13 @@ def command(task: Task) -> Any:
     ) -> None:
         options = field_values.get(_OPTIONS, {})
         task.predict_options(**options)  # refuses bad values before anything is loaded
-        for name, value in (("layer", layer), ("head", head)):
-            if value is not None and out is None:
-                raise ValueError(
-                    f"{flag(name)} {value} is what a figure shows, and none is drawn; add --out figure.png"
-                )
+        _check_flags(out, layer=layer, head=head, attention=attention, as_json=as_json)
+        if out is not None and is_table(out):
+            check_kind(run, task)
+            settings = {"attention": attention, "batch_size": batch_size, **options}
+            places = inputs if task.input_is_file else read_inputs(task, inputs)
+            write_table(run, places, out, device=device, force=force, settings=settings)
+            return
         read = read_inputs(task, inputs)
         if out is not None:
             check_output(out, len(read))
@@ -100,6 +110,21 @@ def command(task: Task) -> Any:
             raise typer.Exit(1 if predictions else 2)
 
     return make_command(fields.on(predict), name=task.kind, help=task.predict_help)
+
+
+def _check_flags(
+    out: Path | None, *, layer: int | None, head: int | None, attention: bool, as_json: bool
+) -> None:
+    """Refuse what does not go with what is written, before anything is loaded."""
+    for name, value in (("layer", layer), ("head", head)):
+        if value is not None and (out is None or is_table(out)):
+            raise ValueError(
+                f"{flag(name)} {value} is what a figure shows, and none is drawn; add --out figure.png"
+            )
+    if attention and not is_table(out):
+        raise ValueError("--attention is a column of a table; add --out results.parquet, or results.jsonl")
+    if as_json and is_table(out):
+        raise ValueError(f"predictions are printed or go into {str(out)!r}; leave out --json or --out")
 
 
 def read_inputs(task: Task, inputs: Sequence[str]) -> list[Any]:

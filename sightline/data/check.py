@@ -17,6 +17,8 @@ __all__ = ["MEANINGS", "DataReport", "OnProgress", "check"]
 MEANINGS = MappingProxyType(
     {
         "broken": "images that can't be read; they are skipped",
+        "cut off": "shards that end too early; what comes before is used",
+        "duplicate key": "examples of a shard that have a key of another; they are left out",
         "missing": "images that are named and not there",
         "no caption": "images without a caption",
         "too few": "classes that a training refuses",

@@ -1,12 +1,15 @@
 """What a set of images with classes holds, and what is wrong with it."""
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from sightline.data.check_captions import find_duplicates
 from sightline.data.check_report import Cell, DataReport
 from sightline.data.class_set import ClassSet, LabelledImages
+from sightline.data.dataset import Problem
 from sightline.data.images import digest
+from sightline.data.shard_classes import ShardPixels
 
 __all__ = ["check_classes"]
 
@@ -29,11 +32,17 @@ def check_classes(classes: ClassSet) -> DataReport:
     """
     parts = {name: classes.parts[name] for name in classes.splits()}
     places = (
-        (digest(image), split, part.keys[i] if part.keys else f"image {i}")
+        (digest(image), split, _name(part, i))
         for split, part in parts.items()
         for i, image in enumerate(part.images)
+        if i not in _broken(part)
     )
     duplicates, repeated = find_duplicates(places)
+    broken = [
+        Problem("broken", _name(part, i), sentence)
+        for part in parts.values()
+        for i, sentence in _broken(part).items()
+    ]
     splits = {name: _numbers(part, classes.names) for name, part in parts.items()}
     notes = [
         f"{split!r} has no images of its own: {other!r} stands for it"
@@ -53,7 +62,7 @@ def check_classes(classes: ClassSet) -> DataReport:
         about=f"{len(classes.names)} classes, {classes.layout}",
         splits=splits,
         columns=_COLUMNS,
-        problems=(*classes.problems, *duplicates),
+        problems=(*classes.problems, *broken, *duplicates),
         facts={"layout": classes.layout, "classes": list(classes.names), "repeated": repeated},
         notes=tuple(notes),
     )
@@ -69,6 +78,17 @@ def _numbers(part: LabelledImages, names: tuple[str, ...]) -> dict[str, Any]:
         "fewest": {"class": names[counts.index(least)], "images": least},
         "most": {"class": names[counts.index(most)], "images": most},
     }
+
+
+def _broken(part: LabelledImages) -> Mapping[int, str]:
+    """The images that were looked at and can't be read; in memory are only those that can."""
+    return part.images.broken if isinstance(part.images, ShardPixels) else {}
+
+
+def _name(part: LabelledImages, i: int) -> str:
+    if isinstance(part.images, ShardPixels):
+        return part.images.name(i)
+    return part.keys[i] if part.keys else f"image {i}"
 
 
 def _shown(one: dict[str, Any]) -> str:

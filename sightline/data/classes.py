@@ -20,9 +20,11 @@ from sightline.data.classes_npz import read_npz
 from sightline.data.dataset import ALL, STATED, Deal, Problem, check_deal, hash_split
 from sightline.data.image_tables import ImageTable, is_image_table, read_image_table, table_files
 from sightline.data.images import BrokenImage, read_image
+from sightline.data.shard_classes import read_class_shards
+from sightline.data.shard_files import find_shards, is_there
 from sightline.data.sources import Files, Folder, Index, files_of
 
-__all__ = ["read_classes"]
+__all__ = ["class_files", "read_classes"]
 
 
 def read_classes(
@@ -40,7 +42,8 @@ def read_classes(
 
     Args:
         source: A folder or a zip with a subfolder for each class, with ``labels.csv``, Hugging Face's
-            ``metadata.csv`` or ``metadata.jsonl``, or parquet files; one of these files; or an ``.npz``.
+            ``metadata.csv`` or ``metadata.jsonl``, or parquet files; one of these files; an ``.npz``; or
+            shards by their folder or a pattern, whose images are decoded as a training goes.
         image_size: Side of the images; others are scaled and their middle is cut out. Default: what they are
             for an ``.npz``, else 64.
         channels: 1 for grey, 3 for colour. Default: what they are for an ``.npz``, else 3.
@@ -57,7 +60,7 @@ def read_classes(
     """
     source = Path(source)
     check_deal(deal)
-    if not source.exists():
+    if not is_there(source):
         raise FileNotFoundError(
             f"there is no folder, zip or .npz {str(source)!r}; --data digits needs no files"
         )
@@ -65,11 +68,27 @@ def read_classes(
         raise ValueError(f"images have 1 channel, grey, or 3, colour, got channels={channels}")
     if image_size is not None and image_size < 1:
         raise ValueError(f"image_size must be at least 1 pixel, got {image_size}")
+    if (shards := find_shards(source)) is not None:
+        return read_class_shards(
+            shards,
+            source=str(source),
+            image_size=image_size or 64,
+            channels=channels or 3,
+            seed=seed,
+            val=val,
+            test=test,
+            strict=strict,
+        )
     if source.suffix.lower() == ".npz" and source.is_file():
         found = read_npz(source, image_size, channels)
     else:
         found = _decode(_find(source), image_size or 64, channels or 3)
     return _deal(replace(found, source=str(source)), seed, val, test, deal, strict=strict)
+
+
+def class_files(source: Path) -> Files:
+    """Where the images of a set lie, under the names that ``read_classes`` calls them by."""
+    return _find(source).images
 
 
 def _find(source: Path) -> ClassFiles:

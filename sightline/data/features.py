@@ -13,7 +13,6 @@ Which views there are says ``views.py``.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from sightline.data.batches import prefetch
 from sightline.data.captions import CaptionedImage, CaptionSet
-from sightline.data.files import atomic_write
+from sightline.data.files import atomic_write, user_cache
 from sightline.data.images import BrokenImage, normalise
 from sightline.data.views import view_of
 from sightline.shapes import Float, Shaped
@@ -134,10 +133,7 @@ def cache_features(
 
 def cache_folder() -> Path:
     """Where features are kept unless told otherwise: ``SIGHTLINE_CACHE``, or the user's own cache."""
-    own = os.environ.get("SIGHTLINE_CACHE")
-    if own:
-        return Path(own) / "features"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sightline" / "features"
+    return user_cache("features")
 
 
 def _digest(images: CaptionSet, record: CaptionedImage) -> str:

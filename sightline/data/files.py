@@ -1,11 +1,13 @@
-"""Writing files whole or not at all, and the sentences for those that can't be written."""
+"""Writing files whole or not at all, the sentences for those that can't be, and reading out of one."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["atomic_write", "fsync_path", "reason"]
+from sightline.border import open_regular
+
+__all__ = ["OpenFile", "atomic_write", "fsync_path", "reason", "user_cache"]
 
 
 @contextmanager
@@ -45,6 +47,30 @@ def atomic_write(path: Path, *, remedy: str = "choose another place") -> Iterato
         raise OSError(f"can't write {str(path)!r}: {reason(problem)}; {remedy}") from problem
 
 
+class OpenFile:
+    """A regular file that threads read from at once, closed when nobody has it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open_regular(path) as file:
+            self._number = os.dup(file.fileno())
+
+    def __del__(self) -> None:
+        if hasattr(self, "_number"):
+            os.close(self._number)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """So many bytes from a place on.
+
+        Raises:
+            OSError: If there are not so many.
+        """
+        content = os.pread(self._number, int(size), int(offset))
+        if len(content) < size:
+            raise OSError(f"the file {str(self.path)!r} is shorter than it was; copy it anew")
+        return content
+
+
 def reason(problem: OSError) -> str:
     """The system's reason, as the middle of a sentence.
 
@@ -53,6 +79,14 @@ def reason(problem: OSError) -> str:
         'no space left on device'
     """
     return problem.strerror.lower() if problem.strerror else str(problem)
+
+
+def user_cache(name: str) -> Path:
+    """A folder for what can be made again: in ``SIGHTLINE_CACHE``, or in the user's own cache."""
+    own = os.environ.get("SIGHTLINE_CACHE")
+    if own:
+        return Path(own) / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sightline" / name
 
 
 def fsync_path(path: Path) -> None:

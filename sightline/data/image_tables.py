@@ -23,10 +23,12 @@ __all__ = [
     "LABELS",
     "ImageRow",
     "ImageTable",
+    "caption_texts",
     "is_caption",
     "is_image_column",
     "is_image_table",
     "label_column",
+    "label_name",
     "read_image_table",
     "table_files",
 ]
@@ -186,7 +188,7 @@ def _parquet(files: Files, names: Sequence[str]) -> ImageTable:
 def _row(
     row: Row, columns: dict[str, Any], image: str, split: str | None, classes: tuple[str, ...] | None = None
 ) -> ImageRow:
-    captions = [text for column in columns if is_caption(column) for text in _texts(row.get(column))]
+    captions = [text for column in columns if is_caption(column) for text in caption_texts(row.get(column))]
     label = label_column(list(columns))
     stated = row.get("split")
     if isinstance(stated, str) and stated.strip():
@@ -195,7 +197,7 @@ def _row(
     return ImageRow(
         image,
         tuple(captions),
-        _label(row.get(label), classes) if label else None,
+        label_name(row.get(label), classes) if label else None,
         split or split_of_path(f"{folder}/-"),
     )
 
@@ -218,16 +220,16 @@ def _joined(folder: str, image: Any) -> str:
     return f"{folder}/{image}" if folder else image
 
 
-def _texts(value: Any) -> list[str]:
+def caption_texts(value: Any) -> list[str]:
     """The captions in a cell: one, a list of them, or as Karpathy has them, under ``raw``."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
-        return _texts(value.get("raw"))
-    return [text for one in value for text in _texts(one)] if isinstance(value, list) else []
+        return caption_texts(value.get("raw"))
+    return [text for one in value for text in caption_texts(one)] if isinstance(value, list) else []
 
 
-def _label(value: Any, classes: tuple[str, ...] | None) -> str | None:
+def label_name(value: Any, classes: tuple[str, ...] | None) -> str | None:
     """The class in a cell, by its name; a number counts the names, where there are some."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)

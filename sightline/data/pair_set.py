@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from sightline.data.dataset import ALL, STATED, Problem, digest_of, find_split, in_order, missing_split
+from sightline.shapes import did_you_mean
 
-__all__ = ["Pair", "PairSet"]
+__all__ = ["Pair", "PairSet", "choose_languages"]
 
 
 class Pair(NamedTuple):
@@ -59,7 +61,7 @@ class PairSet:
 
     def digest(self) -> str:
         """Names the sentences of train and val."""
-        return digest_of((*self.split("train"), *self.split("val")))
+        return digest_of(chain(self.split("train"), self.split("val")))
 
     def lacking(self) -> str | None:
         """What keeps a training from using the set, with a remedy; None if nothing does."""
@@ -77,3 +79,37 @@ class PairSet:
             f"put some into {name}.{self.source_language} and {name}.{self.target_language}, or {name}.tsv, "
             "or give all pairs as one file, which is dealt to the splits"
         )
+
+
+def choose_languages(
+    place: str, columns: Sequence[str], source: str | None, target: str | None
+) -> tuple[str, str]:
+    """Which two of the languages of a set are meant.
+
+    Raises:
+        ValueError: If one is not there, or it is not clear.
+    """
+    for role, name in (("source", source), ("target", target)):
+        if name is not None and name not in columns:
+            raise ValueError(
+                f"there is no {role} {name!r} in {place!r}; name another with --{role}, "
+                f"{did_you_mean(name, columns)}"
+            )
+    if len(columns) < 2:
+        raise ValueError(
+            f"pairs are of two languages, {place!r} has {columns[0]} alone; add the other, beside "
+            "train.en as train.de, in a table as a second column"
+        )
+    if source is None and target is None and len(columns) == 2:
+        return columns[0], columns[1]
+    others = [name for name in columns if name not in (source, target)]
+    if source is None and len(others) == 1:
+        source = others[0]
+    if target is None and len(others) == 1:
+        target = others[0]
+    if source is None or target is None:
+        raise ValueError(
+            f"it must be clear which languages to translate, {place!r} has {', '.join(columns)}; "
+            "name two of them with --source and --target"
+        )
+    return source, target

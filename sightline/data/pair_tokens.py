@@ -1,7 +1,7 @@
 """The two tokenizers of a translator: joint, or one for each side; saved with the run."""
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,15 +50,15 @@ class PairTokens:
         if kind not in KINDS:
             raise ValueError(f"unknown kind of tokens {kind!r}, {did_you_mean(kind, KINDS)}")
 
-        def learned(texts: Iterable[str]) -> Tokenizer:
-            lines = list(texts)
-            size = vocab_size if kind == "bpe" else len(SPECIALS) + len(_letters(lines, lowercase))
-            return Tokenizer.train(lines, kind="bpe", vocab_size=size, lowercase=lowercase)
+        def learned(texts: Callable[[], Iterable[str]]) -> Tokenizer:  # the pairs may be too many to keep
+            size = vocab_size if kind == "bpe" else len(SPECIALS) + len(_letters(texts(), lowercase))
+            return Tokenizer.train(texts(), kind="bpe", vocab_size=size, lowercase=lowercase)
 
         if joint:
-            both = learned(text for pair in pairs for text in pair)
+            both = learned(lambda: (text for pair in pairs for text in pair))
             return cls(both, both)
-        return cls(learned(pair.source for pair in pairs), learned(pair.target for pair in pairs))
+        sides = (lambda: (pair.source for pair in pairs)), (lambda: (pair.target for pair in pairs))
+        return cls(learned(sides[0]), learned(sides[1]))
 
     @property
     def joint(self) -> bool:

@@ -22,9 +22,10 @@ from typing import NamedTuple
 
 from sightline.data.dataset import STATED, Deal, Problem, check_deal, hash_split
 from sightline.data.pair_files import TABLES, PairFile, columns_of, find_pair_files, parallel_names
-from sightline.data.pair_set import Pair, PairSet
+from sightline.data.pair_set import Pair, PairSet, choose_languages
+from sightline.data.shard_files import find_shards
+from sightline.data.shard_pairs import read_pair_shards
 from sightline.data.sources import files_of
-from sightline.shapes import did_you_mean
 
 __all__ = ["Columns", "Pair", "PairSet", "read_columns", "read_pairs"]
 
@@ -47,7 +48,7 @@ def read_pairs(
 
     Args:
         path: The folder, the ``.zip``, or a table: ``.tsv``, ``.csv``, ``.txt``, ``.jsonl``, ``.json``,
-            ``.parquet``.
+            ``.parquet``; or shards by their folder or a pattern, which are read as a training goes.
         source: The language to read from: the ending of the parallel texts, or the name of a column; of a
             table without names, what the first column is called. Default: the first of the two there are, by
             the alphabet for parallel texts, as they stand in a table.
@@ -63,6 +64,10 @@ def read_pairs(
         OSError: If there is nothing at the path.
     """
     check_deal(deal)
+    if (shards := find_shards(path)) is not None:
+        return read_pair_shards(
+            shards, place=str(path), source=source, target=target, seed=seed, strict=strict
+        )
     columns = read_columns(path, source=source, target=target)
     if strict:
         _check_paired(columns)
@@ -130,7 +135,7 @@ def read_columns(path: Path | str, *, source: str | None = None, target: str | N
     single = all(file.split is None for file in files)
     found = _by_split(files, by_file)
     languages = tuple(dict.fromkeys(name for texts in found.values() for name in texts))
-    source, target = _chosen(path, languages, source, target)
+    source, target = choose_languages(str(path), languages, source, target)
     texts = {
         split: (texts[source], texts[target])
         for split, texts in found.items()
@@ -159,34 +164,6 @@ def _by_split(
                 )
             found.setdefault(split, {}).setdefault(language, []).extend(lines)
     return found
-
-
-def _chosen(path: Path, columns: tuple[str, ...], source: str | None, target: str | None) -> tuple[str, str]:
-    """Which two of the languages are meant."""
-    for role, name in (("source", source), ("target", target)):
-        if name is not None and name not in columns:
-            raise ValueError(
-                f"there is no {role} {name!r} in {str(path)!r}; name another with --{role}, "
-                f"{did_you_mean(name, columns)}"
-            )
-    if len(columns) < 2:
-        raise ValueError(
-            f"pairs are of two languages, {str(path)!r} has {columns[0]} alone; add the other, beside "
-            "train.en as train.de, in a table as a second column"
-        )
-    if source is None and target is None and len(columns) == 2:
-        return columns[0], columns[1]
-    others = [name for name in columns if name not in (source, target)]
-    if source is None and len(others) == 1:
-        source = others[0]
-    if target is None and len(others) == 1:
-        target = others[0]
-    if source is None or target is None:
-        raise ValueError(
-            f"it must be clear which languages to translate, {str(path)!r} has {', '.join(columns)}; "
-            "name two of them with --source and --target"
-        )
-    return source, target
 
 
 def _check_paired(columns: Columns) -> None:

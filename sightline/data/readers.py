@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from sightline.data.captions import read_captions
 from sightline.data.captions_formats import is_caption_file
 from sightline.data.class_folders import is_image
@@ -21,6 +23,9 @@ from sightline.data.pair_files import TABLES, parallel_names
 from sightline.data.pairs import read_pairs
 from sightline.data.parquet import ParquetFile, parquet_names
 from sightline.data.scenes import scenes_set
+from sightline.data.shard_files import TAR, find_shards
+from sightline.data.shard_readers import ParquetShard, TarShard
+from sightline.data.shard_rows import CAPTION, IMAGE, LABEL, PAIR
 from sightline.data.sources import Files, Folder, files_of, text_of
 from sightline.data.tables import read_table
 from sightline.shapes import did_you_mean
@@ -102,7 +107,7 @@ def open_dataset(place: Path | str, kind: str | None = None, **options: Any) -> 
     return reader.read(Path(place), **known)
 
 
-def kind_of(place: Path | str) -> str:
+def kind_of(place: Path | str) -> str:  # noqa: PLR0911 - a kind each
     """The kind of data at a place: of an embedded set by its name, else by the files that are there.
 
     Where nothing tells, it is ``caption``, whose reader has the sentence for that.
@@ -111,6 +116,11 @@ def kind_of(place: Path | str) -> str:
         if str(place) == reader.embedded:
             return kind
     path = Path(place)
+    try:
+        if (shards := find_shards(path)) is not None:
+            return _kind_of_shard(shards)
+    except (OSError, ValueError):  # what is wrong is said by the reader
+        return "caption"
     if path.suffix.lower() == ".npz":
         return "classify"
     if path.is_file() and path.suffix.lower() != ".zip":
@@ -120,6 +130,15 @@ def kind_of(place: Path | str) -> str:
         return _kind_of_files(files, files.names(), path)
     except (OSError, ValueError):  # what is wrong is said by the reader
         return "caption"
+
+
+def _kind_of_shard(paths: Sequence[Path]) -> str:
+    """By what the examples of the first shard have."""
+    shard = TarShard(paths[0]) if paths[0].suffix.lower() == TAR else ParquetShard(paths[0])
+    has = int(np.bitwise_or.reduce(shard.index.rows["roles"], initial=0))
+    if has & PAIR and not has & IMAGE:
+        return "translate"
+    return "classify" if has & LABEL and not has & CAPTION else "caption"
 
 
 def _kind_of_file(files: Files, name: str) -> str:

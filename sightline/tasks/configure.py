@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sightline.data.shard_files import is_there
 from sightline.messages import did_you_mean, flag, listing
 from sightline.models.run_folder import read_config
 from sightline.settings import current_names, from_json, restore_settings
@@ -110,7 +111,7 @@ def check_data(task: Task, data: str) -> None:
     Raises:
         ValueError: With what the task takes.
     """
-    if data not in task.embedded and not (task.reads_files and Path(data).expanduser().exists()):
+    if data not in task.embedded and not (task.reads_files and is_there(data)):
         takes = task.data_help if task.reads_files else listing([repr(name) for name in task.embedded], "or")
         raise ValueError(f"there is no data {data!r}; give {takes[0].lower()}{takes[1:].removesuffix('.')}")
 
@@ -121,7 +122,7 @@ def check_still_there(task: Task, source: str, folder: Path) -> None:
     Raises:
         ValueError: With the way to say where it is now.
     """
-    if source not in task.embedded and not Path(source).exists():
+    if source not in task.embedded and not is_there(source):
         raise ValueError(
             f"the data of {str(folder)!r} was {source!r}, which is not there any more; say where it is now "
             "with --data (in Python: data=...)"

@@ -68,7 +68,7 @@ CAPTION = Task(
     },
     unit="images",
     ranking="cider",
-    data_help="A folder or zip of images with captions, or scenes.",
+    data_help="A folder, zip or shards of images with captions, or scenes.",
     predict_options=CaptionOptions,
     evaluate_options=CaptionEvaluateOptions,
     architectures=dict.fromkeys(DECODERS, CaptionerConfig),

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from sightline.data.augment import Augment
 from sightline.data.captions import CaptionSet, read_captions
 from sightline.data.scenes import scenes_set
+from sightline.data.shard_captions import CaptionShards
+from sightline.data.shards import warn_of_problems
 from sightline.data.tokens import SPECIALS, Tokenizer
 from sightline.logs import logger
 from sightline.settings import check, setting
@@ -107,6 +109,9 @@ def open_captions(data: CaptionData, model: Mapping[str, Any] | None = None) -> 
     if data.source == SCENES:
         return scenes_set(data.n_train, data.n_val, data.n_test, data.data_seed)
     captions = read_captions(Path(data.source), seed=data.data_seed)
+    if isinstance(captions, CaptionShards):
+        warn_of_problems(captions)
+        return captions
     missing = [repr(problem.name) for problem in captions.problems if problem.kind == "missing"]
     if missing:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""

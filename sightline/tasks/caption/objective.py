@@ -12,9 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.data.augment import Augment
-from sightline.data.batches import pad, shuffled_batches
+from sightline.data.batches import pad
 from sightline.data.captions import CaptionedImage, CaptionSet, clean
 from sightline.data.counter_rng import random_uniform
+from sightline.data.shard_captions import CaptionRecords
+from sightline.data.shard_order import blocks_of, streamed_batches
 from sightline.data.tokens import BOS, EOS, NEVER_GENERATED, PAD, UNK, Tokenizer
 from sightline.decode.search import beam, greedy
 from sightline.logs import logger
@@ -46,9 +48,9 @@ class Split:
         ids: BOS, words, EOS, padded; a row of PAD where an image has fewer captions than the most.
     """
 
-    records: list[CaptionedImage]
+    records: Sequence[CaptionedImage]
     pictures: Pictures
-    ids: Int[Tensor, "n C L"]
+    ids: "Int[Tensor, 'n C L'] | _StreamedIds"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,13 @@ class CaptionObjective(Objective):
                 "cached keeps the grids of an encoder that is frozen, and finetune trains it; "
                 "give up one: --no-cached or --no-finetune"
             )
-        self._n = len(captions.split("train"))
+        trained = captions.split("train")
+        self._n, self._blocks = len(trained), blocks_of(trained)
+        if data.cached and self._blocks is not None:
+            raise ValueError(
+                "cached keeps a grid of every picture, and shards are read as a training goes; give up one: "
+                "--no-cached, or the pictures as a folder"
+            )
         captions.split("val")  # says so now if there is none, before a folder is made
 
     # What the loop calls
@@ -127,10 +135,10 @@ class CaptionObjective(Objective):
                 self._splits[name] = self.split(name, most)
             self._splits[name].pictures.to(device)
 
-    def plan(self, epoch: int) -> list[list[int]]:
+    def plan(self, epoch: int) -> Sequence[Sequence[int]]:
         """Batches of images."""
         n = len(self.train_split.records) if "train" in self._splits else self._n
-        return shuffled_batches(n, self.train.batch_size, self.train.seed, epoch)
+        return streamed_batches(n, self.train.batch_size, self.train.seed, epoch, self._blocks)
 
     def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
         """Captions of some images, all or as many as wanted; their pixels, if not on the device."""
@@ -220,6 +228,11 @@ class CaptionObjective(Objective):
         """The train split, once it is prepared."""
         return self._splits["train"]
 
+    def reference_ids(self) -> Int[Tensor, "n C L"]:
+        """Every caption of the train split; of shards too, 8 bytes a token."""
+        ids = self.train_split.ids
+        return ids if isinstance(ids, Tensor) else ids.whole()
+
     def for_stage(self, train: TrainConfig) -> "CaptionObjective":
         """The same objective for another stage, with the same images in memory."""
         other = copy.copy(self)
@@ -235,6 +248,9 @@ class CaptionObjective(Objective):
         records = self.captions.split(name)[:most]
         size, seed, augment = self.model.image_size, self.train.seed, self.settings.augment
         pictures: Pictures
+        if isinstance(records, CaptionRecords):
+            pictures = Streamed(self.captions, records, size, augment, seed)
+            return Split(records, pictures, _StreamedIds(records, self.encode))
         if self._keeps_grids():
             pictures, records = load_grids(
                 self.captions,
@@ -255,7 +271,7 @@ class CaptionObjective(Objective):
         return Split(records, pictures, self.encode(records))
 
     def _keeps_grids(self) -> bool:
-        if self.model.encoder not in NETWORKS or self.model.finetune:
+        if self.model.encoder not in NETWORKS or self.model.finetune or self._blocks is not None:
             return False
         # A GPU sees a picture faster than it learns from it, and then every step may see another crop.
         return self.device.type == "cpu" if self.settings.cached is None else self.settings.cached
@@ -272,11 +288,16 @@ class CaptionObjective(Objective):
         )
         return hypotheses.texts(self.tokenizer)
 
-    def encode(self, records: Sequence[CaptionedImage]) -> Int[Tensor, "n C L"]:
-        """Ids of all captions; one that is longer than the model's longest is cut, and has no end."""
+    def encode(self, records: Sequence[CaptionedImage], most: int | None = None) -> Int[Tensor, "n C L"]:
+        """Ids of all captions; one that is longer than the model's longest is cut, and has no end.
+
+        Args:
+            records: The images.
+            most: Rows of each; None: as many as the one with the most captions has.
+        """
         longest = self.model.max_length + 1  # one more than the decoder reads: the last is only written
         rows: list[list[int]] = []
-        most = max(len(record.captions) for record in records)
+        most = max(most or 1, *(len(record.captions) for record in records))
         for record in records:
             coded = [[BOS, *self.tokenizer.encode(clean(c)), EOS][:longest] for c in record.captions]
             rows += [*coded, *[[]] * (most - len(coded))]
@@ -297,6 +318,21 @@ class CaptionObjective(Objective):
             yield images, split.ids[numbers].to(self.device), [split.records[i] for i in numbers]
         if n == 0:
             raise no_image_error(self.captions, len(split.records))
+
+
+class _StreamedIds:
+    """The ids of captions in shards: read and coded when they are asked for."""
+
+    def __init__(self, records: CaptionRecords, encode: Callable[..., Tensor]) -> None:
+        self._records, self._encode, self._most = records, encode, records.most_captions
+
+    def __getitem__(self, indices: Tensor | Sequence[int]) -> Int[Tensor, "B C L"]:
+        numbers = indices.tolist() if isinstance(indices, Tensor) else indices
+        return self._encode([self._records[i] for i in numbers], self._most)
+
+    def whole(self) -> Int[Tensor, "n C L"]:
+        """All of them."""
+        return self[range(len(self._records))]
 
 
 def _readable_rows(pictures: Pictures, indices: Sequence[int]) -> list[int]:

@@ -56,7 +56,7 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
 def _sample(captions: CaptionSet) -> str | Tensor:
     """An image that is not trained on: its path, or its pixels where images lie in a zip or are drawn."""
     images = captions.images
-    unseen = next((record for record in captions.records if record.split != "train"), captions.records[0])
+    unseen = captions.split(next((name for name in captions.splits() if name != "train"), "train"))[0]
     if not isinstance(images, ImageFiles) or not isinstance(images.files, Folder):
         try:
             return captions.open(unseen)

@@ -129,11 +129,11 @@ class SelfCriticalObjective(Objective):
     def prepare(self, device: torch.device) -> None:
         """Count the n-grams of the train split's captions, each with its end."""
         self.first.prepare(device)
-        ids = self.first.train_split.ids[:, :, 1:]  # without BOS
+        ids = self.first.reference_ids()[:, :, 1:]  # without BOS
         # An unknown word in a reference must never be matched by writing "unknown".
         self._cider = Cider(ids.masked_fill(ids == UNK, self._never())).to(device)
 
-    def plan(self, epoch: int) -> list[list[int]]:
+    def plan(self, epoch: int) -> Sequence[Sequence[int]]:
         """Batches of images."""
         return self.first.plan(epoch)
 

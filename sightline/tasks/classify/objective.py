@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.data.augment import apply_augment, mix, partners
-from sightline.data.batches import shuffled_batches
 from sightline.data.class_set import ClassSet
+from sightline.data.shard_classes import ShardPixels
+from sightline.data.shard_order import blocks_of, streamed_batches
 from sightline.models.vit import VisionTransformer
 from sightline.settings import as_json
 from sightline.shapes import Int, Shaped
@@ -23,6 +24,7 @@ __all__ = ["ClassBatch", "ClassifyObjective", "Score"]
 Score = Callable[[Tensor, Tensor], Mapping[str, float]]
 
 _RESIDENT = 4 << 30  # bytes of images that are kept on the device
+_LEFT_OUT = -100  # the class of an image that can't be read: cross-entropy passes over it
 _WHOLE_BATCHES = 8  # from so many on, an epoch leaves out the rest that fills no batch
 
 
@@ -73,12 +75,13 @@ class ClassifyObjective(Objective):
 
     def prepare(self, device: torch.device) -> None:
         """Bring the images to the device, if they fit."""
-        if self._split.images.nbytes <= _RESIDENT:
+        if blocks_of(self._split) is None and self._split.images.nbytes <= _RESIDENT:
             self._resident = self._split.images.to(device)
 
-    def plan(self, epoch: int) -> list[list[int]]:
+    def plan(self, epoch: int) -> Sequence[Sequence[int]]:
         """Batches, all of one size where there are several."""
-        batches = shuffled_batches(len(self._split), self.train.batch_size, self.train.seed, epoch)
+        blocks, size = blocks_of(self._split), self.train.batch_size
+        batches = streamed_batches(len(self._split), size, self.train.seed, epoch, blocks)
         if len(batches) > _WHOLE_BATCHES and len(batches[-1]) < self.train.batch_size:
             return batches[:-1]
         return batches
@@ -92,13 +95,13 @@ class ClassifyObjective(Objective):
             others = partners(len(self._split), seed=self.train.seed, epoch=epoch, indices=chosen)
         streamed = self._resident is None
         return ClassBatch(
+            images=pixels[chosen] if streamed else None,  # first: then it is known which can't be read
+            other_images=pixels[others] if streamed and others is not None else None,
             indices=chosen,
             epoch=torch.tensor(epoch),
-            labels=labels[chosen],
+            labels=_readable(pixels, chosen, labels[chosen]),
             others=others,
-            other_labels=None if others is None else labels[others],
-            images=pixels[chosen] if streamed else None,
-            other_images=pixels[others] if streamed and others is not None else None,
+            other_labels=None if others is None else _readable(pixels, others, labels[others]),
         )
 
     def loss(self, model: nn.Module, batch: ClassBatch) -> Loss:
@@ -111,15 +114,16 @@ class ClassifyObjective(Objective):
         if share is not None and batch.other_labels is not None:
             other = F.cross_entropy(logits, batch.other_labels, label_smoothing=smoothing, reduction="none")
             losses = share * losses + (1 - share) * other
-        terms = torch.full((), float(len(batch.labels)), device=logits.device)
+        terms = (batch.labels != _LEFT_OUT).sum().float()
         return Loss(losses.sum(), terms)
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Scores on the validation split."""
         assert isinstance(model, VisionTransformer)  # noqa: S101 - what this task is for
         split = self.images.split("val")
-        logits = model.predict(split.images, views=self.settings.views)
-        return dict(self.score(logits.cpu(), split.labels))
+        logits = model.predict(split.images, views=self.settings.views).cpu()
+        labels = _readable(split.images, torch.arange(len(split)), split.labels)
+        return dict(self.score(logits[labels != _LEFT_OUT], labels[labels != _LEFT_OUT]))
 
     def data(self) -> dict[str, Any]:
         """What later commands need: the classes' names, where the images are, how they were split."""
@@ -142,3 +146,11 @@ class ClassifyObjective(Objective):
             return streamed
         assert self._resident is not None  # noqa: S101 - load sent no bytes because they are here
         return self._resident[indices]
+
+
+def _readable(images: Tensor | ShardPixels, indices: Int[Tensor, " B"], labels: Int[Tensor, " B"]) -> Tensor:
+    """The labels of some images that were read; of those that could not be, one that counts for nothing."""
+    if not isinstance(images, ShardPixels) or not images.broken:
+        return labels
+    broken = torch.tensor([i in images.broken for i in indices.tolist()])
+    return labels.masked_fill(broken, _LEFT_OUT)

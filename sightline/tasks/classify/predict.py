@@ -13,6 +13,7 @@ from torch import Tensor
 from sightline.data.augment import as_floats
 from sightline.data.class_set import ClassSet, fit_image
 from sightline.data.images import open_image
+from sightline.data.shard_classes import ShardPixels
 from sightline.evaluate.classes import confusion, score, signature
 from sightline.evaluate.scores import Scores
 from sightline.logs import logger
@@ -120,9 +121,11 @@ class Classifier(Predictor):
         images, labels = _with_classes_of(dataset, self.data, split)
         _warn_of_change(dataset, self.data)
         for i in range(len(labels))[:limit]:
-            name = self.data.names[labels[i]]
+            name, image = self.data.names[labels[i]], images[i]
+            if isinstance(images, ShardPixels) and i in images.broken:  # it was named
+                continue
             yield Example(
-                input=f"{split} {i}", value=images[i], references=(name,), truth=(int(labels[i]), images[i])
+                input=f"{split} {i}", value=image, references=(name,), truth=(int(labels[i]), image)
             )
 
     def score(

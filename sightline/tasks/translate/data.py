@@ -10,6 +10,7 @@ from sightline.data.dates import DATES, dates_set, is_dates
 from sightline.data.pair_set import PairSet
 from sightline.data.pair_tokens import KINDS, PairTokens
 from sightline.data.pairs import read_pairs
+from sightline.data.shards import warn_of_problems
 from sightline.settings import check, setting
 
 __all__ = ["TranslateData", "open_pairs", "token_rows", "train_tokenizers"]
@@ -91,7 +92,10 @@ def open_pairs(data: TranslateData, model: Mapping[str, Any] | None = None) -> P
     if is_dates(data.place):
         sizes = (data.n_train, data.n_val, data.n_test)
         return dates_set(seed=data.data_seed, sizes=sizes, source=data.source, target=data.target)
-    return read_pairs(Path(data.place), source=data.source, target=data.target, deal=cast("Deal", data.deal))
+    deal = cast("Deal", data.deal)
+    pairs = read_pairs(Path(data.place), source=data.source, target=data.target, deal=deal)
+    warn_of_problems(pairs)
+    return pairs
 
 
 def token_rows(tokens: PairTokens) -> dict[str, list[str]]:
