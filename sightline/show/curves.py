@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from sightline.palette import LINES
 from sightline.show.fonts import FallbackFontFigure
-from sightline.show.style import MAY_LOOK, style
+from sightline.show.style import SOFT, style
 
 __all__ = ["curves", "read_metrics"]
 
@@ -17,7 +18,6 @@ Curve = Sequence[tuple[float, float]]  # (step, value), in order
 _NOT_SCORES = ("step", "epoch", "lr", "perplexity")  # perplexity is the loss again
 _LOSSES = {"loss": "in training", "val_loss": "on unseen data", "reward": "in training"}
 _REWARD = "Reward in training, self-critical stage"
-_LINES = ("#21918c", "#b5367a", "#3b528b", "#d98b1f", "#5a9e2f", "#7a5195", "#8c6d4f", "#555555")
 _SHARE = 1.05  # a score beyond this is not a share of one
 _MANY = 60  # points, beyond which the running mean is drawn
 
@@ -93,7 +93,7 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
             _style_axes(ax, name)
             if began is not None and panel is not drawn:
                 label = "self-critical from here" if panel is losses else None
-                ax.axvline(began, color="#888888", linestyle="--", linewidth=1, label=label)
+                ax.axvline(began, color=SOFT, linestyle="--", linewidth=1, label=label)
             (_draw_losses if set(panel) <= set(_LOSSES) else _draw_scores)(ax, panel)
         if title:
             figure.suptitle(title)
@@ -133,13 +133,13 @@ def _style_axes(ax: Axes, name: str) -> None:
     ax.set_title(name, loc="left")
     ax.set_xlabel("step")
     ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    ax.spines["bottom"].set(visible=True, color="#888888")
-    ax.grid(axis="y", color="#e4e4e8", linewidth=0.8)
+    ax.spines["bottom"].set(visible=True, color=SOFT)
+    ax.grid(axis="y", linewidth=0.8)
     ax.set_axisbelow(True)
 
 
 def _line_colours(n: int) -> list[str]:
-    return [MAY_LOOK] if n == 1 else [_LINES[i % len(_LINES)] for i in range(n)]
+    return [LINES[i % len(LINES)] for i in range(n)]
 
 
 def _running_mean(values: Sequence[float], width: int) -> tuple[float, ...]:

@@ -1,9 +1,7 @@
 // The picture with an overlay: in full colour until something is pointed at, then lit where the weight is.
 
-import { clamp, level, make } from "./parts.js";
-
-const VEIL = [14, 16, 22];
-const GLOW = [255, 176, 66];
+import { VEIL } from "./palette.js";
+import { clamp, glow, level, make } from "./parts.js";
 
 // options: touch(patch, kind) is called for a patch that is pointed at or picked; null when left.
 export const pictureBox = ({ url, rows, columns, small, width, height }, { touch, label }) => {
@@ -75,7 +73,7 @@ export const pictureBox = ({ url, rows, columns, small, width, height }, { touch
       for (let i = 0; i < rows * columns; i++) {
         const share = level(weights[i], largest);
         if (weights[i] > weights[top]) top = i;
-        const [colour, alpha] = kind === "heat" ? [GLOW, 0.86 * share] : [VEIL, 0.84 * (1 - share)];
+        const [colour, alpha] = kind === "heat" ? [glow(share), 0.9 * share ** 0.65] : [VEIL, 0.84 * (1 - share)];
         pixels.data.set([...colour, Math.round(255 * alpha)], 4 * i);
       }
       context.putImageData(pixels, 0, 0);
