@@ -11,7 +11,7 @@ export const hasPatches = (sight) => sight.key_patches !== null;
 export const imageView = (ctx) => {
   const element = make("section", "view view-image");
   const [columns, main, side] = [make("div", "columns"), make("div", "main"), make("div", "side")];
-  const { image } = ctx.meta;
+  const image = ctx.image();
   const n = image.rows * image.columns;
   let [kind, smooth, pointed, patch, text] = ["light", true, null, null, null];
   const box = pictureBox(image, { label: `The picture: ${ctx.meta.title}`, touch: (i, how) => touched(i, how) });
@@ -97,7 +97,7 @@ export const imageView = (ctx) => {
     const request = kind === "words" ? { ask: "map", ...ctx.which(), queries: [0, own.t], keys: span, size: [own.t, n] }
       : at === null ? null : { ask: "word", of: ctx.state.of, sight: ctx.state.sight, query: at, keys: span };
     const name = JSON.stringify([request, isCompact]);
-    many.hidden = isCompact || !(byWords || ctx.meta.sights.length > 1 || own.heads > 1);
+    many.hidden = isCompact || !(byWords || ctx.sights().length > 1 || own.heads > 1);
     if (many.hidden || name === stripName) return markStrip();
     stripName = name;
     if (!request) return strip.replaceChildren(make("p", "soft note", "Pick a word to see it in every head."));
@@ -153,7 +153,7 @@ export const imageView = (ctx) => {
   return {
     element,
     update: async () => {
-      if (!hasPatches(sight())) { ctx.set({ sight: ctx.meta.sights.findIndex(hasPatches), head: "mean" }); return; }
+      if (!hasPatches(sight())) { ctx.set({ sight: ctx.sights().findIndex(hasPatches), head: "mean" }); return; }
       await build();
       await draw();
       await askStrip();
