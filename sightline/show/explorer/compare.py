@@ -48,8 +48,8 @@ class Pair:
         i, names = request.layer_index, self._names
         if i >= len(self._others):
             raise ValueError(
-                f"the difference of layer {i} needs it in both, got {len(self._layers)} layers for {names[0]!r} "
-                f"and {len(self._others)} for {names[1]!r}"
+                f"the difference of layer {i} needs it in both, got {len(self._layers)} layers for "
+                f"{names[0]!r} and {len(self._others)} for {names[1]!r}"
             )
         a, b = ((x.n_heads, x.sight.t, x.sight.s) for x in (self._layers[i], self._others[i]))
         if a != b:

@@ -245,7 +245,7 @@ export function mount(root, source, options = {}) {
   }
   const saves = make("div", "saves");
   const file = () => `${(meta.title || "attention").replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40)}-${state.view}`;
-  const save = (how) => () => how(made[state.view].element, root, file()).catch?.((error) => { problem.textContent = String(error); problem.hidden = false; });
+  const save = (how) => () => how(made[state.view], root, file()).catch?.((error) => { problem.textContent = String(error); problem.hidden = false; });
   saves.append(button("PNG", save(async (...all) => savePng(...all)), "Save this view as PNG"),
     button("SVG", save(async (...all) => saveSvg(...all)), "Save this view as SVG"));
   const panel = make("div", "panel");

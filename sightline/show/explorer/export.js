@@ -8,9 +8,20 @@ const CONTROLS = ".bar, details, input, select, [hidden]";
 const visible = (style) => style.visibility !== "hidden" && style.display !== "none" && Number(style.opacity) > 0;
 const filled = (colour) => colour && !/^(transparent|rgba\(0, 0, 0, 0\))$/.test(colour);
 
-// A view as an SVG element: what it draws, on the colour of the page.
-export const toSvg = (view, root) => {
-  const whole = view.getBoundingClientRect();
+// A view as an SVG element: all it draws, on the colour of the page; what is scrolled lies open meanwhile.
+export const toSvg = ({ element, settle }, root) => {
+  element.classList.add("saving");
+  settle?.();
+  try {
+    return drawn(element, root);
+  } finally {
+    element.classList.remove("saving");
+    settle?.();
+  }
+};
+const drawn = (view, root) => {
+  const { left, top, width, height } = view.getBoundingClientRect();
+  const whole = { left, top, width: Math.max(width, view.scrollWidth), height: Math.max(height, view.scrollHeight) };
   const paper = getComputedStyle(root).backgroundColor;
   const svg = makeSvg("svg", { width: whole.width, height: whole.height,
     viewBox: `0 0 ${whole.width} ${whole.height}` });

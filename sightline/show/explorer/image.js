@@ -1,7 +1,7 @@
 // Image: the picture, lit where the word under the cursor looked; a patch that is touched shows who looked there.
 
 import { arrayOf, check, choice, largestOf, make, newest, strongest, tableOf, weightText } from "./parts.js";
-import { pictureBox } from "./picture.js";
+import { cornersOf, pictureBox } from "./picture.js";
 import { textBlock } from "./text.js";
 
 const MANY = 48; // small pictures
@@ -14,7 +14,7 @@ export const imageView = (ctx) => {
   const image = ctx.image();
   const n = image.rows * image.columns;
   let [kind, smooth, pointed, patch, text] = ["light", true, null, null, null];
-  const box = pictureBox(image, { label: `The picture: ${ctx.meta.title}`, touch: (i, how) => touched(i, how) });
+  const box = pictureBox(image, { label: `The picture: ${ctx.meta.title}`, touch: (...all) => touched(...all) });
   const bar = make("div", "bar");
   bar.append(choice("Overlay", [["light", "Light"], ["heat", "Heat"]], kind, (value) => { kind = value; draw(); }),
     check("smooth", smooth, (value) => { smooth = value; draw(); }));
@@ -125,8 +125,8 @@ export const imageView = (ctx) => {
     for (const one of strip.querySelectorAll("[data-query]")) one.setAttribute("aria-pressed", String(Number(one.dataset.query) === ctx.state.query));
   };
 
-  // Who looked at a patch; where queries are patches too, what the patch reads.
-  const touched = (i, how) => {
+  // Who looked at a patch, or at a region; where queries are patches too, what the patch reads.
+  const touched = (i, how, corner) => {
     if (!areWords()) {
       pointed = i === null ? null : sight().query_patches + i;
       if (how === "pick" && i !== null) ctx.set({ query: sight().query_patches + i });
@@ -135,9 +135,14 @@ export const imageView = (ctx) => {
     }
     patch = i;
     if (i === null) { text?.shade(null); lists.replaceChildren(); return; }
-    askedWho(ctx.ask({ ask: "column", ...ctx.which(), key: sight().key_patches + i }), (answer) => {
+    const [[x0, y0], [x1, y1]] = cornersOf(i, corner, image.columns);
+    const lines = Array.from({ length: y1 - y0 + 1 }, (_, y) => sight().key_patches + (y0 + y) * image.columns);
+    const size = [sight().t, 1]; // of each word, the mean over a line of the region
+    askedWho(Promise.all(lines.map((first) => ctx.ask({ ask: "map", ...ctx.which(), queries: [0, sight().t],
+      keys: [first + x0, first + x1 + 1], size }))), (answers) => {
       if (patch === null) return;
-      const weights = arrayOf(answer.column);
+      const means = answers.map((answer) => arrayOf(answer.map));
+      const weights = means[0].map((_, q) => (x1 - x0 + 1) * means.reduce((sum, mean) => sum + mean[q], 0));
       text?.shade(weights, largestOf(weights), ctx.colours());
       const best = strongest(weights, 3).map(([q, w]) => `${ctx.name(sight(), "queries", q)} ${weightText(w)}`);
       lists.replaceChildren(make("p", "note number", `Here looked most: ${best.join(", ")}`));

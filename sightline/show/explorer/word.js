@@ -304,6 +304,7 @@ export const wordView = (ctx) => {
       await draw(ctx.state.query);
       askHeads();
     },
+    settle: () => relink?.(),
     resize: () => { drawHeads(); draw(ctx.state.query); },
   };
 };

@@ -156,7 +156,7 @@ def test_two_of_different_size_are_each_asked_for_themselves(sight):
         {"a": sight}, tokens={"?": (WORDS, KEYS)}, other=after, other_tokens={"a": (None, KEYS[1:])}
     )
     meta = answers.meta()
-    assert [(one["heads"], one["t"], one["s"]) for one in meta["compare"]["sights"]][0] == (
+    assert next((one["heads"], one["t"], one["s"]) for one in meta["compare"]["sights"]) == (
         HEADS + 1,
         T + 2,
         S - 1,
