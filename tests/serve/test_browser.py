@@ -97,6 +97,14 @@ def test_a_click_on_an_example_shows_the_caption_and_where_each_word_looked(page
     assert page.evaluate("document.activeElement !== document.body")
 
 
+def readable_example(page):
+    """An example that the small translator has all tokens for."""
+    tokens = sl.open_run(FIXTURES / "translate" / "finished").predictor.tokens
+    return next(
+        x for x in page.locator("#example-list button").all_inner_texts() if tokens.unknown(x) is None
+    )
+
+
 def state_of(page):
     """The state that the address brings back, once the view has written it."""
     page.wait_for_selector('.sl[data-waiting="0"]', state="attached")
@@ -119,14 +127,15 @@ def test_a_picture_opens_in_colour(browser, address):
 
 def test_the_address_of_a_result_brings_its_view_back_while_it_is_kept(browser):
     with served("translate", limits=Limits(kept=1)) as address, open_page(browser, address) as page:
-        page.locator("#example-list button").first.click()
+        given = readable_example(page)
+        page.locator("#text").fill(given)
+        page.locator("#send").click()
         text = result_of(page)
-        given = page.locator("#text").input_value()
         page.locator(".tabs [data-view=matrix]").click()
         page.locator(".matrix canvas").focus()
         for key in ("ArrowDown", "+", "Enter"):
             page.keyboard.press(key)
-        page.wait_for_function("location.hash.includes('queries=')")
+        page.wait_for_url(lambda now: "queries=" in now)
         state, url = state_of(page), page.url
         assert {"look", "view", "query", "key", "queries", "keys"} <= set(state)
         page.reload()
@@ -138,8 +147,9 @@ def test_the_address_of_a_result_brings_its_view_back_while_it_is_kept(browser):
             assert one.locator(".view-matrix").is_visible()
             assert state_of(one) == state
         copied.close()
-        page.locator("#example-list button").nth(1).click()
-        page.wait_for_function("(look) => !location.hash.includes(look)", arg=state["look"])
+        page.locator("#text").fill(f"{given} {given}")
+        page.locator("#send").click()
+        page.wait_for_url(lambda now: state["look"] not in now)
         assert result_of(page)
         page.go_back()
         page.wait_for_selector("#problem:not([hidden])")
@@ -253,11 +263,7 @@ def test_the_policy_holds_against_a_script_in_the_page(page):
 def test_a_text_is_typed_and_read_and_an_error_of_the_model_is_a_sentence(browser):
     with served("translate") as address, open_page(browser, address) as page:
         run = sl.open_run(FIXTURES / "translate" / "finished")
-        text = next(
-            label
-            for label in page.locator("#example-list button").all_inner_texts()
-            if run.predictor.tokens.unknown(label) is None
-        )
+        text = readable_example(page)
         page.locator("#text").fill(text)
         page.keyboard.press("Control+Enter")
         (prediction,) = run.predict([text])

@@ -142,7 +142,7 @@ export const matrixPicture = (ctx, options = {}) => {
     if (options.linked) return;
     clearTimeout(saving);
     saving = setTimeout(() => {
-      if (!view) return;
+      saving = 0;
       const [queries, keys] = span();
       const all = queries[1] - queries[0] === sight().t && keys[1] - keys[0] === sight().s;
       ctx.remember(all ? { queries: null, keys: null } : { queries, keys });
@@ -245,7 +245,7 @@ export const matrixPicture = (ctx, options = {}) => {
         detail = strips = null;
         askBase().catch(() => {}); // said above the view
         askNames(...span());
-      } else if (options.linked === undefined) {
+      } else if (options.linked === undefined && !saving) { // else the address is behind
         const next = asked();
         if (JSON.stringify(span()) !== JSON.stringify([[next.q0, next.q1], [next.k0, next.k1]])) fit(next);
       }
