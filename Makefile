@@ -57,9 +57,9 @@ test-gpu:
 # Notebooks are too heavy for the environment that all tests share: theirs lies over it, in $(VENV)/lab.
 test-lab: $(READY)
 	$(BIN)/python -m venv $(VENV)/lab
+	$(VENV)/lab/bin/pip install --quiet --no-compile 'jupyterlab>=4.4' 'ipykernel>=7' 'marimo>=0.20' 'anywidget>=0.9'
 	$(BIN)/python -c 'import sysconfig as s; print("import site; site.addsitedir(%r)" % s.get_path("purelib"))' \
 	    > $$($(VENV)/lab/bin/python -c 'import sysconfig as s; print(s.get_path("purelib"))')/over.pth
-	$(VENV)/lab/bin/pip install --quiet --no-compile 'jupyterlab>=4.4' 'ipykernel>=7' 'marimo>=0.20'
 	OMP_NUM_THREADS=1 $(VENV)/lab/bin/python -m pytest tests/show/explorer/test_lab.py
 
 MINUTES ?= 5

@@ -53,12 +53,14 @@ SHOTS = {  # picture: page, address, width, height, dark
     ),
     "lines": ("text", "view=lines&sight=1&head=6&query=26", 1200, 760, False),
     "compare": ("compare", "view=compare&sight=1&head=3", 1200, 700, False),
+    "lengths": ("lengths", "view=compare&sight=1&head=3", 1200, 780, False),
     "phone": ("text", "sight=2&head=9&query=43", 390, 760, True),
     "image": ("image", "query=4", 1200, 820, False),
     "generation": ("image", "view=film&step=4", 1200, 760, True),
 }
 
 
+POINT = {"lengths": {"ArrowUp": 32, "ArrowLeft": 31}}  # picture: keys
 LOOKS = {"light": (1200, 860, False), "dark": (1200, 860, True), "phone": (390, 844, False)}
 
 
@@ -126,8 +128,10 @@ def photograph_every(browser: Browser, pages: dict[str, str], folder: Path) -> N
         context.close()
 
 
-def photograph(browser: Browser, url: str, size: tuple[int, int], *, dark: bool) -> Image.Image:
-    """A page as it looks."""
+def photograph(
+    browser: Browser, url: str, size: tuple[int, int], *, dark: bool, point: dict[str, int] | None = None
+) -> Image.Image:
+    """A page as it looks, after some keys."""
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light", offline=True
     )
@@ -135,6 +139,12 @@ def photograph(browser: Browser, url: str, size: tuple[int, int], *, dark: bool)
     page.goto(url)
     page.wait_for_selector(".sl[data-ready]")
     page.wait_for_timeout(1500)
+    if point is not None:  # by keys from the middle, so that what is linked shows it too
+        page.locator(".matrix canvas").first.focus()
+        for key, times in point.items():
+            for _ in range(times):
+                page.keyboard.press(key)
+        page.wait_for_timeout(500)
     shot = Image.open(io.BytesIO(page.screenshot()))
     context.close()
     return shot.convert("RGB")
@@ -164,7 +174,7 @@ def main() -> None:
         for name, (page_name, address, width, height, dark) in SHOTS.items():
             if page_name in made:
                 url = f"{(Path(place) / page_name).as_uri()}.html#{address}"
-                shot = photograph(browser, url, (width, height), dark=dark)
+                shot = photograph(browser, url, (width, height), dark=dark, point=POINT.get(name))
                 shot.save(chosen.folder / "pictures" / f"explorer_{name}.png", optimize=True)
         browser.close()
 
