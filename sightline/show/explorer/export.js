@@ -3,6 +3,7 @@
 import { makeSvg } from "./parts.js";
 
 const SCALE = 2; // pixels of a PNG per pixel of the page
+const MARGIN = 16; // pixels around a view
 const CONTROLS = ".bar, details, input, select, [hidden]";
 
 const visible = (style) => style.visibility !== "hidden" && style.display !== "none" && Number(style.opacity) > 0;
@@ -21,7 +22,8 @@ export const toSvg = ({ element, settle }, root) => {
 };
 const drawn = (view, root) => {
   const { left, top, width, height } = view.getBoundingClientRect();
-  const whole = { left, top, width: Math.max(width, view.scrollWidth), height: Math.max(height, view.scrollHeight) };
+  const whole = { left: left - MARGIN, top: top - MARGIN, width: 2 * MARGIN + Math.max(width, view.scrollWidth),
+    height: 2 * MARGIN + Math.max(height, view.scrollHeight) };
   const paper = getComputedStyle(root).backgroundColor;
   const svg = makeSvg("svg", { width: whole.width, height: whole.height,
     viewBox: `0 0 ${whole.width} ${whole.height}` });
@@ -36,9 +38,9 @@ const drawn = (view, root) => {
     // A text that is broken into lines becomes one text a line.
     let [start, top] = [0, null];
     const flush = (from, to) => {
-      const part = letters.slice(from, to).replace(/\s+/g, " ");
-      if (!part.trim()) return;
-      range.setStart(node, from);
+      const part = letters.slice(from, to).trim().replace(/\s+/g, " ");
+      if (!part) return;
+      range.setStart(node, from + letters.slice(from, to).search(/\S/));
       range.setEnd(node, to);
       const [box] = range.getClientRects();
       if (!box) return;
@@ -80,6 +82,11 @@ const drawn = (view, root) => {
       copy.setAttribute("y", box.top - whole.top);
       copy.removeAttribute("class");
       svg.append(copy);
+      return;
+    }
+    if (element.matches(".ring")) {
+      svg.append(makeSvg("circle", { cx: box.left - whole.left + box.width / 2, cy: box.top - whole.top + box.height / 2, r: 6,
+        fill: "none", stroke: "#fff", "stroke-width": 2 }));
       return;
     }
     const border = parseFloat(style.borderTopWidth) > 0 && filled(style.borderTopColor);

@@ -83,6 +83,12 @@ export const imageView = (ctx) => {
       table.refresh();
     });
   };
+  // Where the summary of an answer comes from: what the class token reads in every head; null where there is none.
+  const classHeads = () => {
+    const i = ctx.sights().findIndex((one) => !one.summary && hasPatches(one) && one.query_patches > 0);
+    const first = ctx.sights()[i]?.key_patches;
+    return i < 0 ? null : { sight: i, query: 0, keys: [first, first + n] };
+  };
   // Small pictures: one a word, or one a head for the word that is picked.
   let stripName = "";
   const askStrip = () => {
@@ -94,13 +100,14 @@ export const imageView = (ctx) => {
     const at = ctx.state.query ?? (own.t === 1 ? 0 : null);
     which.hidden = !byWords;
     const kind = byWords && rows === "words" ? "words" : "heads";
+    const inHeads = own.summary && own.t === 1 ? classHeads() : at === null ? null : { sight: ctx.state.sight, query: at, keys: span };
     const request = kind === "words" ? { ask: "map", ...ctx.which(), queries: [0, own.t], keys: span, size: [own.t, n] }
-      : at === null ? null : { ask: "word", of: ctx.state.of, sight: ctx.state.sight, query: at, keys: span };
+      : inHeads && { ask: "word", of: ctx.state.of, ...inHeads };
     const name = JSON.stringify([request, isCompact]);
     many.hidden = isCompact || !(byWords || ctx.sights().length > 1 || own.heads > 1);
     if (many.hidden || name === stripName) return markStrip();
     stripName = name;
-    if (!request) return strip.replaceChildren(make("p", "soft note", "Pick a word to see it in every head."));
+    if (!request) return strip.replaceChildren(...(own.t > 1 ? [make("p", "soft note", "Pick a word to see it in every head.")] : []));
     return askedStrip(ctx.ask(request), (answer) => {
       const cells = arrayOf(kind === "words" ? answer.map : answer.rows);
       const count = cells.shape[0];
@@ -115,7 +122,7 @@ export const imageView = (ctx) => {
         one.append(small.element, make("bdi", "", label));
         one.title = label;
         if (kind === "words") { one.dataset.query = i; one.setAttribute("aria-pressed", "false"); }
-        one.addEventListener("click", () => ctx.set(kind === "words" ? { query: ctx.state.query === i ? null : i } : { sight: layer, head }));
+        one.addEventListener("click", () => ctx.set(kind === "words" ? { query: ctx.state.query === i ? null : i } : { sight: layer, head, query: request.query }));
         return one;
       }));
       markStrip();
