@@ -53,7 +53,7 @@ def read_metrics(path: Path) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
+def curves(metrics: Mapping[str, Curve], *, title: str | None = None, stacked: bool = False) -> Figure:
     """Draw the loss of a run on the left and its scores on unseen data on the right.
 
     The loss of a self-critical stage is left out, since it is not a likelihood; its reward has a panel of its
@@ -65,6 +65,7 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     Args:
         metrics: By name, as :func:`read_metrics` returns them.
         title: Text above.
+        stacked: Whether panels stand one below the other, for a page that may be narrow.
 
     Example:
         >>> figure = curves({"loss": [(0, 3.0), (9, 2.0)], "bleu4": [(9, 0.25)]})
@@ -86,10 +87,12 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     if not panels:
         raise ValueError("there is nothing to draw: no loss and no score has a value yet")
     with style():
-        figure = FallbackFontFigure(figsize=(0.4 + 4.4 * len(panels), 3.2), dpi=150, layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.1)  # type: ignore[union-attr, call-arg]
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for ax, (name, panel) in zip(axes, panels.items(), strict=True):
+        rows, columns = (len(panels), 1) if stacked else (1, len(panels))
+        size = (0.4 + 4.4 * columns, 3.2 * rows)
+        figure = FallbackFontFigure(figsize=size, dpi=150, layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # type: ignore[union-attr, call-arg]
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for ax, (name, panel) in zip(axes.flat, panels.items(), strict=True):
             _style_axes(ax, name)
             if began is not None and panel is not drawn:
                 label = "self-critical from here" if panel is losses else None
