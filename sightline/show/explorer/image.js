@@ -50,7 +50,7 @@ export const imageView = (ctx) => {
     wordsTitle.textContent = areWords() ? (sight().t > 1 ? "Its words" : "Its answer") : "Its patches";
     const firsts = areWords() ? sight().t : sight().query_patches;
     if (firsts) {
-      text = textBlock({ label: "Words: arrow keys step through them", pick: (i) => ctx.set({ query: ctx.state.query === i ? null : i, patch: null }),
+      text = textBlock({ label: "Words: arrow keys step through them", pick: (i) => ctx.set({ query: ctx.state.query === i ? null : i }),
         point: (i) => { pointed = i; draw(); } });
       text.fill(await ctx.words(sight(), "queries", 0, firsts), 0);
       words.append(text.element);
