@@ -17,6 +17,7 @@ from matplotlib.axis import Axis, XAxis
 from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
@@ -46,7 +47,7 @@ _STYLE: Any = {
     "axes.edgecolor": LINE,
     "xtick.color": INK,
     "ytick.color": INK,
-    "axes.prop_cycle": mpl.cycler(color=palette.LINES),
+    "axes.prop_cycle": cycler(color=palette.LINES),
     "grid.color": LINE,
     "axes.titlesize": 12,
     "axes.labelsize": 11,
