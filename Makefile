@@ -8,13 +8,14 @@ JOBS   ?= 3
 # process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
+.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean test-lab
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      train a captioner on drawn scenes, score it, look into it: runs/demo/report.html"
 	@echo "make test      lint, types, tests, doctests and examples"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
+	@echo "make test-lab  a real Jupyter Lab and a marimo open a notebook, in an environment of their own"
 	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
 	@echo "make docs      these pages as a site: build/site/index.html"
 	@echo "make figures   the pictures of the pages, drawn anew"
@@ -97,6 +98,14 @@ figures-slow: $(READY)
 # Where there is a GPU its torch and Triton are installed already: nothing is installed here.
 test-gpu:
 	PYTHONPATH=. $(PYTHON) -m pytest -q tests/look tests/attention
+
+# Notebooks are too heavy for the environment that all tests share: theirs lies over it, in $(VENV)/lab.
+test-lab: $(READY)
+	$(BIN)/python -m venv $(VENV)/lab
+	$(VENV)/lab/bin/pip install --quiet --no-compile 'jupyterlab>=4.4' 'ipykernel>=7' 'marimo>=0.20' 'anywidget>=0.9'
+	$(BIN)/python -c 'import sysconfig as s; print("import site; site.addsitedir(%r)" % s.get_path("purelib"))' \
+	    > $$($(VENV)/lab/bin/python -c 'import sysconfig as s; print(s.get_path("purelib"))')/over.pth
+	OMP_NUM_THREADS=1 $(VENV)/lab/bin/python -m pytest tests/show/explorer/test_lab.py
 
 MINUTES ?= 5
 SEED    ?= 0

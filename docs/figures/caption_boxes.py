@@ -24,11 +24,11 @@ from sightline.data.scenes import Scene
 from sightline.data.scenes_layout import SIDE
 from sightline.data.scenes_words import phrases_of
 from sightline.evaluate.scenes import thing_named
-from sightline.show.style import style
+from sightline.show.style import ACCENT, LINE, MAIN, SOFT, style
 from sightline.tasks.caption.attention import watch_captions
 from sightline.tasks.run import Run
 
-INK, BLUE, GREY, WARM = "#555560", "#3b6fb6", "#d9d9df", "#b5367a"
+INK, BLUE, GREY, WARM = SOFT, MAIN, LINE, ACCENT
 
 
 class Head(NamedTuple):

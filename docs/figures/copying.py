@@ -22,12 +22,14 @@ from torch import Tensor
 import sightline as sl
 from sightline.data.tokens import BOS, EOS, PAD
 from sightline.decode.search import greedy
+from sightline.palette import LINES
+from sightline.show.style import SOFT
 
 HERE = Path(__file__).parent
 LETTERS, FIRST = 20, 4  # ids below are the special ones
 VOCABULARY = {"source_vocab_size": FIRST + LETTERS, "vocab_size": FIRST + LETTERS, "dropout": 0.0}
 LONGEST, BATCH = 24, 64
-GREEN, RED, BLUE, GREY = "#21918c", "#b5367a", "#3b528b", "#8a8a94"
+GREEN, RED, BLUE, GREY = *LINES[:3], SOFT
 NAMES = {
     "additive": ("with attention (additive)", GREEN),
     "none": ("without: one vector", RED),
@@ -119,11 +121,9 @@ def draw(curves: Curves, trained: bool) -> Figure:
         axes.plot([int(n) for n in curve], list(curve.values()), "o-", color=colour, markersize=4, label=name)
     if trained:
         axes.axvline(LONGEST, color=GREY, linestyle="--", linewidth=1)
-        axes.text(
-            LONGEST - 0.6, 0.45, "trained up to here", rotation=90, ha="right", fontsize=8, color="#55555f"
-        )
+        axes.text(LONGEST - 0.6, 0.45, "trained up to here", rotation=90, ha="right", fontsize=8, color=SOFT)
     axes.axhline(1 / LETTERS, color=GREY, linestyle=":", linewidth=1)
-    axes.text(1, 1 / LETTERS + 0.02, "chance", fontsize=8, color="#55555f")
+    axes.text(1, 1 / LETTERS + 0.02, "chance", fontsize=8, color=SOFT)
     axes.set(xlabel="length of the sequence", ylabel="letters copied rightly", ylim=(0, 1.03))
     axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0.02, 0.12))
     for side in ("top", "right"):

@@ -23,11 +23,11 @@ import sightline as sl
 from sightline.data.batches import pad
 from sightline.data.dates import DatePair
 from sightline.data.tokens import BOS
-from sightline.show.style import COLOURS, style
+from sightline.show.style import COLOURS, SOFT, style
 from sightline.tasks.prediction import Example
 from sightline.tasks.run import Run
 
-INK = "#555560"
+INK = SOFT
 FIELD = {0: "year", 1: "year", 2: "year", 3: "year", 5: "month", 6: "month", 8: "day", 9: "day"}
 PLACES = tuple(FIELD)  # of the digits in YYYY-MM-DD
 COPIED = (1, 2, 3, 9)  # the first digit of a year, a month and a day is a guess among two or four

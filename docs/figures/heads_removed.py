@@ -25,13 +25,13 @@ import sightline as sl
 from sightline.data.batches import pad
 from sightline.data.images import normalise
 from sightline.data.tokens import BOS, EOS, PAD
-from sightline.show.style import style
+from sightline.show.style import ACCENT, MAIN, SOFT, style
 from sightline.tasks.prediction import Example
 from sightline.tasks.run import Run
 
 SCORES = {"translate": "bleu", "caption": "bleu4", "classify": "accuracy"}
 OPTIONS: dict[str, dict[str, Any]] = {"translate": {"beam": 1}, "caption": {"beam": 1}, "classify": {}}
-INK, BLUE, WARM = "#555560", "#3b6fb6", "#b5367a"
+INK, BLUE, WARM = SOFT, MAIN, ACCENT
 
 
 class Head(NamedTuple):

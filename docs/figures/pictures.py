@@ -20,7 +20,7 @@ from transformers import AutoModel, AutoTokenizer
 import sightline as sl
 from sightline import show
 from sightline.look.seen import Seen
-from sightline.show.style import COLOURS, MAY_LOOK, style
+from sightline.show.style import ACCENT, COLOURS, MAY_LOOK, style
 
 TEXT = "The cat sat on the mat because it was tired."
 PREVIOUS = "encoder.layer.0.attention.self", 2  # the head that looks at the token before
@@ -55,10 +55,10 @@ def idea(sight: sl.Sight, tokens: list[str]) -> Figure:
         top = tile.new_full((n, n), torch.nan)
         top[4:7] = tile
         matrix.imshow(top, cmap=COLOURS, aspect="auto", vmin=0, vmax=float(sight.map(n).max()))
-        matrix.add_patch(Rectangle((-0.5, 3.5), n, 3, fill=False, edgecolor="#b5367a", linewidth=2))
+        matrix.add_patch(Rectangle((-0.5, 3.5), n, 3, fill=False, edgecolor=ACCENT, linewidth=2))
         matrix.set_yticks(range(n), tokens)
         matrix.set_xticks(range(n), tokens, rotation=45, ha="right", rotation_mode="anchor")
-        matrix.set_xlabel("a tile of weights lives only while it is summed", color="#b5367a")
+        matrix.set_xlabel("a tile of weights lives only while it is summed", color=ACCENT)
         above.bar(np.arange(n), sight.received, color=MAY_LOOK)
         above.tick_params(labelbottom=False)
         above.set_title("received: the sum of each column", fontsize=11)

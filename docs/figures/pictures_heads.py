@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 import sightline as sl
+from sightline.show.style import ACCENT, COLOURS, MAIN, SOFT
 
 BANK = "I went to the bank and got some money."
 TEXTS = [
@@ -30,7 +31,7 @@ TEXTS = [
     "The keys to the cabinet are on the table in the kitchen.",
     "After the storm, the fishermen who had waited in the harbour sailed out again.",
 ]
-GREEN, RED, GREY = "#21918c", "#b5367a", "#8a8a94"
+GREEN, RED, GREY = MAIN, ACCENT, SOFT
 
 
 def minilm() -> tuple[Any, Any, Any]:
@@ -86,8 +87,8 @@ def bank(tokenizer: Any, model: Any) -> Figure:
                     line = {"color": colour, "alpha": alpha, "linewidth": 3.0}
                     line = line if mine else {"color": GREY, "alpha": 0.35 * alpha, "linewidth": 1.5}
                     axes.plot([-1, 1], [i, j], **line)
-        axes.text(-1.05, -1, "queries", ha="right", color="#55555f", fontsize=9)
-        axes.text(1.05, -1, "keys", ha="left", color="#55555f", fontsize=9)
+        axes.text(-1.05, -1, "queries", ha="right", color=SOFT, fontsize=9)
+        axes.text(1.05, -1, "keys", ha="left", color=SOFT, fontsize=9)
     return figure
 
 
@@ -107,7 +108,7 @@ def heads_differ(tokenizer: Any, trained: Any, untrained: Any) -> Figure:
     layer = 2
     figure = Figure(figsize=(11, 4.2), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.5))
-    image = left.imshow(apart["trained"][layer], cmap="viridis", vmin=0, vmax=1)
+    image = left.imshow(apart["trained"][layer], cmap=COLOURS, vmin=0, vmax=1)
     left.set(xlabel="head", ylabel="head", title=f"layer {layer}, trained")
     figure.colorbar(image, ax=left, label="share of the weight placed elsewhere")
     for name, colour, shift in (("untrained", GREY, -0.14), ("trained", GREEN, 0.14)):

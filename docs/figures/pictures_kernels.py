@@ -16,16 +16,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from sightline.show.style import MAY_LOOK, style
+from sightline.show.style import ACCENT, LINE, MAY_LOOK, SOFT, style
 
 HERE = Path(__file__).parent
 SERIES = re.compile(r"look beside blind and eager .*\bT=(\d+)\b")
 LINES = {  # contestant: its name here, its colour
-    "eager": ("eager", "#b5367a"),
+    "eager": ("eager", ACCENT),
     "sightline": ("seen", MAY_LOOK),
-    "blind": ("blind", "#6d6d78"),
+    "blind": ("blind", SOFT),
 }
-INK = "#555560"
+INK = SOFT
 
 Written = Callable[[float], str]
 Curves = dict[str, dict[int, tuple[float, float]]]  # contestant -> T -> milliseconds, bytes
@@ -88,9 +88,9 @@ def panel(ax: Axes, curves: Curves, which: int, title: str, written: Written) ->
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_xlim(lengths[0] / 1.15, lengths[-1] * 4.4)  # room for the names
     ax.set_ylim(top=ax.get_ylim()[1] * 2.2)
-    ax.spines["bottom"].set(visible=True, color="#bbbbc2", bounds=(lengths[0], lengths[-1]))
+    ax.spines["bottom"].set(visible=True, color=LINE, bounds=(lengths[0], lengths[-1]))
     ax.tick_params(colors=INK)
-    ax.grid(axis="y", color="#ececf0", linewidth=0.8)
+    ax.grid(axis="y", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.set_xlabel("tokens", color=INK, loc="left")
     name_ends(ax, ends, written)

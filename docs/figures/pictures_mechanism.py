@@ -15,9 +15,12 @@ from matplotlib.patches import FancyBboxPatch
 from torch import Tensor
 
 import sightline as sl
+from sightline.palette import LINES, THEME, hexadecimal, weight
+from sightline.show.style import ACCENT, DIVERGING, INK, LINE, MAIN, SOFT
 
 HERE = Path(__file__).parent
-GREEN, RED, GREY, BLUE, INK = "#21918c", "#b5367a", "#8a8a94", "#3b528b", "#33333b"
+GREEN, RED, GREY, BLUE = MAIN, ACCENT, SOFT, LINES[2]
+CARD = THEME["card"][0]
 WIDTHS = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 
 
@@ -92,7 +95,11 @@ def index_as_position() -> Figure:
     middle.set_title("its share: a step is another one\nin every length", fontsize=10)
     middle.legend(frameon=False, fontsize=9)
     table = sl.positions.sinusoidal(100, d)
-    for start, colour, width in ((0, GREEN, 6), (30, "#bde3df", 3), (60, INK, 1)):  # one over the other
+    for start, colour, width in (
+        (0, GREEN, 6),
+        (30, hexadecimal(weight(0.2)), 3),
+        (60, INK, 1),
+    ):  # one over the other
         products = table[start : start + 40] @ table[start]
         plain(right).plot(products, color=colour, linewidth=width, label=f"from position {start}")
     right.set(xlabel="distance", ylabel="PE[pos] · PE[pos + distance]")
@@ -137,13 +144,13 @@ class Board:
     def frame(self, x: float, y: float, w: float, h: float, words: str) -> None:
         """A pale field around other things, with words at its upper left."""
         shape = FancyBboxPatch((x, y), w, h, boxstyle="round,pad=0,rounding_size=1.5")
-        shape.set(facecolor="#f3f3f6", edgecolor="#c9c9d2", linewidth=1, zorder=-1)
+        shape.set(facecolor=CARD, edgecolor=LINE, linewidth=1, zorder=-1)
         self.axes.add_patch(shape)
-        self.axes.text(x + 1.5, y + h - 2, words, fontsize=9, color="#6d6d78", ha="left", va="center")
+        self.axes.text(x + 1.5, y + h - 2, words, fontsize=9, color=SOFT, ha="left", va="center")
 
     def note(self, x: float, y: float, words: str, **settings: str) -> None:
         """Small words beside something."""
-        self.axes.text(x, y, words, fontsize=8, color="#55555f", va="center", **settings)  # type: ignore[arg-type]
+        self.axes.text(x, y, words, fontsize=8, color=SOFT, va="center", **settings)  # type: ignore[arg-type]
 
 
 ATTEND, NORM, MLP, EMBED, OUT = "#f6c9a8", "#f5eeb5", "#bfe0ea", "#f3c6cf", "#d9d3ec"
@@ -202,11 +209,11 @@ def many_heads() -> Figure:
     board.note(2, 7, "Q, K, V\n(T or S, E)", ha="left")
     for name, x in zip("QKV", xs, strict=True):
         board.box(x, 7, 14, 3.5, name, EMBED)
-    for depth, colour in ((2, "#e3e3ea"), (1, "#ececf1"), (0, "#ffffff")):
+    for depth, colour in ((2, LINE), (1, CARD), (0, "#ffffff")):
         shape = FancyBboxPatch(
             (12 + depth * 2.2, 13.5 + depth * 1.6), 62, 24, boxstyle="round,pad=0,rounding_size=1.2"
         )
-        shape.set(facecolor=colour, edgecolor="#b9b9c4", linewidth=1, zorder=-depth)
+        shape.set(facecolor=colour, edgecolor=SOFT, linewidth=1, zorder=-depth)
         board.axes.add_patch(shape)
     for name, x in zip("QKV", xs, strict=True):
         board.box(x, 18, 14, 3.5, f"W$^{name}_i$", MLP)
@@ -233,13 +240,13 @@ def shift() -> Figure:
     moved = table @ sl.positions.shift_matrix(offset, 16).T
     figure = Figure(figsize=(11, 3.6), dpi=150, layout="constrained")
     first, second, third = figure.subplots(1, 3, width_ratios=(1, 1, 1))
-    first.imshow(table.T, aspect="auto", cmap="viridis", vmin=-1, vmax=1)
+    first.imshow(table.T, aspect="auto", cmap=DIVERGING, vmin=-1, vmax=1)
     first.set(title="PE", xlabel="position", ylabel="dimension")
-    second.imshow(sl.positions.shift_matrix(offset, 16), cmap="RdBu", vmin=-1, vmax=1)
+    second.imshow(sl.positions.shift_matrix(offset, 16), cmap=DIVERGING.reversed(), vmin=-1, vmax=1)
     second.set(
         title=f"M: rotations, for an offset of {offset}", xlabel="dimension of PE", ylabel="dimension of M PE"
     )
-    third.imshow(moved.T, aspect="auto", cmap="viridis", vmin=-1, vmax=1)
+    third.imshow(moved.T, aspect="auto", cmap=DIVERGING, vmin=-1, vmax=1)
     apart = (moved[:-offset] - table[offset:]).abs().max().item()
     third.set(
         title=f"M PE = PE, {offset} further on (apart by {apart:.0e})", xlabel="position", ylabel="dimension"

@@ -37,9 +37,9 @@ from torch import Tensor, nn
 import sightline as sl
 from sightline.look import flow
 from sightline.look.heads import head_table
-from sightline.show.style import COLOURS, MAY_LOOK, style
+from sightline.show.style import ACCENT, COLOURS, LINE, MAY_LOOK, SOFT, style
 
-INK, GREY, WARM = "#555560", "#b9b9c2", "#b5367a"
+INK, GREY, WARM = SOFT, LINE, ACCENT
 HERE = Path(__file__).parent
 
 
@@ -67,7 +67,7 @@ def tidy(ax: Axes, **labels: str) -> None:
     """Quiet axes with names."""
     ax.set(**labels)  # type: ignore[arg-type]
     ax.tick_params(colors=INK)
-    ax.spines["bottom"].set(visible=True, color="#bbbbc2")
+    ax.spines["bottom"].set(visible=True, color=LINE)
 
 
 def mass_picture(model: nn.Module) -> Figure:

@@ -15,11 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from sightline.show.style import MAY_LOOK, style
+from sightline.palette import LINES
+from sightline.show.style import MAY_LOOK, SOFT, style
 
 HERE = Path(__file__).parent
 SERIES = re.compile(r"watch Llama 1 x (\d+)$")
-LISTENING, INK = "#8f8f9b", "#555560"
+LISTENING, INK = LINES[6], SOFT
 CONTESTANTS = ("sightline", "listening", "blind")
 
 Times = dict[int, dict[str, float]]  # T -> contestant -> milliseconds
@@ -80,7 +81,7 @@ def panel(ax: Axes, times: Times) -> None:
     space = 0.06 * ax.get_ylim()[1]
     heights = [1.0, max(lower[-1], 1 + space), 0.0]
     heights[2] = max(watched[-1], heights[1] + space)
-    names = ("blind", INK), ("listening", "#6d6d78"), ("and looking", MAY_LOOK)
+    names = ("blind", INK), ("listening", LISTENING), ("and looking", MAY_LOOK)
     for (name, colour), y in zip(names, heights, strict=True):
         ax.annotate(
             name,
@@ -96,7 +97,7 @@ def panel(ax: Axes, times: Times) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t / 1024:g}k" if t >= 1024 else f"{t:g}"))
     ax.tick_params(colors=INK)
-    ax.grid(axis="y", color="#ececf0", linewidth=0.8)
+    ax.grid(axis="y", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.set_xlabel("tokens", color=INK, loc="left")
     ax.set_ylabel("time over blind", color=INK)

@@ -21,12 +21,13 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import sightline as sl
+from sightline.show.style import ACCENT, MAIN, SOFT
 
 HERE = Path(__file__).parent
 WIDTH, HEADS = 256, 4
 LENGTHS = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
 FURTHER = [16384, 32768]  # on a GPU
-COLOURS = {"recurrent": "#b5367a", "attention": "#21918c"}
+COLOURS = {"recurrent": ACCENT, "attention": MAIN}
 NAMES = {"recurrent": "GRU: T steps, one after the other", "attention": "self-attention: T x T pairs at once"}
 
 
@@ -96,7 +97,7 @@ def slopes(axes: Axes, curves: dict[str, dict[str, float]]) -> None:
         last = max(map(int, curves[name]))
         end = 1e3 * curves[name][str(last)]
         lengths = [last // 16, last]
-        axes.plot(lengths, [end * (t / last) ** power for t in lengths], ":", color="#888890", linewidth=1)
+        axes.plot(lengths, [end * (t / last) ** power for t in lengths], ":", color=SOFT, linewidth=1)
         axes.annotate(
             words,
             (lengths[0], end / 16**power),
@@ -104,7 +105,7 @@ def slopes(axes: Axes, curves: dict[str, dict[str, float]]) -> None:
             xytext=place,
             ha="right" if place[0] < 0 else "left",
             fontsize=8,
-            color="#555560",
+            color=SOFT,
         )
 
 

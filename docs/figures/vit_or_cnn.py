@@ -22,10 +22,11 @@ import sightline as sl
 from sightline.data.counter_rng import CounterRNG
 from sightline.data.scenes_draw import draw as draw_scenes
 from sightline.data.scenes_layout import random_layout
+from sightline.palette import LINES
 
 HERE = Path(__file__).parent
 SIZES, TEST, STEPS, BATCH, CHUNK = (250, 1000, 4000, 16000), 2000, 1600, 128, 500
-NAMES = {"cnn": ("convolutions", "#3b528b"), "vit": ("Vision Transformer", "#21918c")}
+NAMES = {"cnn": ("convolutions", LINES[2]), "vit": ("Vision Transformer", LINES[0])}
 
 
 def images(stream: str, n: int, device: str) -> tuple[Tensor, Tensor]:

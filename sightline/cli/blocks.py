@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from sightline.look.sight import Sight
+from sightline.palette import Colour, scale, weight
 from sightline.shapes import Float, Shaped
 from sightline.tasks.attention import Attention, Grid
 
@@ -233,28 +234,9 @@ def _colours(weights: np.ndarray) -> Pixels:
 
 
 @functools.cache
-def _ramp() -> list[tuple[int, int, int]]:
-    """Colours for weights from none to the largest, of even steps of lightness in OKLCh, as on pages."""
-    ramp = []
-    for t in np.linspace(0, 1, _LEVELS):
-        light, hue = 0.215 + 0.735 * t, math.radians(277 - 82 * t)
-        chroma = 0.015 + 0.125 * math.sin(math.pi * (0.06 + 0.8 * t))
-        a, b = chroma * math.cos(hue), chroma * math.sin(hue)
-        x = (light + 0.3963377774 * a + 0.2158037573 * b) ** 3
-        y = (light - 0.1055613458 * a - 0.0638541728 * b) ** 3
-        z = (light - 0.0894841775 * a - 1.291485548 * b) ** 3
-        linear = (
-            4.0767416621 * x - 3.3077115913 * y + 0.2309699292 * z,
-            -1.2684380046 * x + 2.6097574011 * y - 0.3413193965 * z,
-            -0.0041960863 * x - 0.7034186147 * y + 1.707614701 * z,
-        )
-        red, green, blue = (round(255 * _gamma(min(max(v, 0.0), 1.0))) for v in linear)
-        ramp.append((red, green, blue))
-    return ramp
-
-
-def _gamma(x: float) -> float:
-    return 12.92 * x if x <= 0.0031308 else 1.055 * x ** (1 / 2.4) - 0.055
+def _ramp() -> list[Colour]:
+    """Colours for weights from none to the largest, as on dark pages."""
+    return scale(weight, _LEVELS, dark=True)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,17 +7,17 @@ import zlib
 import torch
 from torch import Tensor
 
+from sightline.palette import scale, weight
 from sightline.shapes import Float
 
 __all__ = ["as_data_uri", "to_png"]
 
-# Viridis at even steps, from dark to bright.
-_COLOURS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
+_COLOURS = scale(weight, 17)
 _LEAST = 192  # pixels of the longer side, at least
 
 
 def to_png(matrix: Float[Tensor, "rows columns"]) -> bytes:
-    r"""Bright where values are large; each value a square of pixels.
+    r"""Dark where values are large; each value a square of pixels.
 
     Example:
         >>> to_png(torch.eye(3))[:8]

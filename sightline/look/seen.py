@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sightline.look.crossing import is_cross_name
 from sightline.look.groups import is_integer
+from sightline.look.notebook import ShowsItself
 from sightline.look.runs import are_steps, split_runs
 from sightline.look.sight import CallShape, Sight
 from sightline.look.steps import stack
@@ -28,7 +29,7 @@ _DARK = (
 )
 
 
-class Seen:
+class Seen(ShowsItself):
     """The sights of a model, by the qualified name of the module that attended.
 
     ``seen["layers.3.self_attn"]`` is a :class:`Sight`, or a list of them where the module was called more
@@ -215,12 +216,6 @@ class Seen:
         from sightline.look.heads import head_table  # noqa: PLC0415
 
         return pd.DataFrame([asdict(head) for head in head_table(self)])
-
-    def _repr_mimebundle_(self, **_: Any) -> Any:
-        """For notebooks: live views, where there is what draws them and q and k are kept."""
-        from sightline.look.notebook import mimebundle  # noqa: PLC0415
-
-        return mimebundle(self)
 
     def _repr_html_(self) -> str:
         """For notebooks: a row for each module."""

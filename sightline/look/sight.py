@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sightline.look.groups import is_integer
 from sightline.look.measure import measure
+from sightline.look.notebook import ShowsItself
 from sightline.look.request import Look, Size, Span, check_measure, make_cells
 from sightline.look.score_inputs import ScoreInputs, StoredRows, as_index
 from sightline.look.sight_data import CallShape, KeptInputs
@@ -41,7 +42,7 @@ _AVERAGED = ("output", "entropy", "peak", "received", "map")
 _PICTURE = 96  # cells of the picture that a notebook shows, down and across, at most
 
 
-class Sight(SightQuestions):
+class Sight(SightQuestions, ShowsItself):
     """What was seen of one attention: statistics of its weights, which were never stored.
 
     Statistics have the leading dimensions of q, usually ``(B, H)``. What was not measured raises a sentence
@@ -164,12 +165,6 @@ class Sight(SightQuestions):
         cells = self.map(size) if measured is None else measured
         return to_png(cells.flatten(0, -3).mean(0) if cells.dim() > 2 else cells)
 
-    def _repr_mimebundle_(self, **_: Any) -> Any:
-        """For notebooks: live views, where there is what draws them and q and k are kept."""
-        from sightline.look.notebook import mimebundle  # noqa: PLC0415
-
-        return mimebundle(self)
-
     def _repr_html_(self) -> str:
         """For notebooks."""
         from sightline.look.picture import as_data_uri  # noqa: PLC0415
@@ -177,7 +172,7 @@ class Sight(SightQuestions):
         facts, png = f"<pre>{html.escape(repr(self))}</pre>", self._repr_png_()
         if png is None:
             return facts
-        alt = "The weights, queries down and keys across, averaged over items and heads; bright is more"
+        alt = "The weights, queries down and keys across, averaged over items and heads; dark is more"
         return f'{facts}<img src="{as_data_uri(png)}" alt="{alt}">'
 
     @classmethod

@@ -5,6 +5,7 @@ GET  /static/NAME          its scripts and styles, and those of the explorer
 GET  /api/about            what is served, and its limits
 GET  /api/examples         inputs to try; /api/examples/N.png an image among them
 POST /api/look             an image (a form with the file ``image``) or ``{"text": ...}``
+GET  /api/looks/ID         a result once more, while it is kept
 POST /api/looks/ID/ask     a question of the explorer to a result
 POST /token                the token, from the page that asks for it
 GET  /healthz              that it is there, for other programs
@@ -14,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -103,10 +104,11 @@ class Service:
 def make_app(service: Service) -> ASGIApp:
     """The app of a service, guarded."""
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # who sent a broken form is told so
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     assets = read_assets()
     _add_pages(app, service, assets)
-    _add_questions(app, service)
+    _add_model(app, service)
+    _add_looks(app, service)
     app.exception_handler(Refused)(_answer_refused)
     app.exception_handler(Busy)(_answer_busy)
     app.exception_handler(HTTPException)(_answer_unknown)
@@ -148,7 +150,7 @@ def _add_pages(app: FastAPI, service: Service, assets: Mapping[str, Asset]) -> N
         return ask_for_token(assets["token.html"].content.replace(b" hidden>", b">"))
 
 
-def _add_questions(app: FastAPI, service: Service) -> None:
+def _add_model(app: FastAPI, service: Service) -> None:
     model, limits = service.model, service.limits
 
     @app.get("/api/about")
@@ -177,6 +179,10 @@ def _add_questions(app: FastAPI, service: Service) -> None:
             raise Refused(404, f"there is no example {number}, there are {len(found)}")
         return Response(image, media_type="image/png")
 
+
+def _add_looks(app: FastAPI, service: Service) -> None:
+    model, limits = service.model, service.limits
+
     @app.post("/api/look")
     async def look(request: Request) -> Response:
         with service.worker.place(LOOK) as place:
@@ -186,27 +192,45 @@ def _add_questions(app: FastAPI, service: Service) -> None:
             else:
                 given = await uploads.read_text(request, limits)
             result, meta = await service.wait(request, place, lambda: _look(model, given, limits))
-        answer = {
-            "id": service.kept.add(result),
-            "text": result.text,
-            "score": result.score,
-            "alternatives": [{"text": text, "score": score} for text, score in result.alternatives],
-            "meta": meta,
-        }
-        return JSONResponse(answer)
+        return JSONResponse(_told(service.kept.add(result), result, meta))
+
+    @app.get("/api/looks/{key}")
+    async def again(request: Request, key: str) -> Response:
+        result = _kept(service, key)
+        with service.worker.place(ASK) as place:
+            return JSONResponse(_told(key, result, await service.wait(request, place, result.answers.meta)))
 
     @app.post("/api/looks/{key}/ask")
     async def ask(request: Request, key: str) -> Response:
         question = await uploads.read_json(request, limits, limits.question)
-        result = service.kept.get(key)
-        if result is None:
-            raise Refused(404, "this result is no longer kept; give the input once more")
+        result = _kept(service, key)
         with service.worker.place(ASK) as place:
             return JSONResponse(await service.wait(request, place, lambda: result.answers.answer(question)))
 
 
+def _kept(service: Service, key: str) -> Result:
+    result = service.kept.get(key)
+    if result is None:
+        raise Refused(404, "this result is no longer kept, only the last ones are; give the input once more")
+    return result
+
+
+def _told(key: str, result: Result, meta: dict[str, Any]) -> dict[str, Any]:
+    """A result as the page takes it."""
+    return {
+        "id": key,
+        "given": result.given,
+        "text": result.text,
+        "score": result.score,
+        "alternatives": [{"text": text, "score": score} for text, score in result.alternatives],
+        "meta": meta,
+    }
+
+
 def _look(model: ServedModel, given: bytes | str, limits: Limits) -> tuple[Result, dict[str, Any]]:
     result = model.look(given, limits)
+    if isinstance(given, str):
+        result = replace(result, given=given)
     return result, result.answers.meta()
 
 

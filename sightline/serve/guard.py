@@ -38,7 +38,7 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-_OPEN = ("/healthz", "/token", "/static/serve.css")  # told to everybody
+_OPEN = ("/healthz", "/token", "/static/explorer.css", "/static/serve.css")  # told to everybody
 _SAFE = ("GET", "HEAD")
 
 

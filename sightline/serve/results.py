@@ -29,6 +29,7 @@ class Result:
     Attributes:
         answers: Answers what the page asks.
         nbytes: About what it holds.
+        given: The text that it was given; empty for an image, which the answers hold.
         text: The caption, the translation or the class; empty where a model only reads.
         score: The score of the text.
         alternatives: Outputs with their scores, best first.
@@ -36,6 +37,7 @@ class Result:
 
     answers: Answering
     nbytes: int
+    given: str = ""
     text: str = ""
     score: float | None = None
     alternatives: tuple[tuple[str, float], ...] = ()

@@ -109,9 +109,7 @@ def arcs(weights: Float[Tensor, "T T"], words: Sequence[str], *, title: str | No
 
 
 def _arc(start: float, end: float, weight: float, reach: float) -> Arc:
-    import matplotlib as mpl  # noqa: PLC0415  only for its colours
-
-    colour = mpl.colormaps[COLOURS](0.9 * (1 - weight))
+    colour = COLOURS(0.35 + 0.65 * weight)
     look: dict[str, Any] = {"color": colour, "linewidth": 0.4 + 3.2 * weight, "alpha": 0.35 + 0.6 * weight}
     if start == end:
         return Arc((start, 0), 0.9, reach * 0.2, **look)

@@ -13,15 +13,16 @@ from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from torch import Tensor
 
 from sightline.decode.trace import BeamTrace
+from sightline.palette import hexadecimal, weight
 from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.overlay import colours, pixels, to_grey
 from sightline.show.records import GridKeys
-from sightline.show.style import COLOURS, style
+from sightline.show.style import COLOURS, INK, LINE, MAIN, SOFT, frame, style
 
 __all__ = ["beam_tree"]
 
-_WON, _LOST, _INK = "#21918c", "#c4c4cc", "#33333b"
+_WON, _LOST, _INK = MAIN, LINE, INK
 _COLUMN, _ROW = 1.25, 0.55  # inches of a step and of a row
 _NAME, _THUMBNAIL = 0.17, 0.62  # inches that a row grows by for what a word looked at: its name, or an image
 _END = 0.14  # and for the score of what ended
@@ -157,7 +158,7 @@ def _draw_tree(
             text = f"{words(token)}\n{share:.2f}" + (f"\nat {names(t, row)}" if names is not None else "")
             axes.text(
                 t, row, text, ha="center", va="center", fontsize=9, color=_INK, zorder=3,
-                bbox=box | {"facecolor": "#e3f3f1" if won else "white", "edgecolor": colour},
+                bbox=box | {"facecolor": hexadecimal(weight(0.08)) if won else "white", "edgecolor": colour},
             )  # fmt: skip
     axes.set_ylim(max(len(step.tokens) for step in trace.steps) - 0.4, -0.6)
     axes.set_yticks([])
@@ -170,7 +171,7 @@ def _draw_ends(axes: Axes, ends: list[_End], winner: _End | None, below: float) 
         row, down = (end.row, below) if end.step else (0, _LINE / 2)
         axes.annotate(
             f"end {end.score:.2f}", (end.step - 1, row), (0, -down - 9), textcoords="offset points",
-            ha="center", va="center", fontsize=7.5, color=_WON if end == winner else "#77777f",
+            ha="center", va="center", fontsize=7.5, color=_WON if end == winner else SOFT,
             weight="bold" if end == winner else "normal", zorder=4,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
         )  # fmt: skip
@@ -206,6 +207,7 @@ def _seen(image: Any, weights: Float[Tensor, " S"], keys: GridKeys, brightest: f
 
 def _draw_weights(axes: Axes, looked: Tensor, keys: Sequence[str]) -> None:
     axes.imshow(looked.numpy(), cmap=COLOURS, aspect="auto", vmin=0)
+    frame(axes)
     axes.set_yticks(range(len(keys)), list(keys))
     axes.spines["left"].set_position(("data", -0.5))  # names stand beside the rows, not below the start
     axes.tick_params(labelbottom=False)

@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from sightline.palette import LINES
 from sightline.show.fonts import FallbackFontFigure
-from sightline.show.style import MAY_LOOK, style
+from sightline.show.style import SOFT, style
 
 __all__ = ["curves", "read_metrics"]
 
@@ -17,7 +18,6 @@ Curve = Sequence[tuple[float, float]]  # (step, value), in order
 _NOT_SCORES = ("step", "epoch", "lr", "perplexity")  # perplexity is the loss again
 _LOSSES = {"loss": "in training", "val_loss": "on unseen data", "reward": "in training"}
 _REWARD = "Reward in training, self-critical stage"
-_LINES = ("#21918c", "#b5367a", "#3b528b", "#d98b1f", "#5a9e2f", "#7a5195", "#8c6d4f", "#555555")
 _SHARE = 1.05  # a score beyond this is not a share of one
 _MANY = 60  # points, beyond which the running mean is drawn
 
@@ -53,7 +53,7 @@ def read_metrics(path: Path) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
+def curves(metrics: Mapping[str, Curve], *, title: str | None = None, stacked: bool = False) -> Figure:
     """Draw the loss of a run on the left and its scores on unseen data on the right.
 
     The loss of a self-critical stage is left out, since it is not a likelihood; its reward has a panel of its
@@ -65,6 +65,7 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     Args:
         metrics: By name, as :func:`read_metrics` returns them.
         title: Text above.
+        stacked: Whether panels stand one below the other, for a page that may be narrow.
 
     Example:
         >>> figure = curves({"loss": [(0, 3.0), (9, 2.0)], "bleu4": [(9, 0.25)]})
@@ -86,14 +87,16 @@ def curves(metrics: Mapping[str, Curve], *, title: str | None = None) -> Figure:
     if not panels:
         raise ValueError("there is nothing to draw: no loss and no score has a value yet")
     with style():
-        figure = FallbackFontFigure(figsize=(0.4 + 4.4 * len(panels), 3.2), dpi=150, layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.1)  # type: ignore[union-attr, call-arg]
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for ax, (name, panel) in zip(axes, panels.items(), strict=True):
+        rows, columns = (len(panels), 1) if stacked else (1, len(panels))
+        size = (0.4 + 4.4 * columns, 3.2 * rows)
+        figure = FallbackFontFigure(figsize=size, dpi=150, layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # type: ignore[union-attr, call-arg]
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for ax, (name, panel) in zip(axes.flat, panels.items(), strict=True):
             _style_axes(ax, name)
             if began is not None and panel is not drawn:
                 label = "self-critical from here" if panel is losses else None
-                ax.axvline(began, color="#888888", linestyle="--", linewidth=1, label=label)
+                ax.axvline(began, color=SOFT, linestyle="--", linewidth=1, label=label)
             (_draw_losses if set(panel) <= set(_LOSSES) else _draw_scores)(ax, panel)
         if title:
             figure.suptitle(title)
@@ -133,13 +136,13 @@ def _style_axes(ax: Axes, name: str) -> None:
     ax.set_title(name, loc="left")
     ax.set_xlabel("step")
     ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    ax.spines["bottom"].set(visible=True, color="#888888")
-    ax.grid(axis="y", color="#e4e4e8", linewidth=0.8)
+    ax.spines["bottom"].set(visible=True, color=SOFT)
+    ax.grid(axis="y", linewidth=0.8)
     ax.set_axisbelow(True)
 
 
 def _line_colours(n: int) -> list[str]:
-    return [MAY_LOOK] if n == 1 else [_LINES[i % len(_LINES)] for i in range(n)]
+    return [LINES[i % len(LINES)] for i in range(n)]
 
 
 def _running_mean(values: Sequence[float], width: int) -> tuple[float, ...]:

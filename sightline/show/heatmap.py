@@ -8,7 +8,9 @@ from torch import Tensor
 
 from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
-from sightline.show.style import COLOURS, name_ticks, style, to_matrix
+from sightline.show.style import name_ticks, style, to_matrix
+
+_COLOURS = "viridis"  # of values, not weights: the colours of the course that this figure comes from
 
 
 def positions(table: Float[Tensor, "T E"] | npt.NDArray[Any], *, title: str | None = None) -> Figure:
@@ -31,7 +33,7 @@ def positions(table: Float[Tensor, "T E"] | npt.NDArray[Any], *, title: str | No
     with style():
         figure = FallbackFontFigure(figsize=(8, 5), dpi=150, layout="constrained")
         axes = figure.subplots()
-        image = axes.imshow(values, aspect="auto", cmap=COLOURS)
+        image = axes.imshow(values, aspect="auto", cmap=_COLOURS)
         name_ticks(axes.xaxis, values.shape[1], None, room=6.0)
         name_ticks(axes.yaxis, values.shape[0], None, room=4.0)
         axes.set(xlabel="Embedding dimension", ylabel="Position in the sequence", title=title)

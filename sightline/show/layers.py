@@ -12,7 +12,7 @@ from sightline.look.heads import by_layer, mean_per_head
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
 from sightline.show.fonts import FallbackFontFigure
-from sightline.show.style import COLOURS, name_ticks, style
+from sightline.show.style import COLOURS, frame, ink_on, name_ticks, style
 
 _CELL = 0.5  # inches, wide enough for a number
 _MOST_NUMBERS = 32  # rows or columns beyond which numbers would not be read
@@ -52,6 +52,7 @@ def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Fi
         figure = FallbackFontFigure(figsize=size, dpi=150, layout="constrained")
         ax = figure.subplots()
         image = ax.imshow(values, cmap=COLOURS, vmin=0, vmax=float(np.nanmax(values)) or 1.0, aspect="auto")
+        frame(ax)
         name_ticks(ax.xaxis, n_heads, None, room=size[0] - 2)
         step = math.ceil(n_layers * 0.21 / (size[1] - 1.2))
         ax.set_yticks(range(0, n_layers, step), written[::step])
@@ -87,8 +88,8 @@ def _in_common(parts: Sequence[Sequence[str]]) -> list[str]:
 
 def _write(ax: Axes, values: np.ndarray) -> None:
     """Write each number into its cell, white on dark and black on bright."""
-    middle = float(np.nanmax(values)) / 2
+    most = float(np.nanmax(values)) or 1.0
     for (layer, head), nats in np.ndenumerate(values):
         if not np.isnan(nats):
-            colour = "white" if nats < middle else "black"
+            colour = ink_on(COLOURS(nats / most))
             ax.text(head, layer, f"{nats:.2f}", ha="center", va="center", fontsize=10, color=colour)

@@ -15,16 +15,14 @@ from sightline.look.sight import Sight
 from sightline.shapes import Int
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.sights import check_names, select_head
-from sightline.show.style import MAY_LOOK, name_ticks, style
+from sightline.show.style import ACCENT, INK, MAIN, SOFT, name_ticks, style
 
 _BARS = 128  # keys that get a bar each
 _BINS = 400
 _MOST_ROWS = 12
 _LOWEST = 0.05  # of the even share, where an area begins
-_LARGEST = "#31688e"
 _ALIKE = 1e-6  # even shares that differ by less are one
 _WORTH = 0.0005  # a share that is worth naming
-_EVEN = "#b5367a"  # stands out from the greens
 
 
 def received(
@@ -67,7 +65,7 @@ def _draw_even(ax: Axes, sight: Sight) -> None:
         return
     shares = _numbers(even.received)
     shares = shares / shares.sum() if shares.sum() else shares
-    look: dict[str, Any] = {"color": _EVEN, "linestyle": "--", "linewidth": 1, "label": "even share"}
+    look: dict[str, Any] = {"color": ACCENT, "linestyle": "--", "linewidth": 1, "label": "even share"}
     if np.ptp(shares) < _ALIKE * shares.max():
         ax.axhline(float(shares.mean()), **look)
     else:
@@ -130,7 +128,7 @@ def _strips(count: int, s: int, names: list[str] | None, title: str) -> tuple[Fi
     figure.suptitle(title, fontsize=12)
     for ax in axes:
         ax.spines["bottom"].set_visible(True)
-        ax.spines["bottom"].set_color("#999999")
+        ax.spines["bottom"].set_color(SOFT)
     return figure, axes
 
 
@@ -140,7 +138,7 @@ def _draw(ax: Axes, shares: Any, names: list[str] | None, *, highest: float) -> 
     if len(shares) > _BARS:
         _draw_area(ax, shares, names, highest)
         return
-    ax.bar(range(len(shares)), shares.tolist(), width=0.8, color=MAY_LOOK)
+    ax.bar(range(len(shares)), shares.tolist(), width=0.8, color=MAIN)
     ax.set(xlim=(-0.6, len(shares) - 0.4), ylim=(0, 1.05 * highest or 1))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
     name_ticks(ax.xaxis, len(shares), names, room=_width(len(shares)) - 1.0)
@@ -155,10 +153,10 @@ def _draw_area(ax: Axes, shares: Any, names: list[str] | None, highest: float) -
     lowest = _LOWEST / len(shares)
     each = math.ceil(len(shares) / len(starts))
     label = f"mean of {each}" if each > 1 else None
-    ax.stairs(np.maximum(means, lowest), edges, baseline=lowest, fill=True, color=MAY_LOOK, label=label)
+    ax.stairs(np.maximum(means, lowest), edges, baseline=lowest, fill=True, color=MAIN, label=label)
     if each > 1:
         tops = np.maximum(largest, lowest)
-        ax.stairs(tops, edges, baseline=None, color=_LARGEST, label=f"largest of {each}")
+        ax.stairs(tops, edges, baseline=None, color=INK, label=f"largest of {each}")
     ax.set(yscale="log", xlim=(0, len(shares)), ylim=(lowest, max(2 * highest, 4 * lowest)))
     ax.yaxis.set_major_locator(LogLocator(numticks=5))
     ax.yaxis.set_major_formatter(FuncFormatter(_percent))

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
+from sightline import palette
 from sightline.shapes import Float, Shaped
 from sightline.show.caption_overlay import Box, CaptionOverlay
 from sightline.show.fonts import FallbackFontFigure
@@ -20,13 +21,13 @@ from sightline.show.style import style
 
 _PANEL = 1.75  # inches of an image's longer side
 _MOST_ACROSS = 6
-_COLOURS = "inferno"  # of weights over a photo: from black, where the grey photo shows through, to light
-_BOX = "#35c4f0"
+_BOX = palette.THEME["link"][1]
 
 
 def colours() -> ListedColormap:
     """The colours of weights over an image: transparent at zero, glowing at the largest."""
-    table = mpl.colormaps[_COLOURS](np.linspace(0.45, 0.97, 256))
+    table = np.ones((256, 4))
+    table[:, :3] = np.array(palette.scale(palette.glow, 256)) / 255
     table[:, 3] = np.linspace(0.0, 1.0, 256) ** 0.65 * 0.9
     return ListedColormap(table, name="overlay")
 

@@ -116,7 +116,7 @@ def report_page(report: DemoReport, *, title: str = "A captioner, trained on thi
         walk=None if report.walk is None else walk_values(report.walk),
         scores=score_meanings(report.scores),
         signatures=_grouped(report.signatures),
-        curves=curves(report.metrics),
+        curves=curves(report.metrics, stacked=True),
         command=report.command,
         run=shlex.quote(str(report.run)),
         example=shlex.quote(str(example)),

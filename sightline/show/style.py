@@ -14,23 +14,41 @@ import numpy.typing as npt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
-from matplotlib.colors import Colormap
+from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from sightline import palette
 from sightline.shapes import is_tensor
 from sightline.show.fonts import FONT, FallbackFontFigure
 
-COLOURS = "viridis"
-DIVERGING = "RdBu_r"  # of differences: white at zero, red above, blue below
-MAY_LOOK, MAY_NOT = "#21918c", "#e4e4e8"  # the middle of viridis, and a light grey
+
+def _colormap(name: str, colours: Sequence[palette.Colour]) -> ListedColormap:
+    return ListedColormap([palette.hexadecimal(colour) for colour in colours], name=name)
+
+
+# Figures are drawn on light paper, with the colours of a page there.
+PAPER, INK, SOFT, LINE, ACCENT, MAIN = (
+    palette.THEME[name][0] for name in ("paper", "ink", "soft", "line", "accent", "link")
+)
+COLOURS = _colormap("weights", palette.scale(palette.weight, 256))
+DIVERGING = _colormap("differences", palette.scale(palette.difference, 257, least=-1.0))
+MAY_LOOK, MAY_NOT = MAIN, LINE
 _NAMES, _SMALLEST = 10.0, 7.0  # font size of a name, and the smallest that is tried so that all fit
 
 _STYLE: Any = {
     "font.family": FONT,
     "font.size": 11,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": LINE,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.prop_cycle": cycler(color=palette.LINES),
+    "grid.color": LINE,
     "axes.titlesize": 12,
     "axes.labelsize": 11,
     "axes.spines.top": False,
@@ -170,9 +188,28 @@ def limits_of(matrices: Sequence[Any], *, signed: bool = False) -> Limits:
 
 
 def draw_matrix(ax: Axes, matrix: Any, limits: Limits, colours: str | Colormap | None = None) -> AxesImage:
-    """Draw one matrix: bright where it is large; on a scale with two sides red above 0 and blue below."""
+    """Draw one matrix: dark where it is large; on a scale with two sides orange above 0 and blue below."""
     chosen = colours or (DIVERGING if limits[0] < 0 else COLOURS)
+    frame(ax)
     return ax.imshow(matrix, cmap=chosen, vmin=limits[0], vmax=limits[1], aspect="auto")
+
+
+def frame(ax: Axes) -> None:
+    """A thin line around a matrix, whose smallest weights have the colour of the paper."""
+    for side in ax.spines.values():
+        side.set(visible=True, color=LINE, linewidth=0.8)
+
+
+def ink_on(colour: Any) -> str:
+    """Black or white, whichever reads better on a colour.
+
+    Example:
+        >>> ink_on(COLOURS(0.1)), ink_on(COLOURS(0.9))
+        ('black', 'white')
+    """
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in colour[:3]]
+    light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "black" if light > 0.179 else "white"
 
 
 def name_ticks(

@@ -14,7 +14,7 @@ from sightline.shapes import Float, Int, Shaped
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.overlay import colours, pixels, to_grey
 from sightline.show.records import AttentionRecord, GridKeys
-from sightline.show.style import COLOURS, MAY_LOOK, name_ticks, style
+from sightline.show.style import ACCENT, COLOURS, MAIN, frame, ink_on, name_ticks, style
 
 __all__ = ["confusion_matrix", "distances", "head_overlays", "received_by_layer", "rollout_overlay"]
 
@@ -108,11 +108,11 @@ def distances(distance: Float[Tensor, "L H"], *, title: str | None = None) -> Fi
         figure = FallbackFontFigure(figsize=size, dpi=150, layout="constrained")
         ax = figure.subplots()
         for head in range(n_heads):
-            ax.plot(range(n_layers), values[:, head], "o", color=MAY_LOOK, alpha=0.6, markersize=5)
-        ax.plot(range(n_layers), values.mean(1), color="#b5367a", linewidth=1.5, label="mean of the heads")
+            ax.plot(range(n_layers), values[:, head], "o", color=MAIN, alpha=0.6, markersize=5)
+        ax.plot(range(n_layers), values.mean(1), color=ACCENT, linewidth=1.5, label="mean of the heads")
         ax.set(xlabel="layer, from the image up", ylabel="mean attention distance, pixels", title=title)
         ax.set_ylim(0, 1.1 * float(values.max()) or 1.0)
-        ax.grid(axis="y", color="#e4e4e8", linewidth=0.8)
+        ax.grid(axis="y", linewidth=0.8)
         ax.set_xlim(-0.5, n_layers - 0.5)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.legend(loc="lower right", fontsize=10)
@@ -139,12 +139,13 @@ def confusion_matrix(counts: Int[Tensor, "V V"], names: Sequence[str], *, title:
         figure = FallbackFontFigure(figsize=(side + 2.4, side + 1.4), dpi=150, layout="constrained")
         ax = figure.subplots()
         image = ax.imshow(shares, cmap=COLOURS, vmin=0, vmax=1)
+        frame(ax)
         name_ticks(ax.xaxis, n, names, room=side)
         name_ticks(ax.yaxis, n, names, room=side)
         if n <= _MOST_NUMBERS:
             for (row, column), count in np.ndenumerate(table):
                 if count:
-                    shade = "white" if shares[row, column] < 0.5 else "black"
+                    shade = ink_on(COLOURS(shares[row, column]))
                     ax.text(column, row, f"{count:.0f}", ha="center", va="center", fontsize=8, color=shade)
         ax.set(xlabel="predicted class", ylabel="true class", title=title)
         figure.colorbar(image, label="share of the true class", shrink=0.8)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sightline import palette
 from sightline.shapes import Float
 from sightline.show.html import data_uri
 from sightline.show.overlay import pixels
@@ -17,8 +18,8 @@ from sightline.show.records import GridKeys
 __all__ = ["WordWalk", "walk_values"]
 
 _SHOWN, _PATCHES = 4, 3  # numbers of a vector, and patches, that a page prints
-_BELOW, _ABOVE = np.array([12, 107, 120]), np.array([196, 92, 30])
-_VEIL, _DIM = np.array([14, 16, 22]), 0.84
+_DIM = 0.84
+_LEVELS = 257
 _PIXELS = 160  # pixels a side of a picture, at least
 
 
@@ -91,10 +92,9 @@ def _numbers(x: Float[Tensor, " n"]) -> str:
 
 def _two_sided(x: "npt.NDArray[Any]") -> "npt.NDArray[np.uint8]":
     """Orange above zero, blue below, pale at zero."""
-    share = np.clip(x / (np.abs(x).max() or 1.0), -1, 1)[..., None]
-    paper = np.full(3, 250)
-    colour = np.where(share < 0, paper + (_BELOW - paper) * -share, paper + (_ABOVE - paper) * share)
-    return np.rint(colour).astype(np.uint8)
+    share = np.clip(x / (np.abs(x).max() or 1.0), -1, 1)
+    colours = np.array(palette.scale(palette.difference, _LEVELS, least=-1.0), np.uint8)
+    return colours[np.rint((share + 1) / 2 * (_LEVELS - 1)).astype(int)]
 
 
 def _lit(grid: GridKeys, weights: Tensor) -> "npt.NDArray[np.uint8]":
@@ -103,7 +103,7 @@ def _lit(grid: GridKeys, weights: Tensor) -> "npt.NDArray[np.uint8]":
     maps = weights.view(1, 1, grid.rows, grid.columns).float()
     spread = torch.nn.functional.interpolate(maps, image.shape[:2], mode="bilinear")[0, 0].numpy()
     veil = _DIM * (1 - np.sqrt(spread / (spread.max() or 1.0)))[..., None]
-    return np.rint(image * (1 - veil) + _VEIL * veil).astype(np.uint8)
+    return np.rint(image * (1 - veil) + np.array(palette.VEIL) * veil).astype(np.uint8)
 
 
 def _png(array: "npt.NDArray[np.uint8]") -> str:

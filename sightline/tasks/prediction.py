@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 from sightline.border import to_json
-from sightline.show.explorer.widget import live_views
+from sightline.look.notebook import ShowsItself
 from sightline.tasks.attention import Attention
 
 __all__ = ["Alternative", "Evaluation", "Example", "Prediction"]
@@ -39,7 +39,7 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prediction:
+class Prediction(ShowsItself):
     """The output for one input.
 
     Attributes:
@@ -63,10 +63,6 @@ class Prediction:
     def __post_init__(self) -> None:
         if not self.alternatives:
             object.__setattr__(self, "alternatives", (Alternative(self.text, self.score),))
-
-    def _repr_mimebundle_(self, **_: Any) -> Any:
-        """For notebooks: what the model looked at, in live views; else the text."""
-        return live_views(self) or {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -102,6 +102,18 @@ def test_an_upload_never_touches_the_disk(open_client, monkeypatch):
     assert client.post("/api/look", **image(content)).status_code == 200
 
 
+def test_a_result_is_given_again_while_it_is_kept(open_client):
+    client = open_client(Model(takes="text"))
+    told = client.post("/api/look", json={"text": "some words"}).json()
+    assert told["given"] == "some words"
+    assert client.get(f"/api/looks/{told['id']}").json() == told
+    for _ in range(3):
+        client.post("/api/look", json={"text": "others"})
+    response = client.get(f"/api/looks/{told['id']}")
+    assert (response.status_code, "no longer kept" in response.json()["error"]) == (404, True)
+    assert client.get("/api/looks/..%2f").status_code == 404
+
+
 def test_a_name_of_a_file_goes_nowhere(open_client):
     for name in ("../../a.png", "/etc/passwd", "a\\..\\b", "x" * 3000):
         assert open_client().post("/api/look", **image(name=name)).status_code == 200

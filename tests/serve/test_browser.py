@@ -12,6 +12,7 @@ import pytest
 import sightline as sl
 from sightline.serve.app import Service
 from sightline.serve.guard import Access
+from sightline.serve.limits import Limits
 from sightline.serve.model import open_model
 from sightline.serve.server import Server, bind
 from tests.serve.conftest import png
@@ -94,6 +95,69 @@ def test_a_click_on_an_example_shows_the_caption_and_where_each_word_looked(page
     shown = float(page.locator(".view-image").get_attribute("data-weight"))
     assert shown == pytest.approx(float(prediction.attention.summary[1].max()), abs=1e-5)
     assert page.evaluate("document.activeElement !== document.body")
+
+
+def readable_example(page):
+    """An example that the small translator has all tokens for."""
+    tokens = sl.open_run(FIXTURES / "translate" / "finished").predictor.tokens
+    return next(
+        x for x in page.locator("#example-list button").all_inner_texts() if tokens.unknown(x) is None
+    )
+
+
+def state_of(page):
+    """The state that the address brings back, once the view has written it."""
+    page.wait_for_selector('.sl[data-waiting="0"]', state="attached")
+    return dict(part.split("=") for part in page.evaluate("location.hash.slice(1)").split("&"))
+
+
+def test_a_picture_opens_in_colour(browser, address):
+    context = browser.new_context()  # and moves, where motion is welcome
+    page = context.new_page()
+    page.goto(address)
+    page.locator("#example-list button").first.click()
+    result_of(page)
+    page.wait_for_timeout(1000)
+    assert not page.locator(".view-image .main .picture canvas").is_visible()
+    assert page.locator(".view-image [aria-selected=true]").count() == 0
+    page.locator(".view-image [role=option]").first.hover()
+    page.locator(".view-image .main .picture canvas").wait_for()
+    context.close()
+
+
+def test_the_address_of_a_result_brings_its_view_back_while_it_is_kept(browser):
+    with served("translate", limits=Limits(kept=1)) as address, open_page(browser, address) as page:
+        given = readable_example(page)
+        page.locator("#text").fill(given)
+        page.locator("#send").click()
+        text = result_of(page)
+        page.locator(".tabs [data-view=matrix]").click()
+        page.locator(".matrix canvas").focus()
+        for key in ("ArrowDown", "+", "Enter"):
+            page.keyboard.press(key)
+        page.wait_for_url(lambda now: "queries=" in now)
+        state, url = state_of(page), page.url
+        assert {"look", "view", "query", "key", "queries", "keys"} <= set(state)
+        page.reload()
+        copied = page.context.new_page()
+        copied.goto(url)
+        for one in (page, copied):
+            assert result_of(one) == text
+            assert one.locator("#text").input_value() == given
+            assert one.locator(".view-matrix").is_visible()
+            assert state_of(one) == state
+        copied.close()
+        page.locator("#text").fill(f"{given} {given}")
+        page.locator("#send").click()
+        page.wait_for_url(lambda now: state["look"] not in now)
+        assert result_of(page)
+        page.go_back()
+        page.wait_for_selector("#problem:not([hidden])")
+        page.reload()
+        page.wait_for_selector("#problem:not([hidden])")
+        sentence = "This result is no longer kept, only the last ones are; give the input once more."
+        assert page.locator("#problem").inner_text() == sentence
+        assert page.locator("#text-form").is_visible()
 
 
 def test_a_file_is_given_by_keyboard_and_by_dropping_it(page, tmp_path):
@@ -199,11 +263,7 @@ def test_the_policy_holds_against_a_script_in_the_page(page):
 def test_a_text_is_typed_and_read_and_an_error_of_the_model_is_a_sentence(browser):
     with served("translate") as address, open_page(browser, address) as page:
         run = sl.open_run(FIXTURES / "translate" / "finished")
-        text = next(
-            label
-            for label in page.locator("#example-list button").all_inner_texts()
-            if run.predictor.tokens.unknown(label) is None
-        )
+        text = readable_example(page)
         page.locator("#text").fill(text)
         page.keyboard.press("Control+Enter")
         (prediction,) = run.predict([text])

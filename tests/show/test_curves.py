@@ -51,6 +51,8 @@ def test_a_self_critical_stage_is_drawn_apart():
     assert border.get_label() == "self-critical from here"
     (reward,) = found["Reward in training, self-critical stage"].lines
     assert list(reward.get_ydata()) == [0.75, 0.875]
+    one, other = curves(metrics, stacked=True).axes[:2]
+    assert one.get_position().y0 > other.get_position().y1
     alone = curves({"loss": [(11.0, -0.02)], "reward": [(11.0, 0.75)]})
     assert list(panels(alone)) == ["Reward in training, self-critical stage"]
 

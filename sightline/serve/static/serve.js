@@ -36,7 +36,7 @@ const OTHER = {
 };
 
 const $ = (id) => document.getElementById(id);
-const page = { about: null, words: OTHER, asked: null, explorer: null, wasWalked: false };
+const page = { about: null, words: OTHER, asked: null, explorer: null, shown: null };
 
 class Problem extends Error {}
 
@@ -86,14 +86,16 @@ function complain(text) {
   $("problem").hidden = !text;
 }
 
-async function look(options) {
+const look = (options) => askFor("/api/look", { method: "POST", ...options }, "The model is looking…");
+
+// A result from an address of the server; the last one that was asked for is shown.
+async function askFor(address, options, status) {
   page.asked?.abort();
   const control = (page.asked = new AbortController());
   complain("");
-  say("The model is looking…", true);
+  say(status, true);
   try {
-    const result = await request("/api/look", {
-      method: "POST",
+    const result = await request(address, {
       signal: control.signal,
       onBusy: () => say("The model is busy with others; waiting for a turn…", true),
       ...options,
@@ -120,8 +122,28 @@ function lookAtFile(file) {
 const lookAtText = (text) =>
   look({ body: JSON.stringify({ text }), headers: { "content-type": "application/json" } });
 
+// The address says which result is shown: a reload, a copied link and the way back bring it again.
+const lookInAddress = () => new URLSearchParams(location.hash.slice(1)).get("look");
+
+function followAddress() {
+  const id = lookInAddress();
+  if (id === page.shown) return;
+  if (id) {
+    askFor(`/api/looks/${encodeURIComponent(id)}`, {}, "Fetching the result…");
+    return;
+  }
+  page.asked?.abort();
+  page.shown = null;
+  complain("");
+  $("result").hidden = true;
+  document.title = `${page.about.title} · Sightline`;
+}
+
 function show(result) {
   say("");
+  page.shown = result.id;
+  if (lookInAddress() !== result.id) history.pushState(null, "", `#${new URLSearchParams({ look: result.id })}`);
+  if (result.given) $("text").value = result.given;
   $("result").hidden = false;
   $("output-kind").textContent = page.words.output;
   $("output").textContent = result.text || (page.about.takes === "text" ? "What it attended to" : "What it looked at");
@@ -137,36 +159,10 @@ function show(result) {
       body: JSON.stringify(question),
       headers: { "content-type": "application/json" },
     });
-  page.explorer = mount(root, { meta: result.meta, ask });
-  const isOneWord = result.meta.sights[page.explorer.state.sight].t === 1;
-  if (page.explorer.state.view === "image" && isOneWord) page.explorer.set({ query: 0 }); // a class: nothing to choose
+  page.explorer = mount(root, { meta: result.meta, ask }, { address: { look: result.id } });
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  if (!still && !page.wasWalked) walk(root, page.explorer, result.meta);
   $("result").scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
   $("result").focus({ preventScroll: true });
-}
-
-// Light up one word after the other, once, until somebody touches anything: that is what the picture is for.
-async function walk(root, explorer, meta) {
-  const n = meta.sights[explorer.state.sight].t;
-  if (explorer.state.view !== "image" || n < 2) return;
-  page.wasWalked = true;
-  const touched = new AbortController();
-  const stop = () => touched.abort();
-  for (const name of ["pointerdown", "keydown", "wheel", "touchstart"]) {
-    addEventListener(name, stop, { capture: true, passive: true, signal: touched.signal });
-  }
-  const moved = (event) => (event.movementX || event.movementY) && stop(); // and did not stand still on a page that scrolled
-  root.addEventListener("pointermove", moved, { signal: touched.signal });
-  root.setAttribute("aria-busy", "true"); // a screen reader need not follow
-  await wait(700);
-  for (let query = 0; query < n && !touched.signal.aborted; query++) {
-    explorer.set({ query });
-    await wait(Math.min(500, 5000 / n));
-  }
-  if (!touched.signal.aborted) explorer.set({ query: null });
-  root.removeAttribute("aria-busy");
-  touched.abort();
 }
 
 function showOthers(result) {
@@ -306,6 +302,8 @@ async function start() {
   document.title = `${page.about.title} · Sightline`;
   if (page.about.takes === "image") listenForImages();
   else listenForTexts();
+  addEventListener("hashchange", followAddress);
+  followAddress();
   showExamples(await request("/api/examples"));
 }
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sightline.show.explorer.compare import Pair
-from sightline.show.explorer.layers import Layer, Shown, Tokens, read_layers
+from sightline.show.explorer.layers import Layer, Shown, Tokens, has_tokens, read_layers
 from sightline.show.explorer.overview import overview
 from sightline.show.explorer.picture import Picture, read_picture
 from sightline.show.explorer.questions import column, map_, row, strips, top, word
@@ -61,7 +61,10 @@ class Answers:
         title: A heading.
         model: Which model it is.
         steps: The steps of a decoding, one per written token.
-        other: The same of another model, of another input, or after an edit, to compare with.
+        other: The same of another model, of another input, or after an edit, to compare with; layers and
+            heads go by their numbers, and texts may be of different length.
+        other_tokens: Its tokens. Default: those that its ``watch`` was told, else ``tokens``.
+        other_image: What it looked at. Default: the image of a prediction, else ``image``.
         names: What to call the two.
 
     Example:
@@ -86,20 +89,26 @@ class Answers:
         model: str = "",
         steps: Sequence[Step] | None = None,
         other: Shown | None = None,
+        other_tokens: Tokens | None = None,
+        other_image: Any = None,
         names: tuple[str, str] = ("before", "after"),
     ) -> None:
         self._picture: Picture | None = read_picture(image, grid, shown)
-        n_patches = None if self._picture is None else self._picture.n_patches
         self.layers: list[Layer] = read_layers(
-            shown, tokens=tokens, n_patches=n_patches, item=item, layers=layers
+            shown, tokens=tokens, n_patches=_n_patches(self._picture), item=item, layers=layers
         )
         if grid is not None:
             _check_grid(grid, self.layers)
         self.others: list[list[Layer]] = []
+        self._other_picture: Picture | None = None
         if other is not None:
-            self.others.append(read_layers(other, tokens=tokens, n_patches=n_patches, item=item))
+            self._other_picture = read_picture(other_image, grid, other)
+            n_patches = _n_patches(self._other_picture or self._picture)
+            given = other_tokens if other_tokens is not None or has_tokens(other) else tokens
+            self.others.append(read_layers(other, tokens=given, n_patches=n_patches, item=item))
+        self._names = names
         self._pair = Pair(self.layers, self.others[0] if self.others else None, names)
-        self._texts = Texts(self.layers)
+        self._texts = Texts([*self.layers, *(layer for other in self.others for layer in other)])
         self._steps = read_steps(steps, self.layers)
         self.title = title or (shown.text if isinstance(shown, PredictionRecord) else "") or "Attention"
         self.model = model
@@ -117,7 +126,7 @@ class Answers:
             "tokens": self._texts.meta(most_tokens),
             "image": None if self._picture is None else self._picture.meta(),
             "steps": self._steps,
-            "compare": self._pair.meta(),
+            "compare": self._compared(),
             "asks": [*_QUESTIONS, "tokens", "find"],
         }
 
@@ -139,6 +148,17 @@ class Answers:
             raise ValueError(f"a request asks for one of {known}, got {ask!r}")
         return self._pair.answer(_QUESTIONS[ask], request)
 
+    def _compared(self) -> dict[str, Any] | None:
+        """The names and the layers of the other, and its image where it is another; None without one."""
+        if not self.others:
+            return None
+        picture = self._other_picture
+        return {
+            "names": list(self._names),
+            "sights": [self._about(layer) for layer in self.others[0]],
+            "image": None if picture is None else picture.meta(),
+        }
+
     def _about(self, layer: Layer) -> dict[str, Any]:
         queries, keys = self._texts.of(layer)
         return {
@@ -154,6 +174,10 @@ class Answers:
             "query_patches": layer.query_patches,
             "key_patches": layer.key_patches,
         }
+
+
+def _n_patches(picture: Picture | None) -> int | None:
+    return None if picture is None else picture.n_patches
 
 
 def _check_grid(grid: tuple[int, int], layers: Sequence[Layer]) -> None:

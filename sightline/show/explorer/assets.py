@@ -3,27 +3,35 @@
 import base64
 import functools
 import hashlib
+import json
 import re
 from importlib import resources
+
+from sightline.palette import THEME, VEIL, difference, glow, hexadecimal, scale, weight
 
 __all__ = ["content_policy", "page_script", "script", "style"]
 
 # In the order in which they need each other; each file is a module of its own while it is worked on.
 _MODULES = (
+    "palette.js",
     "parts.js",
     "source.js",
     "text.js",
     "picture.js",
     "word.js",
     "overview.js",
+    "drawing.js",
+    "handling.js",
     "matrix.js",
     "lines.js",
     "image.js",
     "film.js",
+    "shared.js",
     "compare.js",
     "export.js",
     "explorer.js",
 )
+_STOPS = 33  # colours of a scale that the script knows, and draws lines between
 _IMPORT = re.compile(r'^import (\{.*?\}) from "\./([a-z]+)\.js";$', re.MULTILINE | re.DOTALL)
 _EXPORT = re.compile(r"^export (?:async )?(?:const|function) (\w+)", re.MULTILINE)
 
@@ -49,11 +57,27 @@ def _scoped(file: str) -> str:
 
 
 def style() -> str:
-    """The style sheet."""
-    return _read("explorer.css")
+    """The style sheet, with the palette's colours as variables, for light and for dark."""
+    colours = "".join(f" --{name}: light-dark({light}, {dark});" for name, (light, dark) in THEME.items())
+    mark = f" --mark: {THEME['accent'][1]};"  # over an image, which is dark in either theme
+    return f".sl, .sl-page {{ color-scheme: light dark;{colours}{mark} }}\n{_read('explorer.css')}"
+
+
+def _palette() -> str:
+    """The palette's scales as a module."""
+    scales = {
+        f"{theme} {name}": scale(colour, _STOPS, least=least, dark=theme == "dark")
+        for theme in ("light", "dark")
+        for name, colour, least in (("weights", weight, 0.0), ("differences", difference, -1.0))
+    }
+    scales["glow"] = scale(glow, _STOPS)
+    stops = {name: [hexadecimal(colour) for colour in colours] for name, colours in scales.items()}
+    return f"export const SCALES = {json.dumps(stops)};\nexport const VEIL = {list(VEIL)};\n"
 
 
 def _read(name: str) -> str:
+    if name == "palette.js":
+        return _palette()
     return (resources.files("sightline.show.explorer") / name).read_text(encoding="utf-8")
 
 

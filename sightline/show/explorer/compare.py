@@ -1,4 +1,8 @@
-"""Two of a kind, side by side: every question about the first can be asked about the second."""
+"""Two of a kind, side by side: every question about the first can be asked about the second.
+
+Layers and heads belong together by their numbers. They may be of different sizes, as two texts are; the
+difference is defined where both have as many heads, queries and keys.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,22 +25,6 @@ class Pair:
         self, layers: Sequence[Layer], others: Sequence[Layer] | None, names: tuple[str, str]
     ) -> None:
         self._layers, self._others, self._names = layers, others, names
-        if others is not None and len(others) != len(layers):
-            raise ValueError(
-                f"two that are compared must have as many layers, got {len(layers)} for {names[0]!r} and "
-                f"{len(others)} for {names[1]!r}"
-            )
-        for a, b in zip(layers, others or layers, strict=True):
-            sizes = [(x.n_heads, x.sight.t, x.sight.s) for x in (a, b)]
-            if sizes[0] != sizes[1]:
-                raise ValueError(
-                    "layers that are compared must have as many heads, queries and keys, got "
-                    f"{sizes[0]} for {a.name!r} of {names[0]!r} and {sizes[1]} of {names[1]!r}"
-                )
-
-    def meta(self) -> dict[str, Any] | None:
-        """The names of the two; None where there is only one."""
-        return None if self._others is None else {"names": list(self._names)}
 
     def answer(
         self, question: Callable[[Request], dict[str, Any]], fields: Mapping[str, Any]
@@ -50,7 +38,25 @@ class Pair:
         if self._others is None or of == 0:
             return question(first)
         second = Request(layers=self._others, fields=fields)
-        return question(second) if of == 1 else _difference(question(first), question(second))
+        if of == 1:
+            return question(second)
+        self._check_alike(first)
+        return _difference(question(first), question(second))
+
+    def _check_alike(self, request: Request) -> None:
+        assert self._others is not None  # noqa: S101 - asked for two
+        i, names = request.layer_index, self._names
+        if i >= len(self._others):
+            raise ValueError(
+                f"the difference of layer {i} needs it in both, got {len(self._layers)} layers for "
+                f"{names[0]!r} and {len(self._others)} for {names[1]!r}"
+            )
+        a, b = ((x.n_heads, x.sight.t, x.sight.s) for x in (self._layers[i], self._others[i]))
+        if a != b:
+            raise ValueError(
+                f"the difference needs as many heads, queries and keys in both, got {a} for {names[0]!r} and "
+                f"{b} for {names[1]!r}; ask for one of them with of"
+            )
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

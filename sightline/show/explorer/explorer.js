@@ -1,6 +1,7 @@
 // The explorer: mount(root, source) draws all views of what was seen into an element.
 //   source = {meta, ask(request) -> Promise<answer>}
 //   options = {views: ["word", ...], address: true, compact: false, theme: "light" or "dark"}
+// address: true keeps the view in the page's address; an object does so beside fields of its own, such as which result it is.
 
 import { compareView } from "./compare.js";
 import { savePng, saveSvg } from "./export.js";
@@ -14,7 +15,7 @@ import { remembering, storedSource } from "./source.js";
 import { wordView } from "./word.js";
 
 const VIEWS = {
-  image: ["Image", imageView, (meta) => meta.image && meta.sights.some(hasPatches)],
+  image: ["Image", imageView, (meta) => Boolean(meta.image) && meta.sights.some(hasPatches)],
   word: ["Words", wordView, () => true],
   overview: ["Overview", overviewView, () => true],
   matrix: ["Matrix", matrixView, () => true],
@@ -36,11 +37,23 @@ const startOf = (meta, views) => {
     side: "reads", of: 0, queries: null, keys: null, step: 0 };
 };
 
+// Of two that are compared, the layers of one; the difference has those of both.
+const sightsOf = (meta, of) => (of === 1 ? meta.compare.sights : meta.sights);
+// Why the difference of a layer is not defined; null where it is.
+const whyNoDifference = ({ sights, compare: { names, sights: others } }, i) => {
+  const [a, b] = [sights[i], others[i]];
+  if (!b) return `${names[1]} has ${others.length} layers, ${names[0]} ${sights.length}: this one has no other.`;
+  if (a.t !== b.t || a.s !== b.s) {
+    return `The difference needs as many queries and keys in both: ${names[0]} has ${a.t} and ${a.s}, ${names[1]} ${b.t} and ${b.s}.`;
+  }
+  return a.heads === b.heads ? null : `The difference needs as many heads in both: ${names[0]} has ${a.heads}, ${names[1]} ${b.heads}.`;
+};
+
 // The address: what differs from the start, so that it brings the same view back.
 const WHOLE = ["sight", "query", "key", "step"];
 const SPANS = ["queries", "keys"];
-const toAddress = (state, start) => {
-  const fields = new URLSearchParams();
+const toAddress = (state, start, own) => {
+  const fields = new URLSearchParams(own);
   for (const [name, value] of Object.entries(state)) {
     if (JSON.stringify(value) !== JSON.stringify(start[name])) fields.set(name, value === null ? "" : Array.isArray(value) ? value.join("-") : value);
   }
@@ -60,12 +73,14 @@ const fromAddress = (text, start, meta, views) => {
 };
 // A state that what is shown can have: whatever does not fit falls back.
 const checked = (state, start, meta) => {
-  const sight = meta.sights[state.sight] ? state.sight : start.sight;
-  const { heads, t, s } = meta.sights[sight];
+  let [of, { sight }] = [meta.compare ? state.of : 0, state];
+  if (!sightsOf(meta, of)[sight]) sight = sightsOf(meta, of)[start.sight] ? start.sight : 0;
+  if (of === "difference" && whyNoDifference(meta, sight)) of = 0;
+  const { heads, t, s } = sightsOf(meta, of)[sight];
   const isIn = (x, n) => Number.isInteger(x) && x >= 0 && x < n;
   const span = (x, n) => (x && x[0] >= 0 && x[0] < x[1] && x[1] <= n ? x : null);
   const [queries, keys] = [span(state.queries, t), span(state.keys, s)];
-  return { ...state, sight, head: isIn(state.head, heads) ? state.head : "mean",
+  return { ...state, of, sight, head: isIn(state.head, heads) ? state.head : "mean",
     query: isIn(state.query, state.side === "read" ? Math.max(t, s) : t) ? state.query : null,
     key: isIn(state.key, s) ? state.key : null, queries: keys && queries, keys: queries && keys,
     step: isIn(state.step, meta.steps?.length ?? 0) ? state.step : 0 };
@@ -80,7 +95,8 @@ export function mount(root, source, options = {}) {
   const ask = remembering(source);
   const views = (options.views ?? Object.keys(VIEWS)).filter((name) => VIEWS[name][2](meta));
   const start = startOf(meta, views);
-  const hasAddress = options.address ?? false;
+  const hasAddress = Boolean(options.address);
+  const fields = hasAddress && options.address !== true ? options.address : {}; // of the address, not ours
   let state = hasAddress ? fromAddress(location.hash.slice(1), start, meta, views) : { ...start };
   const made = {};
   let [colours, paints] = [null, {}];
@@ -109,11 +125,16 @@ export function mount(root, source, options = {}) {
   const pieces = new Map();
   const textOf = (sight, side) => sight[side];
   const known = (text, i) => meta.tokens[text].words?.[i] ?? pieces.get(`${text}:${Math.floor(i / CHUNK)}`)?.[i % CHUNK];
-  const patchName = (i) => `patch ${Math.floor(i / meta.image.columns)},${i % meta.image.columns}`;
+  const imageOf = (of) => (of === 1 ? meta.compare.image ?? meta.image : meta.image);
+  // The name of a patch; null for what is none.
+  const patchName = (sight, side, i) => {
+    const first = sight[side === "queries" ? "query_patches" : "key_patches"];
+    const image = imageOf(meta.compare?.sights.includes(sight) ? 1 : 0);
+    return first === null || !image || i < first ? null : `patch ${Math.floor((i - first) / image.columns)},${(i - first) % image.columns}`;
+  };
   const words = async (sight, side, first, last) => {
     const text = textOf(sight, side);
-    const patches = sight[side === "queries" ? "query_patches" : "key_patches"];
-    const plain = (i) => (patches !== null && meta.image && i >= patches ? patchName(i - patches) : String(i));
+    const plain = (i) => patchName(sight, side, i) ?? String(i);
     if (text === null) return Array.from({ length: last - first }, (_, i) => plain(first + i));
     const { words: all, n } = meta.tokens[text];
     if (all) return all.slice(first, last);
@@ -132,13 +153,15 @@ export function mount(root, source, options = {}) {
     get state() { return state; },
     ask: guarded,
     words,
-    sight: () => meta.sights[state.sight],
+    sights: (of = state.of) => sightsOf(meta, of),
+    sight: (of = state.of) => sightsOf(meta, of)[state.sight],
+    image: () => imageOf(state.of),
+    whyNoDifference: () => whyNoDifference(meta, state.sight),
     which: () => ({ of: state.of, sight: state.sight, head: state.head }),
     shown: (word) => printable(word, 24),
     name: (sight, side, i) => {
       const text = textOf(sight, side);
-      const patches = sight[side === "queries" ? "query_patches" : "key_patches"];
-      if (text === null) return patches !== null && meta.image && i >= patches ? patchName(i - patches) : `#${i}`;
+      if (text === null) return patchName(sight, side, i) ?? `#${i}`;
       const word = known(text, i);
       return word === undefined ? `#${i}` : printable(word, 24);
     },
@@ -148,9 +171,9 @@ export function mount(root, source, options = {}) {
       return answer;
     },
     short: (i) => {
-      const { name, summary } = meta.sights[i];
+      const { name, summary } = ctx.sights()[i];
       if (summary) return "summary";
-      const others = meta.sights.filter((one) => !one.summary);
+      const others = ctx.sights().filter((one) => !one.summary);
       const areAlike = others.every((one) => one.name.replace(/\d+/g, "") === name.replace(/\d+/g, ""));
       const number = name.match(SHORT);
       return areAlike && number ? number[1] : name;
@@ -168,7 +191,8 @@ export function mount(root, source, options = {}) {
     },
     set: (change) => {
       const next = checked({ ...state, ...change }, start, meta);
-      const isNew = next.view !== state.view;
+      const isNew = next.view !== state.view || imageOf(next.of) !== imageOf(state.of);
+      if (imageOf(next.of) !== imageOf(state.of)) for (const name of Object.keys(made)) delete made[name];
       state = next;
       write();
       if (isNew) openView();
@@ -178,7 +202,7 @@ export function mount(root, source, options = {}) {
   };
   const write = () => {
     if (!hasAddress) return;
-    const text = toAddress(state, start);
+    const text = toAddress(state, start, fields);
     try { history.replaceState(null, "", `#${text}`); } catch { /* a frame without an address */ }
   };
 
@@ -210,18 +234,18 @@ export function mount(root, source, options = {}) {
     tabs.append(tab);
   });
   const picks = make("div", "picks");
-  const layer = menu("Layer", meta.sights.map((one, i) => [i, one.name]), state.sight, (value) => ctx.set({ sight: Number(value) }));
+  const layer = menu("Layer", [], state.sight, (value) => ctx.set({ sight: Number(value) }));
   const head = menu("Head", [], "mean", (value) => ctx.set({ head: value === "mean" ? "mean" : Number(value) }));
   picks.append(layer, head);
   let of = null;
   if (meta.compare) {
-    of = menu("Of", [[0, meta.compare.names[0]], [1, meta.compare.names[1]], ["difference", "the difference"]], state.of,
+    of = menu("Of", [], state.of,
       (value) => ctx.set({ of: value === "difference" ? value : Number(value) }));
     picks.append(of);
   }
   const saves = make("div", "saves");
   const file = () => `${(meta.title || "attention").replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40)}-${state.view}`;
-  const save = (how) => () => how(made[state.view].element, root, file()).catch?.((error) => { problem.textContent = String(error); problem.hidden = false; });
+  const save = (how) => () => how(made[state.view], root, file()).catch?.((error) => { problem.textContent = String(error); problem.hidden = false; });
   saves.append(button("PNG", save(async (...all) => savePng(...all)), "Save this view as PNG"),
     button("SVG", save(async (...all) => saveSvg(...all)), "Save this view as SVG"));
   const panel = make("div", "panel");
@@ -243,13 +267,19 @@ export function mount(root, source, options = {}) {
   }
   root.append(...(header.childElementCount ? [header] : []), top, problem, panel, footer, probe);
 
+  // A layer's number before its name, so that a narrow menu says which it is.
+  const numbered = (i) => (/^\d+$/.test(ctx.short(i)) && !/^layer \d+$/.test(ctx.sights()[i].name) ? `${ctx.short(i)} · ` : "") + ctx.sights()[i].name;
   const refresh = () => {
-    layer.choose(state.sight);
+    layer.fill(ctx.sights().map((one, i) => [i, numbered(i)]), state.sight);
     const { heads } = ctx.sight();
     head.fill([["mean", heads > 1 ? `mean of ${heads}` : "the only one"], ...(heads > 1 ? Array.from({ length: heads }, (_, i) => [i, String(i)]) : [])], state.head);
-    of?.choose(state.of);
-    if (of) of.hidden = state.view === "compare"; // which shows both
-    layer.hidden = meta.sights.length < 2;
+    if (of) {
+      const why = ctx.whyNoDifference();
+      of.fill([[0, meta.compare.names[0]], [1, meta.compare.names[1]], ...(why ? [] : [["difference", "the difference"]])], state.of);
+      of.title = why ?? "";
+      of.hidden = state.view === "compare"; // which shows both
+    }
+    layer.hidden = ctx.sights().length < 2;
     head.hidden = heads < 2;
     Promise.resolve(made[state.view].update()).catch((error) => { problem.textContent = String(error.message ?? error); problem.hidden = false; });
   };
@@ -271,7 +301,7 @@ export function mount(root, source, options = {}) {
       const order = ["mean", ...Array.from({ length: heads }, (_, i) => i)];
       return order[(order.indexOf(state.head) + step + order.length) % order.length];
     };
-    const n = meta.sights.length;
+    const n = ctx.sights().length;
     const act = { "[": () => ({ head: turn(-1) }), "]": () => ({ head: turn(1) }), "{": () => ({ sight: (state.sight + n - 1) % n }),
       "}": () => ({ sight: (state.sight + 1) % n }) }[event.key];
     const view = views[Number(event.key) - 1];
@@ -285,8 +315,10 @@ export function mount(root, source, options = {}) {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   dark.addEventListener("change", repaint);
   const onAddress = () => {
-    if (location.hash.slice(1) === toAddress(state, start)) return;
-    state = fromAddress(location.hash.slice(1), start, meta, views);
+    const text = location.hash.slice(1);
+    if (text === toAddress(state, start, fields)) return;
+    if (Object.entries(fields).some(([name, value]) => new URLSearchParams(text).get(name) !== value)) return;
+    state = fromAddress(text, start, meta, views);
     openView();
   };
   if (hasAddress) addEventListener("hashchange", onAddress);

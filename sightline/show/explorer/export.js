@@ -3,14 +3,27 @@
 import { makeSvg } from "./parts.js";
 
 const SCALE = 2; // pixels of a PNG per pixel of the page
+const MARGIN = 16; // pixels around a view
 const CONTROLS = ".bar, details, input, select, [hidden]";
 
 const visible = (style) => style.visibility !== "hidden" && style.display !== "none" && Number(style.opacity) > 0;
 const filled = (colour) => colour && !/^(transparent|rgba\(0, 0, 0, 0\))$/.test(colour);
 
-// A view as an SVG element: what it draws, on the colour of the page.
-export const toSvg = (view, root) => {
-  const whole = view.getBoundingClientRect();
+// A view as an SVG element: all it draws, on the colour of the page; what is scrolled lies open meanwhile.
+export const toSvg = ({ element, settle }, root) => {
+  element.classList.add("saving");
+  settle?.();
+  try {
+    return drawn(element, root);
+  } finally {
+    element.classList.remove("saving");
+    settle?.();
+  }
+};
+const drawn = (view, root) => {
+  const { left, top, width, height } = view.getBoundingClientRect();
+  const whole = { left: left - MARGIN, top: top - MARGIN, width: 2 * MARGIN + Math.max(width, view.scrollWidth),
+    height: 2 * MARGIN + Math.max(height, view.scrollHeight) };
   const paper = getComputedStyle(root).backgroundColor;
   const svg = makeSvg("svg", { width: whole.width, height: whole.height,
     viewBox: `0 0 ${whole.width} ${whole.height}` });
@@ -25,9 +38,9 @@ export const toSvg = (view, root) => {
     // A text that is broken into lines becomes one text a line.
     let [start, top] = [0, null];
     const flush = (from, to) => {
-      const part = letters.slice(from, to).replace(/\s+/g, " ");
-      if (!part.trim()) return;
-      range.setStart(node, from);
+      const part = letters.slice(from, to).trim().replace(/\s+/g, " ");
+      if (!part) return;
+      range.setStart(node, from + letters.slice(from, to).search(/\S/));
       range.setEnd(node, to);
       const [box] = range.getClientRects();
       if (!box) return;
@@ -69,6 +82,11 @@ export const toSvg = (view, root) => {
       copy.setAttribute("y", box.top - whole.top);
       copy.removeAttribute("class");
       svg.append(copy);
+      return;
+    }
+    if (element.matches(".ring")) {
+      svg.append(makeSvg("circle", { cx: box.left - whole.left + box.width / 2, cy: box.top - whole.top + box.height / 2, r: 6,
+        fill: "none", stroke: "#fff", "stroke-width": 2 }));
       return;
     }
     const border = parseFloat(style.borderTopWidth) > 0 && filled(style.borderTopColor);

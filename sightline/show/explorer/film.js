@@ -1,6 +1,6 @@
 // Generation: the steps of a decoding like a film: the token, what it read, what else it might have been.
 
-import { arrayOf, button, largestOf, linkLines, make, newest, strongest, weightText } from "./parts.js";
+import { arrayOf, button, largestOf, linkLines, make, newest, strongest, tableOf, weightText } from "./parts.js";
 import { hasPatches } from "./image.js";
 import { pictureBox } from "./picture.js";
 import { textBlock } from "./text.js";
@@ -9,7 +9,8 @@ const PACE = 900; // milliseconds a step
 
 export const filmView = (ctx) => {
   const element = make("section", "view view-film");
-  const { steps, image } = ctx.meta;
+  const { steps } = ctx.meta;
+  const image = ctx.image();
   const [bar, columns, main, side] = [make("div", "bar"), make("div", "columns"), make("div", "main"), make("div", "side")];
   const slider = make("input");
   Object.assign(slider, { type: "range", min: 0, max: steps.length - 1, value: 0 });
@@ -38,7 +39,11 @@ export const filmView = (ctx) => {
   main.append(read);
   side.append(reads, alternatives, links);
   columns.append(main, side);
-  element.append(bar, written, columns);
+  const likely = (p) => (p === null ? "–" : weightText(p));
+  const table = tableOf("The steps as a table", () => [["step", "token", "probability", "other tokens"],
+    ...steps.map(({ token, probability, alternatives: others }, i) => [i + 1, ctx.shown(token), likely(probability),
+      others.filter((one) => one.token !== token).map((one) => `${ctx.shown(one.token)} ${likely(one.probability)}`).join(", ")])]);
+  element.append(bar, written, columns, table);
   const asked = newest();
 
   const build = async () => {

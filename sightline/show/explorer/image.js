@@ -1,7 +1,7 @@
 // Image: the picture, lit where the word under the cursor looked; a patch that is touched shows who looked there.
 
 import { arrayOf, check, choice, largestOf, make, newest, strongest, tableOf, weightText } from "./parts.js";
-import { pictureBox } from "./picture.js";
+import { cornersOf, pictureBox } from "./picture.js";
 import { textBlock } from "./text.js";
 
 const MANY = 48; // small pictures
@@ -11,10 +11,10 @@ export const hasPatches = (sight) => sight.key_patches !== null;
 export const imageView = (ctx) => {
   const element = make("section", "view view-image");
   const [columns, main, side] = [make("div", "columns"), make("div", "main"), make("div", "side")];
-  const { image } = ctx.meta;
+  const image = ctx.image();
   const n = image.rows * image.columns;
   let [kind, smooth, pointed, patch, text] = ["light", true, null, null, null];
-  const box = pictureBox(image, { label: `The picture: ${ctx.meta.title}`, touch: (i, how) => touched(i, how) });
+  const box = pictureBox(image, { label: `The picture: ${ctx.meta.title}`, touch: (...all) => touched(...all) });
   const bar = make("div", "bar");
   bar.append(choice("Overlay", [["light", "Light"], ["heat", "Heat"]], kind, (value) => { kind = value; draw(); }),
     check("smooth", smooth, (value) => { smooth = value; draw(); }));
@@ -50,7 +50,7 @@ export const imageView = (ctx) => {
     wordsTitle.textContent = areWords() ? (sight().t > 1 ? "Its words" : "Its answer") : "Its patches";
     const firsts = areWords() ? sight().t : sight().query_patches;
     if (firsts) {
-      text = textBlock({ label: "Words: arrow keys step through them", pick: (i) => ctx.set({ query: ctx.state.query === i ? null : i, patch: null }),
+      text = textBlock({ label: "Words: arrow keys step through them", pick: (i) => ctx.set({ query: ctx.state.query === i ? null : i }),
         point: (i) => { pointed = i; draw(); } });
       text.fill(await ctx.words(sight(), "queries", 0, firsts), 0);
       words.append(text.element);
@@ -83,6 +83,12 @@ export const imageView = (ctx) => {
       table.refresh();
     });
   };
+  // Where the summary of an answer comes from: what the class token reads in every head; null where there is none.
+  const classHeads = () => {
+    const i = ctx.sights().findIndex((one) => !one.summary && hasPatches(one) && one.query_patches > 0);
+    const first = ctx.sights()[i]?.key_patches;
+    return i < 0 ? null : { sight: i, query: 0, keys: [first, first + n] };
+  };
   // Small pictures: one a word, or one a head for the word that is picked.
   let stripName = "";
   const askStrip = () => {
@@ -94,13 +100,14 @@ export const imageView = (ctx) => {
     const at = ctx.state.query ?? (own.t === 1 ? 0 : null);
     which.hidden = !byWords;
     const kind = byWords && rows === "words" ? "words" : "heads";
+    const inHeads = own.summary && own.t === 1 ? classHeads() : at === null ? null : { sight: ctx.state.sight, query: at, keys: span };
     const request = kind === "words" ? { ask: "map", ...ctx.which(), queries: [0, own.t], keys: span, size: [own.t, n] }
-      : at === null ? null : { ask: "word", of: ctx.state.of, sight: ctx.state.sight, query: at, keys: span };
+      : inHeads && { ask: "word", of: ctx.state.of, ...inHeads };
     const name = JSON.stringify([request, isCompact]);
-    many.hidden = isCompact || !(byWords || ctx.meta.sights.length > 1 || own.heads > 1);
+    many.hidden = isCompact || !(byWords || ctx.sights().length > 1 || own.heads > 1);
     if (many.hidden || name === stripName) return markStrip();
     stripName = name;
-    if (!request) return strip.replaceChildren(make("p", "soft note", "Pick a word to see it in every head."));
+    if (!request) return strip.replaceChildren(...(own.t > 1 ? [make("p", "soft note", "Pick a word to see it in every head.")] : []));
     return askedStrip(ctx.ask(request), (answer) => {
       const cells = arrayOf(kind === "words" ? answer.map : answer.rows);
       const count = cells.shape[0];
@@ -115,7 +122,7 @@ export const imageView = (ctx) => {
         one.append(small.element, make("bdi", "", label));
         one.title = label;
         if (kind === "words") { one.dataset.query = i; one.setAttribute("aria-pressed", "false"); }
-        one.addEventListener("click", () => ctx.set(kind === "words" ? { query: ctx.state.query === i ? null : i } : { sight: layer, head }));
+        one.addEventListener("click", () => ctx.set(kind === "words" ? { query: ctx.state.query === i ? null : i } : { sight: layer, head, query: request.query }));
         return one;
       }));
       markStrip();
@@ -125,8 +132,8 @@ export const imageView = (ctx) => {
     for (const one of strip.querySelectorAll("[data-query]")) one.setAttribute("aria-pressed", String(Number(one.dataset.query) === ctx.state.query));
   };
 
-  // Who looked at a patch; where queries are patches too, what the patch reads.
-  const touched = (i, how) => {
+  // Who looked at a patch, or at a region; where queries are patches too, what the patch reads.
+  const touched = (i, how, corner) => {
     if (!areWords()) {
       pointed = i === null ? null : sight().query_patches + i;
       if (how === "pick" && i !== null) ctx.set({ query: sight().query_patches + i });
@@ -135,9 +142,14 @@ export const imageView = (ctx) => {
     }
     patch = i;
     if (i === null) { text?.shade(null); lists.replaceChildren(); return; }
-    askedWho(ctx.ask({ ask: "column", ...ctx.which(), key: sight().key_patches + i }), (answer) => {
+    const [[x0, y0], [x1, y1]] = cornersOf(i, corner, image.columns);
+    const lines = Array.from({ length: y1 - y0 + 1 }, (_, y) => sight().key_patches + (y0 + y) * image.columns);
+    const size = [sight().t, 1]; // of each word, the mean over a line of the region
+    askedWho(Promise.all(lines.map((first) => ctx.ask({ ask: "map", ...ctx.which(), queries: [0, sight().t],
+      keys: [first + x0, first + x1 + 1], size }))), (answers) => {
       if (patch === null) return;
-      const weights = arrayOf(answer.column);
+      const means = answers.map((answer) => arrayOf(answer.map));
+      const weights = means[0].map((_, q) => (x1 - x0 + 1) * means.reduce((sum, mean) => sum + mean[q], 0));
       text?.shade(weights, largestOf(weights), ctx.colours());
       const best = strongest(weights, 3).map(([q, w]) => `${ctx.name(sight(), "queries", q)} ${weightText(w)}`);
       lists.replaceChildren(make("p", "note number", `Here looked most: ${best.join(", ")}`));
@@ -153,7 +165,7 @@ export const imageView = (ctx) => {
   return {
     element,
     update: async () => {
-      if (!hasPatches(sight())) { ctx.set({ sight: ctx.meta.sights.findIndex(hasPatches), head: "mean" }); return; }
+      if (!hasPatches(sight())) { ctx.set({ sight: ctx.sights().findIndex(hasPatches), head: "mean" }); return; }
       await build();
       await draw();
       await askStrip();

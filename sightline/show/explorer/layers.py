@@ -17,7 +17,7 @@ from sightline.look.tokens import clean
 from sightline.show.explorer.names import Tokens, names_of, text_of
 from sightline.show.records import AttentionRecord, GridKeys, PredictionRecord
 
-__all__ = ["Layer", "Shown", "Tokens", "read_layers"]
+__all__ = ["Layer", "Shown", "Tokens", "has_tokens", "read_layers"]
 
 Shown = Seen | Sight | AttentionRecord | PredictionRecord | Mapping[str, Sight | AttentionRecord]
 _MODEL = "the model itself"
@@ -100,6 +100,13 @@ def read_layers(
         raise ValueError(f"the explorer needs at least one attention to show: {reason}")
     _check(found, tokens, item)
     return found
+
+
+def has_tokens(shown: Shown) -> bool:
+    """Whether what was seen names its own tokens."""
+    if isinstance(shown, AttentionRecord | PredictionRecord):
+        return True
+    return any(not isinstance(one, Sight) or bool(one.tokens) for one in _by_name(shown).values())
 
 
 def _check(layers: Sequence[Layer], tokens: Tokens | None, item: int) -> None:

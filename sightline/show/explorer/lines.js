@@ -75,6 +75,15 @@ export const linesView = (ctx) => {
     if (isArcs()) arcs(svg);
     else columns(svg);
     emphasise();
+    reveal();
+  };
+  // Scroll the stage, not the page, until the picked word is in it.
+  const reveal = () => {
+    const own = boxes.find((text) => text.dataset.side === "queries" && Number(text.dataset.i) === ctx.state.query - span[0][0]);
+    if (!own || ctx.state.query === null) return;
+    const [at, stage] = [own.getBoundingClientRect(), place.getBoundingClientRect()];
+    if (at.top < stage.top || at.bottom > stage.bottom) place.scrollTop += at.top - stage.top - stage.height / 2;
+    if (at.left < stage.left || at.right > stage.right) place.scrollLeft += at.left - stage.left - stage.width / 2;
   };
   const word = (svg, side, i, x, y, anchor, transform) => {
     const text = makeSvg("text", { x, y, "text-anchor": anchor, "dominant-baseline": "middle", class: "name", ...(transform ? { transform } : {}) });
@@ -167,7 +176,7 @@ export const linesView = (ctx) => {
       const isOut = span && at !== null && (at < span[0][0] || at >= span[0][1]);
       if (own !== name || isOut) { name = own; if (isOut || !span) first = null; return ask(); }
       if (alone.querySelector("input").checked) draw();
-      else emphasise();
+      else { emphasise(); reveal(); }
       return undefined;
     },
     resize: draw,

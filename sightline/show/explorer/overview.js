@@ -15,7 +15,7 @@ export const overviewView = (ctx) => {
   const element = make("section", "view view-overview");
   const [bar, note, grid] = [make("div", "bar"), make("p", "soft note"), make("div", "grid")];
   let [measure, order, kind] = ["", "layers", ""];
-  const layers = ctx.meta.sights.map(() => null); // what came of each
+  let layers = []; // what came of each
   const tiles = [];
   let of = null;
 
@@ -26,7 +26,7 @@ export const overviewView = (ctx) => {
   const table = tableOf("The heads as a table", () => {
     const known = Object.keys(MEASURES).filter(has);
     return [["layer", "head", "called", ...known.map((name) => MEASURES[name][0])],
-      ...tiles.map(({ sight, head, numbers }) => [ctx.meta.sights[sight].name, head, numbers?.kind || "–",
+      ...tiles.map(({ sight, head, numbers }) => [ctx.sights()[sight].name, head, numbers?.kind || "–",
         ...known.map((name) => number(numbers?.[name]))])];
   });
   element.append(bar, note, grid, table);
@@ -36,7 +36,8 @@ export const overviewView = (ctx) => {
 
   const build = () => {
     tiles.length = 0;
-    ctx.meta.sights.forEach((sight, i) => {
+    layers = ctx.sights().map(() => null);
+    ctx.sights().forEach((sight, i) => {
       for (let h = 0; h < sight.heads; h++) {
         const [tile, canvas, label, kind] = [make("button", "tile"), make("canvas"), make("span", "number"), make("span", "kind")];
         tile.type = "button";
@@ -46,15 +47,16 @@ export const overviewView = (ctx) => {
         tiles.push({ sight: i, head: h, tile, canvas, label, kind, numbers: null });
       }
     });
-    grid.addEventListener("keydown", (event) => {
-      const all = [...grid.querySelectorAll(".tile")];
-      const at = all.indexOf(document.activeElement ?? grid.getRootNode().activeElement);
-      if (at < 0) return;
-      const line = Math.max(1, all.findIndex((one) => one.offsetTop > all[0].offsetTop));
-      const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: line, ArrowUp: -line }[event.key];
-      if (step && all[at + step]) { event.preventDefault(); all[at + step].focus(); }
-    });
   };
+
+  grid.addEventListener("keydown", (event) => {
+    const all = [...grid.querySelectorAll(".tile")];
+    const at = all.indexOf(document.activeElement ?? grid.getRootNode().activeElement);
+    if (at < 0) return;
+    const line = Math.max(1, all.findIndex((one) => one.offsetTop > all[0].offsetTop));
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: line, ArrowUp: -line }[event.key];
+    if (step && all[at + step]) { event.preventDefault(); all[at + step].focus(); }
+  });
 
   const fill = (answer) => {
     for (const one of answer.sights) {
@@ -91,10 +93,10 @@ export const overviewView = (ctx) => {
       label.style.color = colour ? inkOn(colour) : "";
       label.textContent = typeof x === "number" ? `${head} · ${number(x)}` : String(head);
       name.textContent = numbers?.kind ?? "";
-      const words = [ctx.meta.sights[sight].name, `head ${head}`, numbers?.kind, typeof x === "number" ? `${MEASURES[measure][0]} ${number(x)}` : ""];
+      const words = [ctx.sights()[sight].name, `head ${head}`, numbers?.kind, typeof x === "number" ? `${MEASURES[measure][0]} ${number(x)}` : ""];
       tile.setAttribute("aria-label", words.filter(Boolean).join(", "));
       tile.title = words.filter(Boolean).join(", ");
-      tile.classList.toggle("current", sight === ctx.state.sight && (head === ctx.state.head || ctx.meta.sights[sight].heads === 1));
+      tile.classList.toggle("current", sight === ctx.state.sight && (head === ctx.state.head || ctx.sights()[sight].heads === 1));
     }
     const about = measure ? `${MEASURES[measure][0]}: ${MEASURES[measure][1]}; from ${number(low)} to ${number(high)}. ` : "";
     const quick = layers.some((one) => one && !one.exact) ? "Thumbnails of this long text show some of its queries. " : "";
@@ -117,8 +119,8 @@ export const overviewView = (ctx) => {
       return;
     }
     grid.classList.remove("flat");
-    grid.classList.toggle("numbered", ctx.meta.sights.every((_, i) => ctx.short(i).length <= 3));
-    grid.replaceChildren(...ctx.meta.sights.flatMap((sight, i) => {
+    grid.classList.toggle("numbered", ctx.sights().every((_, i) => ctx.short(i).length <= 3));
+    grid.replaceChildren(...ctx.sights().flatMap((sight, i) => {
       const own = wanted.filter((one) => one.sight === i);
       if (!own.length) return [];
       const [row, name, line] = [make("div", "layer"), make("div", "layer-name"), make("div", "tiles")];
@@ -132,14 +134,14 @@ export const overviewView = (ctx) => {
     }));
   };
 
-  build();
-  arrange();
   return {
     element,
     update: async () => {
       if (of === ctx.state.of) { paint(); return; }
       of = ctx.state.of;
-      const big = ctx.meta.sights.some(({ heads, t, s }) => heads * t * s > 2 ** 24);
+      build();
+      arrange();
+      const big = ctx.sights().some(({ heads, t, s }) => heads * t * s > 2 ** 24);
       const size = clamp(Math.round(64 * (globalThis.devicePixelRatio || 1)), 32, 96);
       if (!big) { fill(await ctx.ask({ ask: "overview", of: of === "difference" ? 1 : of, size })); return; }
       for (let i = 0; i < layers.length; i++) fill(await ctx.ask({ ask: "overview", of: of === "difference" ? 1 : of, sight: i, size }));

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from sightline.look.notebook import Html
 from sightline.show.explorer.answers import Answers
 from sightline.show.explorer.layers import Shown, Tokens
 from sightline.show.explorer.steps import Step
@@ -65,6 +66,13 @@ class Page:
             return {"text/html": self._frame(), "text/plain": repr(self)}
         return widget._repr_mimebundle_(**options)
 
+    def _display_(self) -> Any:
+        """What a marimo notebook shows, which takes the widget as it is."""
+        try:
+            return self.widget()
+        except ImportError:
+            return Html(self._frame())
+
     def _frame(self) -> str:
         held = html.escape(self.html(), quote=True)
         return (
@@ -92,6 +100,8 @@ def page(
     model: str = "",
     steps: Sequence[Step] | None = None,
     other: Shown | None = None,
+    other_tokens: Tokens | None = None,
+    other_image: Any = None,
     names: tuple[str, str] = ("before", "after"),
     figures: Figures | None = None,
     max_bytes: int = _ROOM,
@@ -111,7 +121,10 @@ def page(
         title: A heading.
         model: Which model it is.
         steps: The steps of a decoding, one per written token, to be played like a film.
-        other: The same of another model, of another input, or after an edit, to compare with.
+        other: The same of another model, of another input, or after an edit, to compare with; layers and
+            heads go by their numbers, and texts may be of different length.
+        other_tokens: Its tokens. Default: those that its ``watch`` was told, else ``tokens``.
+        other_image: What it looked at. Default: the image of a prediction, else ``image``.
         names: What to call the two.
         figures: Further figures below the views of a saved page: heading, then figure and caption.
         max_bytes: How large a saved page's maps may be, about; what does not fit is stored coarser, and the
@@ -133,6 +146,8 @@ def page(
         model=model,
         steps=steps,
         other=other,
+        other_tokens=other_tokens,
+        other_image=other_image,
         names=names,
     )
     return Page(answers, max_bytes=max_bytes, figures=figures)

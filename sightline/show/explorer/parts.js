@@ -1,6 +1,9 @@
 // Small parts that all views share: elements, numbers, tokens, arrays, colours.
 // Every text becomes a text node, never markup.
 
+// palette.js is written by assets.py, from sightline/palette.py.
+import { SCALES } from "./palette.js";
+
 export const make = (tag, name, text) => {
   const element = document.createElement(tag);
   if (name) element.className = name;
@@ -128,33 +131,18 @@ export const arrayOf = (packed) => {
   return Object.assign(new type(bytesOf(packed[kind]).buffer), { shape: packed.shape });
 };
 
-// Colours. Both ramps are lines of even lightness in OKLCh, so that equal steps of weight look equal.
-const linear = (x) => (x <= 0.0031308 ? 12.92 * x : 1.055 * x ** (1 / 2.4) - 0.055);
-const fromOklch = (l, c, h) => {
-  const [a, b] = [c * Math.cos((h * Math.PI) / 180), c * Math.sin((h * Math.PI) / 180)];
-  const [x, y, z] = [l + 0.3963377774 * a + 0.2158037573 * b, l - 0.1055613458 * a - 0.0638541728 * b,
-    l - 0.0894841775 * a - 1.291485548 * b].map((v) => v ** 3);
-  return [4.0767416621 * x - 3.3077115913 * y + 0.2309699292 * z,
-    -1.2684380046 * x + 2.6097574011 * y - 0.3413193965 * z,
-    -0.0041960863 * x - 0.7034186147 * y + 1.707614701 * z].map((v) => Math.round(255 * linear(clamp(v, 0, 1))));
-};
-const RAMPS = {
-  light: (t) => fromOklch(0.985 - 0.655 * t, 0.14 * Math.sin((Math.PI / 2) * t ** 0.85), 205 + 72 * t),
-  dark: (t) => fromOklch(0.215 + 0.735 * t, 0.015 + 0.125 * Math.sin(Math.PI * (0.06 + 0.8 * t)), 277 - 82 * t),
-};
-// Differences: less is blue-green, more is orange, nothing is the paper.
-const SIDES = {
-  light: (t) => fromOklch(0.985 - 0.45 * Math.abs(t), 0.15 * Math.abs(t) ** 0.8, t < 0 ? 215 : 50),
-  dark: (t) => fromOklch(0.215 + 0.6 * Math.abs(t), 0.15 * Math.abs(t) ** 0.8, t < 0 ? 215 : 55),
-};
+// Colours: the palette's scales, at 256 levels each.
 const LEVELS = 256;
 const tables = {};
-const tableFor = (name, colour) => {
-  if (!tables[name]) {
-    tables[name] = Array.from({ length: LEVELS }, (_, i) => colour(i / (LEVELS - 1)));
-  }
-  return tables[name];
-};
+const bytes = (colour) => [1, 3, 5].map((i) => Number.parseInt(colour.slice(i, i + 2), 16));
+const tableFor = (name) => (tables[name] ??= (() => {
+  const stops = SCALES[name].map(bytes);
+  return Array.from({ length: LEVELS }, (_, i) => {
+    const place = (i / (LEVELS - 1)) * (stops.length - 1);
+    const low = Math.min(Math.floor(place), stops.length - 2);
+    return stops[low].map((v, j) => Math.round(v + (stops[low + 1][j] - v) * (place - low)));
+  });
+})());
 export const isDark = (root) => {
   const [r, g, b] = getComputedStyle(root).backgroundColor.match(/[\d.]+/g).map(Number);
   return 0.3 * r + 0.59 * g + 0.11 * b < 128;
@@ -162,11 +150,11 @@ export const isDark = (root) => {
 // The colours of a theme: of(share) for weights from 0 to 1, both(share) for differences from -1 to 1.
 export const coloursFor = (dark) => {
   const theme = dark ? "dark" : "light";
-  const one = tableFor(theme, RAMPS[theme]);
-  const two = tableFor(`${theme} sides`, (t) => SIDES[theme](2 * t - 1));
   const at = (table, t) => table[clamp(Math.round(t * (LEVELS - 1)), 0, LEVELS - 1)];
-  return { of: (t) => at(one, t), both: (t) => at(two, (t + 1) / 2) };
+  return { of: (t) => at(tableFor(`${theme} weights`), t), both: (t) => at(tableFor(`${theme} differences`), (t + 1) / 2) };
 };
+// The colour of a weight that is painted over an image.
+export const glow = (t) => tableFor("glow")[clamp(Math.round(t * (LEVELS - 1)), 0, LEVELS - 1)];
 export const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
 
 // Black or white, whichever reads better on a colour.

@@ -78,6 +78,7 @@ const widened = ([first, last], cells, n) => {
 
 // A source that answers from a page. stored: for each of those compared, {layers, entropy, received, heads}.
 export const storedSource = ({ meta, stored }) => {
+  const sights = (of) => (of === 1 ? meta.compare.sights : meta.sights); // of two that are compared
   const layers = stored.map((both) => both.layers.map(() => null));
   const layer = (of, i) => (layers[of][i] ??= layerOf(stored[of].layers[i]));
   const lines = {};
@@ -92,7 +93,7 @@ export const storedSource = ({ meta, stored }) => {
       return after.map((w, j) => w - before[j]);
     }
     const [own, whole] = await head(of, i, h);
-    return pooled(whole, own, all ?? [meta.sights[i].t, meta.sights[i].s], queries, keys, size);
+    return pooled(whole, own, all ?? [sights(of)[i].t, sights(of)[i].s], queries, keys, size);
   };
   // Whether a layer looks from the same words; it may have more, as an end token.
   const hasQueriesOf = (other, base) => {
@@ -117,8 +118,8 @@ export const storedSource = ({ meta, stored }) => {
 
   const questions = {
     map: async ({ of = 0, sight, head: h = "mean", queries, keys, size = [64, 64] }) => {
-      const { t, s } = meta.sights[sight];
-      const [, rows, columns] = stored[0].layers[sight].shape;
+      const { t, s } = sights(of)[sight];
+      const [, rows, columns] = stored[of === 1 ? 1 : 0].layers[sight].shape;
       const [q, qs] = widened(queries ?? [0, t], rows, t);
       const [k, ks] = widened(keys ?? [0, s], columns, s);
       const shape = [Math.min(size[0], qs[1] - qs[0]), Math.min(size[1], ks[1] - ks[0])];
@@ -126,24 +127,24 @@ export const storedSource = ({ meta, stored }) => {
       return { map: pack(cells, shape), queries: q, keys: k, largest: largestOf(cells), quick: false };
     },
     row: async ({ of = 0, sight, head: h = "mean", query, keys, size }) => {
-      const k = keys ?? [0, meta.sights[sight].s];
+      const k = keys ?? [0, sights(of)[sight].s];
       const n = Math.min(size ?? Infinity, k[1] - k[0]);
       const cells = await cellsOf(of, sight, h, [query, query + 1], k, [1, n]);
       return { row: pack(cells, [n]), query, keys: k, largest: largestOf(cells) };
     },
     column: async ({ of = 0, sight, head: h = "mean", key, queries, size }) => {
-      const q = queries ?? [0, meta.sights[sight].t];
+      const q = queries ?? [0, sights(of)[sight].t];
       const n = Math.min(size ?? Infinity, q[1] - q[0]);
       const cells = await cellsOf(of, sight, h, q, [key, key + 1], [n, 1]);
       return { column: pack(cells, [n]), key, queries: q, largest: largestOf(cells) };
     },
     word: async ({ of = 0, sight, query, key, queries, keys, size }) => {
-      const base = meta.sights[sight];
+      const base = sights(of)[sight];
       const reads = key === undefined;
       const span = (reads ? keys : queries) ?? [0, reads ? base.s : base.t];
       const n = Math.min(size ?? Infinity, span[1] - span[0]);
       const heads = [];
-      meta.sights.forEach((other, i) => {
+      sights(of).forEach((other, i) => {
         const same = ["s", "keys", "key_patches", "cross"].every((name) => other[name] === base[name]);
         if (same && hasQueriesOf(other, base)) for (let h = 0; h < other.heads; h++) heads.push([i, h]);
       });
@@ -155,7 +156,7 @@ export const storedSource = ({ meta, stored }) => {
       return { heads, rows: pack(rows, [heads.length, n]), [reads ? "keys" : "queries"]: span, largest: largestOf(rows) };
     },
     strips: async ({ of = 0, sight, head: h = "mean", queries, keys, size }) => {
-      const { t, s } = meta.sights[sight];
+      const { t, s } = sights(of)[sight];
       const [q, k] = [queries ?? [0, t], keys ?? [0, s]];
       const found = { queries: q, keys: k };
       const both = of === "difference" ? 1 : of;
@@ -171,7 +172,7 @@ export const storedSource = ({ meta, stored }) => {
       return found;
     },
     overview: async ({ of = 0, sight, size = 48 }) => {
-      const chosen = sight === undefined ? [...meta.sights.keys()] : [sight];
+      const chosen = sight === undefined ? [...sights(of).keys()] : [sight];
       return { sights: await Promise.all(chosen.map((i) => overviewOf(of, i, size))) };
     },
     tokens: async ({ span: [first, last] }) => ({ words: Array.from({ length: last - first }, (_, i) => String(first + i)), span: [first, last] }),

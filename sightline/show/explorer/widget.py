@@ -55,7 +55,7 @@ def make_widget(answers: Answers) -> Any:
 
 
 def live_views(shown: Shown) -> Any:
-    """What a notebook shows of something as the last line of a cell; None where views would have no answers.
+    """The widget that a notebook shows of something; None where views would have no answers.
 
     That is without anywidget, and where q and k were not kept.
     """
@@ -67,7 +67,7 @@ def live_views(shown: Shown) -> Any:
         return None
     if not all(layer.sight.kept for layer in answers.layers):
         return None
-    return make_widget(answers)._repr_mimebundle_()
+    return make_widget(answers)
 
 
 def reply(answers: Answers, content: Any) -> dict[str, Any]:

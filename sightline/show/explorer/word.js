@@ -34,8 +34,13 @@ export const wordView = (ctx) => {
   const [headsCanvas, headsNote] = [make("canvas"), make("p", "soft note number")];
   headsCanvas.setAttribute("role", "img");
   headsCanvas.tabIndex = -1;
+  const headsTable = tableOf("What it reads most in every head, as a table", () => [["layer", "head", "word", "weight"],
+    ...(every?.heads ?? []).map(([i, h], k) => {
+      const [[j, w] = [0, 0]] = strongest(every.rows.subarray(k * every.n, (k + 1) * every.n), 1);
+      return [ctx.sights()[i].name, h, ctx.name(ctx.sight(), sides().to, every.at(j)), weightText(w)];
+    })]);
   heads.append(headsTitle, make("p", "soft note", "One line a head, one column a word. Click a line to see that head alone."),
-    headsCanvas, headsNote);
+    headsCanvas, headsNote, headsTable);
   const left = make("div", "left");
   left.append(main, heads);
   columns.append(left, side);
@@ -72,8 +77,8 @@ export const wordView = (ctx) => {
       const label = one ? "The text" : which === "queries" ? "The words that look" : "What they look at";
       const around = make("div", "block");
       if (!one) around.append(make("h2", "", label));
-      if (patches !== null && ctx.meta.image) {
-        const box = pictureBox(ctx.meta.image, { label: "What the model looked at",
+      if (patches !== null && ctx.image()) {
+        const box = pictureBox(ctx.image(), { label: "What the model looked at",
           touch: (i, kind) => { if (kind === "pick" && i !== null) choose(which, patches + i); } });
         around.append(box.element);
         blocks[which] = { box, patches };
@@ -122,7 +127,7 @@ export const wordView = (ctx) => {
     const target = blocks[to];
     const patches = target?.box ? target.patches : null;
     const first = patches ?? target?.text?.first ?? 0;
-    const n = patches === null ? target?.text?.count ?? 0 : ctx.meta.image.rows * ctx.meta.image.columns;
+    const n = patches === null ? target?.text?.count ?? 0 : ctx.image().rows * ctx.image().columns;
     if (!n) return undefined; // its words are still on their way
     const signed = ctx.state.of === "difference";
     const request = { ask: reads ? "row" : "column", ...ctx.which(), [reads ? "query" : "key"]: at, [to]: [first, first + n] };
@@ -229,15 +234,18 @@ export const wordView = (ctx) => {
   const askHeads = () => {
     const { sight, reads, to } = sides();
     const at = ctx.state.query;
-    const n = reads ? sight.s : sight.t;
+    const length = reads ? sight.s : sight.t;
     heads.hidden = at === null || at >= (reads ? sight.t : sight.s);
     if (heads.hidden) return;
-    const request = { ask: "word", of: ctx.state.of, sight: ctx.state.sight, [reads ? "query" : "key"]: at, size: Math.min(n, 600) };
+    const request = { ask: "word", of: ctx.state.of, sight: ctx.state.sight, [reads ? "query" : "key"]: at, size: Math.min(length, 600) };
     askedHeads(ctx.ask(request), (answer) => {
       const rows = arrayOf(answer.rows);
-      every = { heads: answer.heads, rows, n: rows.shape[1], largest: largestOf(rows), span: answer[to] };
+      const [first, last] = answer[to];
+      const n = rows.shape[1];
+      every = { heads: answer.heads, rows, n, largest: largestOf(rows), at: (j) => first + Math.floor((j * (last - first)) / n) };
       headsCanvas.setAttribute("aria-label", `The weights of ${ctx.name(sight, reads ? "queries" : "keys", at)} in ${answer.heads.length} heads`);
       drawHeads();
+      headsTable.refresh();
     });
   };
   const headAt = (event) => {
@@ -254,9 +262,8 @@ export const wordView = (ctx) => {
     if (!at) return;
     const { sight, to } = sides();
     const [i, h] = every.heads[at.k];
-    const [first, last] = every.span;
-    const key = first + Math.floor((at.j * (last - first)) / every.n);
-    headsNote.textContent = `${ctx.meta.sights[i].name}, head ${h}: ${ctx.name(sight, to, key)} (${key}) ${weightText(every.rows[at.k * every.n + at.j])}`;
+    const key = every.at(at.j);
+    headsNote.textContent = `${ctx.sights()[i].name}, head ${h}: ${ctx.name(sight, to, key)} (${key}) ${weightText(every.rows[at.k * every.n + at.j])}`;
   });
   headsCanvas.addEventListener("pointerleave", () => { headsNote.textContent = "\u00a0"; });
   headsNote.textContent = "\u00a0";
@@ -297,6 +304,7 @@ export const wordView = (ctx) => {
       await draw(ctx.state.query);
       askHeads();
     },
+    settle: () => relink?.(),
     resize: () => { drawHeads(); draw(ctx.state.query); },
   };
 };

@@ -139,13 +139,49 @@ def test_a_quick_map_is_of_single_queries(monkeypatch):
 def test_two_are_compared_by_their_difference(sight):
     after = seen(T, S, HEADS)
     answers = Answers({"a": sight}, other={"a": after}, names=("x", "y"))
-    assert answers.meta()["compare"] == {"names": ["x", "y"]}
+    compared = answers.meta()["compare"]
+    assert (compared["names"], compared["image"]) == (["x", "y"], None)
+    assert [(one["t"], one["s"]) for one in compared["sights"]] == [(T, S)]
     change = asked(answers, "map", of="difference", head=1, size=[T, S])
     expected = full(after)[1] - full(sight)[1]
     torch.testing.assert_close(torch.tensor(unpack(change["map"])), expected)
     assert change["largest"] == pytest.approx(float(expected.abs().max()))
     second = asked(answers, "row", of=1, head=1, query=3)
     torch.testing.assert_close(torch.tensor(unpack(second["row"])), full(after)[1, 3])
+
+
+def test_two_of_different_size_are_each_asked_for_themselves(sight):
+    after = {"a": seen(T + 2, S - 1, HEADS + 1), "b": seen(3, 3)}
+    answers = Answers(
+        {"a": sight}, tokens={"?": (WORDS, KEYS)}, other=after, other_tokens={"a": (None, KEYS[1:])}
+    )
+    meta = answers.meta()
+    assert next((one["heads"], one["t"], one["s"]) for one in meta["compare"]["sights"]) == (
+        HEADS + 1,
+        T + 2,
+        S - 1,
+    )
+    texts = [
+        meta["tokens"][one["keys"]]["words"] for one in (meta["sights"][0], meta["compare"]["sights"][0])
+    ]
+    assert texts == [list(KEYS), list(KEYS[1:])]
+    row = asked(answers, "row", of=1, head=HEADS, query=T + 1)
+    torch.testing.assert_close(torch.tensor(unpack(row["row"])), full(after["a"])[HEADS, T + 1])
+
+
+def test_the_other_has_its_own_tokens_and_its_own_image():
+    p, q = caption(("a", "dog")), caption(("two", "cats", "sleep"))
+    answers = Answers(p, other=q)
+    meta = answers.meta()
+    texts = [
+        meta["tokens"][one["queries"]]["words"] for one in (meta["sights"][0], meta["compare"]["sights"][0])
+    ]
+    assert texts == [["a", "dog"], ["two", "cats", "sleep"]]
+    picture = torch.full((3, 8, 12), 7, dtype=torch.uint8)
+    meta = Answers(
+        seen(6, 6), image=torch.zeros_like(picture), other=seen(6, 6), other_image=picture, grid=(2, 3)
+    ).meta()
+    assert meta["compare"]["image"]["url"] != meta["image"]["url"]
 
 
 def test_a_prediction_over_an_image():
@@ -245,8 +281,11 @@ def test_what_can_not_be_shown_says_so():
         Answers(5)
     with pytest.raises(ValueError, match="at least one attention"):
         Answers({})
-    with pytest.raises(ValueError, match="as many heads, queries and keys"):
-        Answers({"a": seen(3, 3)}, other={"a": seen(4, 4)})
+    two = Answers({"a": seen(3, 3), "b": seen(3, 3)}, other={"a": seen(4, 4)}, names=("x", "y"))
+    with pytest.raises(ValueError, match=r"got \(\d, 3, 3\) for 'x' and \(\d, 4, 4\) for 'y'"):
+        asked(two, "map", of="difference")
+    with pytest.raises(ValueError, match="got 2 layers for 'x' and 1 for 'y'"):
+        asked(two, "map", sight=1, of="difference")
     with pytest.raises(ValueError, match="8 steps for 7 queries"):
         Answers(seen(7, 7), steps=[Step(token=WORD)] * 8)
     with pytest.raises(ValueError, match=r"grid=\(rows, columns\)"):

@@ -30,6 +30,8 @@ def test_what_was_seen_and_a_prediction_show_themselves(watched):
     prediction = Prediction(input="x y z", text="a", score=0.0, attention=attention)
     for one in (watched, watched["self_attn"], prediction):
         assert VIEW in shown(one)
+        assert one._display_().meta["sights"]  # marimo takes the widget itself
+    assert sl.show.page(watched)._display_().meta["sights"]
 
 
 def test_without_answers_or_anywidget_they_stay_as_they_were(watched, monkeypatch):
@@ -38,3 +40,6 @@ def test_without_answers_or_anywidget_they_stay_as_they_were(watched, monkeypatc
     monkeypatch.setattr(widget.importlib.util, "find_spec", lambda name: None)
     assert shown(watched) == {}
     assert "<table>" in watched._repr_html_()
+    assert watched._display_()._repr_html_() == watched._repr_html_()
+    text = Prediction(input="<x>", text="a", score=0.0)._display_()._repr_html_()
+    assert "input=&#x27;&lt;x&gt;&#x27;" in text
