@@ -6,11 +6,13 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import COLOURS, name_ticks, style, to_matrix
 
 
+@checked(own=("table",))
 def positions(table: Float[Tensor, "T E"] | npt.NDArray[Any], *, title: str | None = None) -> Figure:
     """Draw a table of positions, positions down and embedding dimensions across.
 

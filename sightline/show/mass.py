@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.look.even import even_attention
 from sightline.look.sight import Sight
 from sightline.shapes import Int
@@ -27,6 +29,7 @@ _WORTH = 0.0005  # a share that is worth naming
 _EVEN = "#b5367a"  # stands out from the greens
 
 
+@checked
 def received(
     sight: Sight, tokens: Sequence[str] | None = None, *, head: int | None = None, title: str | None = None
 ) -> Figure:
@@ -74,6 +77,7 @@ def _draw_even(ax: Axes, sight: Sight) -> None:
         ax.plot(np.arange(len(shares)), shares, drawstyle="steps-mid", **look)
 
 
+@checked
 def rows(
     sight: Sight,
     index: int | Sequence[int] | Int[Tensor, " n"],
@@ -99,7 +103,7 @@ def rows(
         >>> figure.axes[0].get_title(loc="left")
         "query 1 'sees'"
     """
-    chosen = [index] if isinstance(index, int) else [int(i) for i in index]
+    chosen = [int(index)] if isinstance(index, Integral) else [int(i) for i in index]
     if not 0 < len(chosen) <= _MOST_ROWS:
         raise ValueError(f"one figure holds 1 to {_MOST_ROWS} rows, got {len(chosen)}; draw a part of them")
     one = select_head(sight, head)
