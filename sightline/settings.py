@@ -160,7 +160,8 @@ def check(config: Any) -> None:
         Traceback (most recent call last):
         ValueError: dropout must be at least 0 and below 1, got 1.5
     """
-    rules = field_rules(type(config))
+    kind: Any = type(config)
+    rules = field_rules(kind)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         rule = rules[field.name]

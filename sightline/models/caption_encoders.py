@@ -233,7 +233,7 @@ def pretrained_network(name: str) -> EfficientNetLite:
     """
     path = weights_file(name)
     width, depth, *_ = NETWORKS[name]
-    net = EfficientNetLite(width, depth)
+    net: Any = EfficientNetLite(width, depth)  # torch's annotations know no memory_format
     if not next(net.parameters()).is_meta:  # an outline has no values
         weights = torch.load(path, map_location="cpu", weights_only=True)
         net.load_state_dict({key: x for key, x in weights.items() if key not in _CLASSES})

@@ -103,7 +103,7 @@ def rows(
         >>> figure.axes[0].get_title(loc="left")
         "query 1 'sees'"
     """
-    chosen = [int(index)] if isinstance(index, Integral) else [int(i) for i in index]
+    chosen = [int(index)] if isinstance(index, int | Integral) else [int(i) for i in index]
     if not 0 < len(chosen) <= _MOST_ROWS:
         raise ValueError(f"one figure holds 1 to {_MOST_ROWS} rows, got {len(chosen)}; draw a part of them")
     one = select_head(sight, head)
