@@ -17,7 +17,7 @@ from sightline.arguments import check_argument, checked, rule_of
 from sightline.attention import multihead, reference
 from sightline.attention.masks import Mask, from_ones
 from sightline.positions import sinusoidal
-from sightline.positions.checks import checked_count
+from sightline.positions.checks import checked_count, checked_table
 from sightline.shapes import Bool, Float, Shaped, is_tensor, shown
 
 __all__ = [
@@ -122,6 +122,7 @@ def create_mask(seq_len: int) -> Bool[Tensor, "seq_len seq_len"]:
                 [1, 1, 1]], dtype=torch.int32)
     """
     seq_len = checked_count("seq_len", seq_len, least=0)
+    checked_table(seq_len, seq_len)
     return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()
 
 

@@ -90,7 +90,7 @@ class MultiHeadSelfAttention(nn.Module):
         torch.Size([32, 10, 64])
     """
 
-    @checked
+    @checked(d_in=Setting(at_least=1), d_k=Setting(at_least=1), d_v=Setting(at_least=1))
     def __init__(
         self,
         d_in: int,

@@ -14,7 +14,7 @@ from sightline.look.request import Size, Span, check_top, make_cells
 from sightline.look.sight_data import KeptInputs, SightData
 from sightline.look.stream import Cells, StatsRequest, pool
 from sightline.settings import Setting
-from sightline.shapes import Float, Int, check_values
+from sightline.shapes import Float, Int, check_values, is_tensor
 
 if TYPE_CHECKING:
     from sightline.look.relevance import Relevance
@@ -53,6 +53,7 @@ class SightQuestions(SightData):
         """Exact rows of the matrix of weights, for the queries asked."""
         check_argument("index", index, _INDEX)
         if isinstance(index, Tensor):
+            is_tensor(index, "rows")
             check_values(index, "rows")
         asked = index.tolist() if isinstance(index, Tensor) else index
         chosen = list(asked) if isinstance(asked, Iterable) else [asked]

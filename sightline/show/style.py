@@ -206,6 +206,8 @@ def name_ticks(
 
 def to_matrix(x: "Tensor | npt.NDArray[Any]", name: str) -> Any:
     """A 2-D tensor or array as a float64 array; ValueError if it is not 2-D or is empty."""
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers to be drawn, got an array of {x.dtype}")
     x = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
     is_tensor(x, name)  # dense, too
     if x.is_meta or x.is_complex():

@@ -125,7 +125,7 @@ CHANGES = {
     "short": lambda x: x[:-1],
     "no width": lambda x: x[..., :0],
     "no items": lambda x: x[:0],
-    "graph": lambda x: x.float().requires_grad_(),
+    "graph": lambda x: x.float().clone().requires_grad_(),
     "huge": lambda x: x.float() * 1e38,
     "expanded": lambda x: x[:1].expand(3, *x.shape[1:]),
     "transposed": lambda x: x.mT,
@@ -328,7 +328,9 @@ def _is_near(hint, value):
     if isinstance(value, list | tuple | range | set | frozenset | np.ndarray) or hasattr(value, "__next__"):
         return any(word in shown for word in ("Sequence", "tuple", "list", "Iterable", "Tensor"))
     if isinstance(value, bool | np.bool_):
-        return "bool" in shown
+        return "bool" in shown or "float" in shown  # 0.0 and 1.0: dropout_p=self.training and 0.1
+    if isinstance(value, dict):
+        return "Mapping" in shown  # of any keys, which are shown as text
     if isinstance(value, int | np.integer):
         return any(word in shown for word in ("int", "float"))
     if isinstance(value, float | np.floating):
