@@ -12,6 +12,8 @@ from sightline.shapes import is_tensor
 
 Number = int | float  # what a float argument takes, spelled out for checkers at run time
 
+_SMALL = 1 << 20  # numbers of a table that no machine lacks the memory for
+
 
 def checked_count(name: str, value: int, least: int) -> int:
     """Take an integer that is at least so large.
@@ -36,7 +38,8 @@ def checked_count(name: str, value: int, least: int) -> int:
 
 def checked_table(rows: int, columns: int) -> None:
     """Refuse a table of positions that is larger than the memory."""
-    check_memory(8 * rows * columns, f"a table of {rows} x {columns} numbers")
+    if rows * columns > _SMALL:
+        check_memory(8 * rows * columns, f"a table of {rows} x {columns} numbers")
 
 
 def checked_real(name: str, value: object) -> float:
