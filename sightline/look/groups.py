@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sightline.arguments import checked
+from sightline.border import check_memory
 from sightline.look.key_groups import KeyGroups
 from sightline.look.media_tokens import is_named
 from sightline.settings import Setting
@@ -110,6 +111,7 @@ def _named_members(
     listed: Sequence[Any], names: Sequence[str], s: int, text: Sequence[str]
 ) -> Bool[Tensor, "S G"]:
     """Which keys belong to which group, by their places or by the names of their tokens."""
+    check_memory(len(listed) * s, f"{len(listed)} groups of {s} keys")
     members = torch.zeros(len(listed), s, dtype=torch.bool)
     for keys, name, row in zip(listed, names, members.numpy(), strict=True):
         if isinstance(keys, slice):

@@ -39,6 +39,13 @@ KINDS = (
     *("vmap", "grad", "per-sample", "jvp", "vjp", "jacrev", "functional call", "ensemble", "nested", "cond"),
 )
 
+FAST = {
+    "no grad",
+    "inference",
+    "empty",
+    "ensemble",
+}  # torch may take its whole-layer fast path
+
 
 class Attention(nn.Module):
     """``nn.MultiheadAttention``, with or without its weights."""
@@ -136,9 +143,7 @@ def watched(chance):
     except Exception as failure:  # noqa: BLE001 - looking at what was seen is no failure either
         faults.append(f"seen: {failure!r:.100}")
     for one, other in zip(wanted or (), found or (), strict=True):
-        faults += _difference(
-            one, other, is_fast=not model.training and kind in {"no grad", "inference", "empty"}
-        )
+        faults += _difference(one, other, is_fast=not model.training and kind in FAST)
     return case, faults
 
 

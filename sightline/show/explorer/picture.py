@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from sightline.arguments import check_argument, rule_of, shown_value
@@ -113,6 +114,11 @@ def _pixels(image: Any) -> Any:
         if isinstance(image, Tensor):
             is_tensor(image, "image")
             check_values(image, "image")
+            if image.dtype != torch.uint8:
+                raise ValueError(
+                    f"an image is (C, h, w) in bytes, got shape {tuple(image.shape)} of {image.dtype}; "
+                    "undo the normalisation, then (255 * x).round().to(torch.uint8)"
+                )
         array = image.detach().cpu().numpy() if isinstance(image, Tensor) else image
         is_colour = array.ndim == 3 and array.size and (array.shape[0] in {1, 3} or array.shape[2] in {1, 3})
         if not is_colour or array.dtype != np.uint8:
