@@ -93,7 +93,8 @@ def read_bytes(path: Path, *, at_most: int = MOST_BYTES) -> bytes:
         OSError: If it is no such file, or it grows while it is read.
     """
     with open_regular(path, at_most=at_most) as file:
-        content = file.read(at_most + 1)
+        content = file.read(min(at_most, os.fstat(file.fileno()).st_size) + 1)  # room is made for all of it
+        content += file.read(at_most + 1 - len(content)) if len(content) <= at_most else b""
     if len(content) > at_most:
         raise OSError(f"a file read as a whole may have {shown_bytes(at_most)}, {str(path)!r} has more")
     return content

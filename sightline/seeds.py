@@ -7,16 +7,18 @@ documents runs as it stands; ``docs/lookup/seeds.md`` says where each line of th
 documents': ones (or True) where a query may look, of any dtype.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sightline.arguments import check_argument, checked, rule_of
 from sightline.attention import multihead, reference
 from sightline.attention.masks import Mask, from_ones
 from sightline.positions import sinusoidal
-from sightline.positions.checks import checked_count
-from sightline.shapes import Bool, Float, Shaped, shown
+from sightline.positions.checks import checked_count, checked_table
+from sightline.shapes import Bool, Float, Shaped, is_tensor, shown
 
 __all__ = [
     "MultiHeadSelfAttention",
@@ -29,6 +31,8 @@ __all__ = [
     "scaled_dot_product_attention",
     "visualize_positional_encoding",
 ]
+
+_TABLE = rule_of(Shaped[Tensor, "... T E"] | Sequence[Sequence[float]])
 
 
 class PositionalEncoding:
@@ -44,6 +48,7 @@ class PositionalEncoding:
                 [0.8415, 0.5403, 0.0100, 0.9999]])
     """
 
+    @checked
     def __init__(self, d_model: int, max_len: int) -> None:
         self.d_model, self.max_len = d_model, max_len
         self.positional_encoding: Float[Tensor, "max_len d_model"] = sinusoidal(max_len, d_model)
@@ -61,7 +66,14 @@ def add_positional_encoding(
     Raises:
         ValueError: If the table has another length or width.
     """
+    is_tensor(word_embeddings, "word_embeddings")
+    check_argument("positional_encodings", positional_encodings, _TABLE)
     table = torch.as_tensor(positional_encodings)
+    if table.device != word_embeddings.device:
+        raise ValueError(
+            "word_embeddings and positional_encodings must be on the same device, got "
+            f"{word_embeddings.device} and {table.device}; move one with .to(device)"
+        )
     if word_embeddings.shape[-2:] != table.shape[-2:]:
         raise ValueError(
             "word_embeddings (B, T, E) and positional_encodings (T, E) must have the same length and width, "
@@ -110,6 +122,7 @@ def create_mask(seq_len: int) -> Bool[Tensor, "seq_len seq_len"]:
                 [1, 1, 1]], dtype=torch.int32)
     """
     seq_len = checked_count("seq_len", seq_len, least=0)
+    checked_table(seq_len, seq_len)
     return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()
 
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from sightline.arguments import field_rules, shown_value
 from sightline.messages import did_you_mean, shortened
 
 __all__ = [
@@ -159,8 +160,13 @@ def check(config: Any) -> None:
         Traceback (most recent call last):
         ValueError: dropout must be at least 0 and below 1, got 1.5
     """
+    kind: Any = type(config)
+    rules = field_rules(kind)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
+        rule = rules[field.name]
+        if rule is not None and not rule.fits(value):
+            raise ValueError(f"{field.name} must be {rule.words}, got {shown_value(value)}")
         setting_of(field).check(field.name, value)
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{field.name} must be a finite number, got {value}")

@@ -17,7 +17,7 @@ Shapes stand in annotations as ``Float[Tensor, "B H T D"]``. With jaxtyping inst
 them into checks; without it they read as plain tensors and the package still imports.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 from torch import Tensor
@@ -32,10 +32,12 @@ else:
     except ImportError:  # jaxtyping is an extra
 
         class _Unchecked:
-            def __class_getitem__(cls, item: tuple[type, str]) -> type:
-                return item[0]
+            def __class_getitem__(cls, item: tuple[type, str]) -> Any:
+                return Annotated[item[0], (cls.__name__, item[1])]  # arguments.py reads it
 
-        Bool = Float = Int = Shaped = _Unchecked
+        Bool, Float, Int, Shaped = (
+            type(name, (_Unchecked,), {}) for name in ("Bool", "Float", "Int", "Shaped")
+        )
 
 __all__ = [
     "Bool",
@@ -45,13 +47,19 @@ __all__ = [
     "are_plain",
     "autocasting",
     "check_qkv",
+    "check_rows",
     "check_same_width",
+    "check_values",
     "did_you_mean",
     "is_grouped",
     "is_tensor",
     "leading",
     "shown",
 ]
+
+
+_DENSE = (torch.strided, torch.jagged)
+_COMPUTED = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # not the float8 that only store
 
 
 def shown(**tensors: Any) -> str:
@@ -72,19 +80,35 @@ def is_tensor(x: object, name: str) -> None:
         raise TypeError(
             f"{name} must be a torch.Tensor, got {type(x).__name__}; torch.as_tensor({name}) makes one"
         )
+    if x.layout not in _DENSE:
+        raise TypeError(f"{name} must be a dense tensor, got {x.layout}; {name}.to_dense() makes one")
 
 
-def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Refuse queries, keys and values that can't belong together; their widths are the score's business."""
-    for name, x in (("q", q), ("k", k), ("v", v)):
+def check_values(x: Tensor, name: str) -> None:
+    """Refuse a tensor whose numbers are needed and that has none."""
+    if x.is_meta:
+        raise ValueError(
+            f"{name} must hold numbers, got a tensor {tuple(x.shape)} on the meta device, without any"
+        )
+
+
+def check_rows(**tensors: Tensor) -> None:
+    """Refuse what is no dense float tensor of a length and a width."""
+    for name, x in tensors.items():
         is_tensor(x, name)
         if x.dim() < 2:
             raise ValueError(
                 f"{name} must have a length and a width, (..., length, width), got {name} of shape "
                 f"{tuple(x.shape)}; {name}[None] adds a dimension"
             )
-        if not x.is_floating_point():
-            raise TypeError(f"{name} must be a float tensor, got {x.dtype}; {name}.float() makes one")
+        if x.dtype not in _COMPUTED:
+            wide = " of 16 bits or more" if x.is_floating_point() else ""
+            raise TypeError(f"{name} must be a float tensor{wide}, got {x.dtype}; {name}.float() makes one")
+
+
+def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Refuse queries, keys and values that can't belong together; their widths are the score's business."""
+    check_rows(q=q, k=k, v=v)
     if not q.dtype == k.dtype == v.dtype and not autocasting(q):
         raise TypeError(
             f"q, k and v must have the same dtype, got {q.dtype}, {k.dtype} and {v.dtype}; "
@@ -121,7 +145,7 @@ def are_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:
         and q.stride(3) == k.stride(3) == v.stride(3) == 1
         and q.dtype == k.dtype == v.dtype
         and q.device == k.device == v.device
-        and q.is_floating_point()
+        and q.dtype in _COMPUTED
         and not q.is_nested
     )
 

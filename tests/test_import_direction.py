@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "sightline"
 # Left to right. A file may import from its own place and from places with a smaller number.
 ORDER = [
     ["messages"],
-    ["border", "logs", "palette"],
+    ["arguments", "border", "logs", "palette"],
     ["shapes"],
     ["settings"],
     ["attention", "positions"],
@@ -36,7 +36,7 @@ ORDER = [
 RANK = {place: rank for rank, places in enumerate(ORDER) for place in places}
 FRONT_DOOR = "__init__"  # imports a name from anywhere, when it is first asked for
 TOP = {"nn", "public"}
-TOP_TAKES = {"shapes", "attention", "positions", "look", "layers", "models"} | TOP
+TOP_TAKES = {"arguments", "shapes", "attention", "positions", "look", "layers", "models"} | TOP
 ATTENTION_TAKES = {"torch", "triton", "sightline", *sys.stdlib_module_names}
 
 

@@ -87,7 +87,7 @@ def test_what_the_help_needs_stands_on_the_field():
     ("values", "sentence"),
     [
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
-        ({"epochs": "many"}, "epochs must be at least 1, got 'many'"),
+        ({"epochs": "many"}, "epochs must be a whole number, got 'many'"),
         ({"lr": 0.0}, "lr must be a positive number, got 0.0"),
         ({"lr": math.inf}, "lr must be a positive number, got inf"),
         ({"dropout": 1.5}, "dropout must be at least 0 and below 1, got 1.5"),

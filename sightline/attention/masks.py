@@ -20,20 +20,25 @@ both begin at position zero, torch's rule for ``is_causal``.
 """
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from sightline.arguments import check_argument, checked, rule_of
 from sightline.attention.mask_shapes import aligned, cut, fit, fit_lengths, trailing_ones
 from sightline.attention.mask_values import refuse_marks, refuse_ones
+from sightline.border import check_memory
+from sightline.settings import Setting
 from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
 
 __all__ = ["Band", "Mask", "as_mask", "bias", "causal", "dense", "from_ones", "padding", "window"]
 
 Align = Literal["end", "start"]
+_LENGTHS = rule_of(Tensor | Sequence[Number])
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ class Mask:
         """Whether it says anything at all."""
         return len(self.bands) + len(self.tensors) > 0
 
+    @checked(t=Setting(at_least=0), s=Setting(at_least=0))
     def dense(self, t: int, s: int, *, device: torch.device | str | None = None) -> Shaped[Tensor, "... t s"]:
         """Show the mask for T queries and S keys.
 
@@ -135,6 +141,7 @@ class Mask:
             is added to the scores, with ``-inf`` where a query may not look. Either can be handed back
             as a mask.
         """
+        check_memory(t * s, f"a mask of {t} x {s}")
         if device is None and self.tensors:
             device = self.tensors[0].device
         rank = max([2, *(x.dim() for x in self.allowed + self.added), *(x.dim() + 2 for x in self.lengths)])
@@ -230,6 +237,7 @@ def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
         TypeError: If they are no integers.
         ValueError: If they are marks of the real keys, ones and zeros of two dimensions or more.
     """
+    check_argument("lengths", lengths, _LENGTHS)
     lengths = torch.as_tensor(lengths)
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(
@@ -257,7 +265,7 @@ def bias(added: Float[Tensor, "..."]) -> Mask:
     Said so, it may hold ones and zeros alone, which a tensor handed over as it is may not.
     """
     is_tensor(added, "added")
-    if not added.is_floating_point():
+    if not added.is_floating_point() or added.element_size() == 1:
         raise TypeError(
             f"a bias must be a float tensor, added to the scores, got {added.dtype}; "
             "sl.masks.dense takes booleans and sl.masks.from_ones ones and zeros"
@@ -290,7 +298,7 @@ def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
     _check_kind(mask)
     if mask.dtype == torch.bool:
         return Mask(allowed=(mask,))
-    if mask.is_floating_point():
+    if mask.is_floating_point() and mask.element_size() > 1:  # float8 is stored, not computed with
         refuse_ones(mask)
         return Mask(added=(mask,))
     raise TypeError(
@@ -319,6 +327,7 @@ def _check_reach(name: str, reach: object) -> None:
 
 def _check_kind(mask: object) -> None:
     if isinstance(mask, Tensor):
+        is_tensor(mask, "mask")
         return
     _check_called(mask)
     shown, remedy = type(mask).__name__, "torch.as_tensor(mask) makes a tensor of it"
@@ -351,7 +360,7 @@ def _check_ones_and_zeros(mask: Any) -> None:
 
 
 def _checked_align(align: Align) -> Align:
-    if align not in ("end", "start"):
+    if not isinstance(align, str) or align not in ("end", "start"):
         raise ValueError(f"align must be 'end' (the cache's rule) or 'start' (torch's), got {align!r}")
     return align
 

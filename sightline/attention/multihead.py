@@ -12,11 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import has_torch_function_unary
 
+from sightline.arguments import checked
 from sightline.attention.attend import attention
 from sightline.attention.averaged import attention_with_average, attention_with_weights
 from sightline.attention.from_torch import Scriptable, check_torch_mask, fits, heads, mask_from_torch
 from sightline.attention.mask_values import warn_of_hidden_rows, warn_of_ones, warn_of_padding
 from sightline.attention.masks import Mask, causal
+from sightline.border import check_memory
+from sightline.settings import Setting
 from sightline.shapes import Float, Shaped, autocasting, is_tensor
 
 __all__ = ["MultiHeadSelfAttention", "MultiheadAttention", "SelfAttention"]
@@ -39,11 +42,10 @@ class SelfAttention(nn.Module):
         torch.Size([20, 5, 64])
     """
 
+    @checked(d_in=Setting(at_least=1), d_k=Setting(at_least=1), d_v=Setting(at_least=1))
     def __init__(self, d_in: int, d_k: int, d_v: int, *, bias: bool = True) -> None:
         super().__init__()
-        for name, width in (("d_in", d_in), ("d_k", d_k), ("d_v", d_v)):
-            if width < 1:
-                raise ValueError(f"{name} must be at least 1, got {name}={width}")
+        check_memory(4 * d_in * (2 * d_k + d_v), "SelfAttention", "choose smaller widths")
         self.Wq = nn.Linear(d_in, d_k, bias=bias)
         self.Wk = nn.Linear(d_in, d_k, bias=bias)
         self.Wv = nn.Linear(d_in, d_v, bias=bias)
@@ -60,6 +62,11 @@ class SelfAttention(nn.Module):
         d_in, dtype = self.Wq.in_features, self.Wq.weight.dtype
         if x.dim() < 2 or x.size(-1) != d_in:
             raise ValueError(f"x must be (..., T, d_in) with d_in={d_in}, got x {tuple(x.shape)}")
+        if x.device != self.Wq.weight.device:
+            raise ValueError(
+                f"x must be on the device of the weights, {self.Wq.weight.device}, got {x.device}; "
+                "x.to(module.Wq.weight.device) does it"
+            )
         if x.dtype != dtype and not autocasting(x):
             raise TypeError(
                 f"x must have the dtype of the weights, {dtype}, got {x.dtype}; x.to({dtype}) does it"
@@ -83,6 +90,7 @@ class MultiHeadSelfAttention(nn.Module):
         torch.Size([32, 10, 64])
     """
 
+    @checked(d_in=Setting(at_least=1), d_k=Setting(at_least=1), d_v=Setting(at_least=1))
     def __init__(
         self,
         d_in: int,
@@ -100,6 +108,9 @@ class MultiHeadSelfAttention(nn.Module):
                 f"num_heads must divide d_k and d_v, got num_heads={h} for d_k={d_k} and d_v={d_v}; "
                 "each head takes an equal share of both"
             )
+        check_memory(
+            4 * (d_v * d_v + d_in * (2 * d_k + d_v)), "MultiHeadSelfAttention", "choose smaller widths"
+        )
         self.Wo = nn.Linear(d_v, d_v, bias=bias)
         heads = [SelfAttention(d_in, d_k // h, d_v // h, bias=bias) for _ in range(h)]
         self.heads: Sequence[SelfAttention] = nn.ModuleList(heads)  # type: ignore[assignment]

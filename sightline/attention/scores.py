@@ -25,8 +25,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sightline.arguments import checked
 from sightline.attention.additive import additive_scores
-from sightline.shapes import Float, autocasting, check_same_width, did_you_mean, shown
+from sightline.border import check_memory
+from sightline.shapes import (
+    Float,
+    autocasting,
+    check_qkv,
+    check_rows,
+    check_same_width,
+    did_you_mean,
+    leading,
+    shown,
+)
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "LowRank", "ScaledDot", "Score", "named"]
 
@@ -54,7 +65,10 @@ class _DotScore(Score):
     def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]: ...
 
     def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
+        check_rows(q=q, k=k)
         q, k, scale = self.as_dot(q, k)
+        check_qkv(q, k, k)
+        leading(q, k, k)
         return q @ k.mT * scale
 
 
@@ -85,6 +99,7 @@ class Cosine(_DotScore):
 class General(_DotScore):
     """sᵀ W h: a learned bilinear form, so queries and keys may differ in width."""
 
+    @checked
     def __init__(self, d_q: int, d_k: int) -> None:
         super().__init__()
         self.W = _matrix(d_q, d_k)
@@ -97,6 +112,7 @@ class General(_DotScore):
 class LowRank(_DotScore):
     """(U s)ᵀ (V h): General with W = Uᵀ V of low rank, rank·(d_q + d_k) parameters instead of d_q·d_k."""
 
+    @checked
     def __init__(self, d_q: int, d_k: int, rank: int) -> None:
         super().__init__()
         self.U = _matrix(rank, d_q)
@@ -113,6 +129,7 @@ class Additive(Score):
     The ``(T, S, d_attn)`` tensor of hidden values is never stored, forward or backward.
     """
 
+    @checked
     def __init__(self, d_q: int, d_k: int, d_attn: int) -> None:
         super().__init__()
         self.W = _matrix(d_attn, d_k)
@@ -122,6 +139,8 @@ class Additive(Score):
 
     def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
         """Score every query against every key, a tile of hidden values at a time."""
+        check_rows(q=q, k=k)
+        leading(q, k, k)
         return additive_scores(*self.projected(q, k), self.v)
 
     def projected(
@@ -175,6 +194,7 @@ def _matrix(rows: int, columns: int) -> nn.Parameter:
     for size in (rows, columns):
         if size < 1:
             raise ValueError(f"a score's widths must be at least 1, got a {rows} x {columns} matrix")
+    check_memory(4 * rows * columns, "the score's matrix", "choose smaller widths")
     return cast(nn.Parameter, nn.init.xavier_uniform_(nn.Parameter(torch.empty(rows, columns))))
 
 

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.look.dtw import warp
 from sightline.look.groups import is_integer
 from sightline.look.heads import by_layer, is_cross
@@ -26,6 +27,7 @@ Method = Literal["dtw", "peak"]
 SeenHead = tuple[int | str, int]
 
 
+@checked(own=("sight",))
 def align(
     sight: Sight | Seen,
     heads: Sequence[int] | Sequence[SeenHead] | None = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.look.groups import Groups, KeyGroups, Keys
 from sightline.look.received_from import Reduce
 from sightline.shapes import Float, Int
@@ -120,10 +121,12 @@ class SightDifference:
         a, b = (x.map(size, queries=queries, keys=keys) for x in (self.minuend, self.subtrahend))
         return a - b
 
+    @checked(own=("index",))
     def rows(self, index: int | Sequence[int] | Int[Tensor, "..."]) -> Float[Tensor, "... n S"]:
         """See :meth:`Sight.rows`."""
         return self.minuend.rows(index) - self.subtrahend.rows(index)
 
+    @checked
     def columns(self, index: Keys) -> Float[Tensor, "... T n"]:
         """See :meth:`Sight.columns`."""
         return self.minuend.columns(index) - self.subtrahend.columns(index)
@@ -132,10 +135,12 @@ class SightDifference:
         """See :meth:`Sight.mass`."""
         return self.minuend.mass(groups) - self.subtrahend.mass(groups)
 
+    @checked(own=("n", "first"))
     def offsets(self, n: int, *, first: int | None = None) -> Float[Tensor, "... n"]:
         """See :meth:`Sight.offsets`."""
         return self.minuend.offsets(n, first=first) - self.subtrahend.offsets(n, first=first)
 
+    @checked
     def received_from(self, queries: "Span | None" = None, reduce: Reduce = "sum") -> Float[Tensor, "... S"]:
         """See :meth:`Sight.received_from`."""
         return self.minuend.received_from(queries, reduce) - self.subtrahend.received_from(queries, reduce)

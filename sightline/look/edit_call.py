@@ -8,7 +8,7 @@ What happens before the softmax goes into q and the mask, what happens after it 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal, NamedTuple, get_args
@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from sightline.arguments import check_argument, rule_of
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
 from sightline.attention.scores import Score, named
@@ -24,6 +25,8 @@ from sightline.look.mass import unfitted
 from sightline.shapes import Bool, Float, did_you_mean, leading
 
 __all__ = ["Ablation", "Call", "Change", "edited_attention"]
+
+_SEVERAL = rule_of(float | Iterable[Any] | Tensor)  # whose numbers have a sentence of their own
 
 Ablation = Literal["zero", "mean", "uniform"]
 Pair = tuple[Keys | None, Keys | None]
@@ -237,7 +240,8 @@ def read_heads(heads: Any) -> tuple[int, ...] | None:
     """Read which heads an edit is for."""
     if heads is None:
         return None
-    listed = [heads] if is_integer(heads) else list(heads)
+    check_argument("heads", heads, _SEVERAL)
+    listed = [heads] if is_integer(heads) else list(heads) if isinstance(heads, Iterable) else [heads]
     strange = [head for head in listed if not is_integer(head)]
     if strange:
         raise TypeError(f"heads must be whole numbers, got {strange[0]!r}; None is all of them")

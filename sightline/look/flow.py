@@ -14,12 +14,13 @@ The *flow of what was received* keeps only the column sums: mass starts spread o
 down in proportion to what each token received. It is exact for one layer, an approximation over several.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sightline.arguments import check_argument, checked, rule_of
 from sightline.look.groups import is_integer
 from sightline.look.relevance import relevance_matrix, weighted_columns
 from sightline.look.sight import Sight
@@ -27,9 +28,12 @@ from sightline.shapes import Float
 
 __all__ = ["received_flow", "relevance", "rollout"]
 
+_SIGHTS = rule_of(Iterable[Any])  # what is in it has sentences of its own
 
+
+@checked(own=("sights",))
 def rollout(
-    sights: Sequence[Sight], *, residual: float = 0.5, token: int | None = None
+    sights: Iterable[Sight], *, residual: float = 0.5, token: int | None = None
 ) -> Float[Tensor, "..."]:
     """How much of each input token is in each output token, or in one of them, after all layers.
 
@@ -71,7 +75,8 @@ def rollout(
     return mixed
 
 
-def relevance(sights: Sequence[Sight], *, token: int | None = None) -> Float[Tensor, "..."]:
+@checked(own=("sights",))
+def relevance(sights: Iterable[Sight], *, token: int | None = None) -> Float[Tensor, "..."]:
     """How much each input token mattered for the loss, through all layers (Chefer et al., 2021).
 
     Args:
@@ -98,7 +103,8 @@ def relevance(sights: Sequence[Sight], *, token: int | None = None) -> Float[Ten
     return whole
 
 
-def received_flow(sights: Sequence[Sight], *, residual: float = 0.5) -> Float[Tensor, "... T"]:
+@checked(own=("sights",))
+def received_flow(sights: Iterable[Sight], *, residual: float = 0.5) -> Float[Tensor, "... T"]:
     """How much of the outputs, all together, came from each input token; needs no matrix.
 
     Args:
@@ -124,9 +130,10 @@ def received_flow(sights: Sequence[Sight], *, residual: float = 0.5) -> Float[Te
     return flow
 
 
-def _check_lengths(sights: Sequence[Sight], residual: float) -> list[Sight]:
+def _check_lengths(sights: Iterable[Sight], residual: float) -> list[Sight]:
     if not 0 <= residual <= 1:
         raise ValueError(f"residual is a share in [0, 1], got {residual}; 0.5 passes on half unmixed")
+    check_argument("sights", sights, _SIGHTS)
     listed: list[Any] = list(sights)
     if not listed:
         raise ValueError("a flow needs the sight of at least one layer, got none")

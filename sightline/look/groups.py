@@ -10,9 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sightline.arguments import checked
+from sightline.border import check_memory
 from sightline.look.key_groups import KeyGroups
 from sightline.look.media_tokens import is_named
-from sightline.shapes import Bool, did_you_mean
+from sightline.settings import Setting
+from sightline.shapes import Bool, check_values, did_you_mean
 
 __all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
 
@@ -30,6 +33,7 @@ _RECENT: deque[KeyGroups] = deque(maxlen=4)
 _RECENT_LISTS: deque[tuple[Any, KeyGroups]] = deque(maxlen=4)
 
 
+@checked(own=("groups",), s=Setting(at_least=0))
 def read_groups(
     groups: Groups | KeyGroups,
     s: int,
@@ -68,6 +72,8 @@ def read_groups(
     if isinstance(groups, Mapping):
         names, listed = tuple(map(str, groups)), list(groups.values())
     elif isinstance(groups, Tensor | np.ndarray) or _is_ids(groups, s):
+        if isinstance(groups, np.ndarray) and groups.dtype.kind not in "biuf":
+            raise TypeError(f"ids must be whole numbers, {_EXAMPLE}, got an array of {groups.dtype}")
         return _read_ids(torch.as_tensor(groups), s, device)
     elif isinstance(groups, list | tuple):
         names, listed = tuple(map(str, range(len(groups)))), list(groups)
@@ -105,9 +111,11 @@ def _named_members(
     listed: Sequence[Any], names: Sequence[str], s: int, text: Sequence[str]
 ) -> Bool[Tensor, "S G"]:
     """Which keys belong to which group, by their places or by the names of their tokens."""
+    check_memory(len(listed) * s, f"{len(listed)} groups of {s} keys")
     members = torch.zeros(len(listed), s, dtype=torch.bool)
     for keys, name, row in zip(listed, names, members.numpy(), strict=True):
         if isinstance(keys, slice):
+            check_slice(keys, f"group {name}")
             row[keys] = True
             continue
         if isinstance(keys, str):
@@ -133,6 +141,12 @@ def _check_found(members: Tensor, listed: Sequence[Any], tokens: Sequence[Sequen
             raise ValueError(f"no token is called {keys!r}, {did_you_mean(keys, sorted(known))}")
 
 
+def check_slice(keys: slice, what: str) -> None:
+    """Refuse a slice that is not of whole numbers."""
+    if not all(x is None or is_integer(x) for x in (keys.start, keys.stop, keys.step)) or keys.step == 0:
+        raise TypeError(f"{what} must be a slice of whole numbers, got {keys}")
+
+
 def key_index(keys: Keys, s: int, what: str, of: str = "keys") -> list[int]:
     """The positions that a slice, a range, a number or indices stand for; negative ones count from the end.
 
@@ -143,7 +157,10 @@ def key_index(keys: Keys, s: int, what: str, of: str = "keys") -> list[int]:
         of: What they are positions of.
     """
     if isinstance(keys, slice):
+        check_slice(keys, what)
         return list(range(*keys.indices(s)))
+    if isinstance(keys, Tensor):
+        check_values(keys, what)
     listed: Any = keys.tolist() if isinstance(keys, Tensor) and keys.dtype != torch.bool else keys
     listed = [listed] if is_integer(listed) else listed
     if not isinstance(listed, Iterable) or isinstance(listed, str | bytes | Tensor):
@@ -168,6 +185,7 @@ def _read_ids(ids: Tensor, s: int, device: torch.device) -> KeyGroups:
             f"ids must be whole numbers, the group of each key, got {ids.dtype}; marks become ids with "
             "marks.long()"
         )
+    check_values(ids, "ids")
     if ids.dim() not in (1, 2) or ids.size(-1) != s:
         raise ValueError(f"ids must be (S,) or (B, S) with S={s}, got {tuple(ids.shape)}; one per key")
     marks = ids.to("cpu", torch.long, copy=True)  # the one wait for the device, where they lie there

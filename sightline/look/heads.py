@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.look.crossing import is_cross_name
 from sightline.look.even import even_attention
 from sightline.look.head_kinds import head_shares, kind_of
@@ -20,11 +21,13 @@ from sightline.look.seen import Seen
 from sightline.look.sight import Sight, Span
 from sightline.look.sight_data import SightData
 from sightline.look.tile_pass import over_tiles
+from sightline.settings import Setting
 from sightline.shapes import Float
 
 __all__ = ["Head", "HeadTable", "by_layer", "distance", "head_table", "mean_per_head", "share", "sharpest"]
 
 
+@checked(period=Setting(at_least=1))
 def head_table(
     seen: Seen | Mapping[str, Sight], *, period: int | None = None, span: Span | None = None
 ) -> HeadTable:
@@ -63,6 +66,7 @@ def head_table(
     return table
 
 
+@checked(n=Setting(at_least=0))
 def sharpest(table: Sequence[Head], n: int = 3) -> list[Head]:
     """The n sharpest heads, sharpest first: by their entropy, as a share of an even head's where it is known.
 

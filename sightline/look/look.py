@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from sightline.arguments import shown_value
 from sightline.attention import scores
 from sightline.attention.attend import attention, four_dimensional
 from sightline.attention.masks import Mask, as_mask
@@ -53,6 +54,8 @@ def look(
         tensor([[[[0., 1., 0.]]]])
     """
     check_measure(measure)
+    if not isinstance(keep, bool):
+        raise TypeError(f"keep must be True or False, got {shown_value(keep)}")
     output, lses = call_and_catch(lambda: attention(q, k, v, mask, score=score, scale=scale))
     mask = as_mask(mask)
     if mask.added:  # the kernel rounds it likewise

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
+from sightline.arguments import checked
 from sightline.look.groups import is_integer
 from sightline.look.isolate import is_recomputing
 from sightline.look.sight import Look, Sight
@@ -80,6 +81,7 @@ class Monitor:
         [(2, 'self_attn', 0), (2, 'self_attn', 1)]
     """
 
+    @checked(own=("model", "every", "log"))
     def __init__(
         self,
         model: nn.Module,

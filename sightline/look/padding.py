@@ -10,14 +10,17 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from sightline.arguments import check_argument, rule_of
 from sightline.attention.masks import Mask
 from sightline.look.attention_call import AttentionCall
 from sightline.look.crossing import is_cross_name
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.unseen_keys import UnseenKeys, allowed_by, own_of_prefix, unseen_positions
-from sightline.shapes import Bool
+from sightline.shapes import Bool, is_tensor
 
 __all__ = ["KNOWN", "NONE", "UNKNOWN", "given_padding", "padding_of"]
+
+_LENGTHS = rule_of(Tensor | Sequence[float])
 
 NONE = ""  # no padding that a mask would show
 KNOWN = "left out"
@@ -126,6 +129,7 @@ def given_padding(
     if attention_mask is not None and lengths is not None:
         raise ValueError("say what is padding with attention_mask= or lengths=, got both; one is enough")
     if attention_mask is not None:
+        is_tensor(attention_mask, "attention_mask")
         if attention_mask.dim() != 2:
             raise ValueError(
                 f"attention_mask must be a tensor (B, T), True or 1 at real tokens, got the shape "
@@ -135,6 +139,7 @@ def given_padding(
         return lambda _t: padding
     if lengths is None:
         return None
+    check_argument("lengths", lengths, _LENGTHS)
     counts = torch.as_tensor(lengths)
     if counts.dim() != 1 or counts.is_floating_point():
         raise ValueError(f"lengths must be whole numbers, one for each item, got {lengths!r}")

@@ -4,6 +4,7 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
+from sightline.arguments import check_fields
 from sightline.look.groups import is_integer
 from sightline.look.stream import Cells, StatsRequest
 
@@ -41,6 +42,7 @@ class Look:
     top: int | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, own=("map", "top"))
         if self.top is not None and (not is_integer(self.top) or self.top < 1):
             raise ValueError(f"top must be a whole number >= 1, got {self.top!r}; None keeps no weights")
         if self.map is not None and min(parse_map_size(self.map)) < 1:

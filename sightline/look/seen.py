@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.look.crossing import is_cross_name
 from sightline.look.groups import is_integer
 from sightline.look.notebook import ShowsItself
@@ -187,6 +188,7 @@ class Seen(ShowsItself):
         seen.ran = True
         return seen
 
+    @checked
     def save(self, path: str | Path, *, keep: bool = False) -> None:
         """Write all sights to one safetensors file; ``keep`` as in :meth:`Sight.save`."""
         from sightline.look.files import save_seen  # noqa: PLC0415
@@ -194,6 +196,7 @@ class Seen(ShowsItself):
         save_seen(self, path, keep=keep)
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> "Seen":
         """Read what :meth:`save` wrote."""
         from sightline.look.files import load_seen  # noqa: PLC0415
@@ -229,6 +232,7 @@ class Seen(ShowsItself):
         note = f"<p>not seen: {html.escape(self._list_unseen(unseen))}</p>" if unseen else ""
         return f"<table>{head}{rows}</table>{note}"
 
+    @checked
     def calls(self, name: str) -> list[Sight]:
         """The sights of a module, one for each call that was measured."""
         if name not in self._sights:
@@ -239,6 +243,7 @@ class Seen(ShowsItself):
             raise ValueError(f"no attention was seen in {name!r}, {did_you_mean(name, self._sights)}")
         return list(self._sights[name])
 
+    @checked
     def stack(self, name: str, *, beams: Sequence[int] | Int[Tensor, " n"] | None = None) -> Sight:
         """The calls of a module as one sight, their queries on top of each other.
 
@@ -259,6 +264,7 @@ class Seen(ShowsItself):
             )
         return stack(calls, beams.tolist() if isinstance(beams, Tensor) else beams)
 
+    @checked
     def runs(self, name: str, *, follow: bool = True) -> list[Sight]:
         """The passes of a module over a sequence: steps of a decoding loop are stacked, one sight a run.
 

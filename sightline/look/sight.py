@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from sightline.arguments import checked, shown_value
 from sightline.look.groups import is_integer
 from sightline.look.measure import measure
 from sightline.look.notebook import ShowsItself
@@ -70,6 +71,7 @@ class Sight(SightQuestions, ShowsItself):
         for i in index:
             if not isinstance(i, slice) and not is_integer(i):
                 raise TypeError(f"a sight is indexed by whole numbers and slices, got {type(i).__name__}")
+            _check_slice(i)
         index = tuple(i if isinstance(i, slice) else int(i) for i in index)
         for i, n in zip(index, shape, strict=False):
             if isinstance(i, int) and not -n <= i < n:
@@ -97,6 +99,7 @@ class Sight(SightQuestions, ShowsItself):
         """The same, answering later questions from something else."""
         return replace(self, kept=kept)
 
+    @checked
     def to(self, device: torch.device | str) -> "Sight":
         """The same on another device."""
         kept = tuple(x.to(device) for x in self.kept)
@@ -117,6 +120,7 @@ class Sight(SightQuestions, ShowsItself):
         statistics = {name: _own_part(x) for name, x in self.statistics.items()}
         return self.__dict__ | {"kept": kept, "statistics": statistics}
 
+    @checked
     def save(self, path: str | Path, *, keep: bool = False) -> None:
         """Write the statistics to a safetensors file.
 
@@ -176,6 +180,7 @@ class Sight(SightQuestions, ShowsItself):
         return f'{facts}<img src="{as_data_uri(png)}" alt="{alt}">'
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> "Sight":
         """Read what :meth:`save` wrote."""
         from sightline.look.files import load  # noqa: PLC0415
@@ -187,6 +192,15 @@ class Sight(SightQuestions, ShowsItself):
         from sightline.look.describe import describe  # noqa: PLC0415
 
         return describe(self)
+
+
+def _check_slice(i: object) -> None:
+    if not isinstance(i, slice):
+        return
+    if not all(x is None or is_integer(x) for x in (i.start, i.stop, i.step)):
+        raise TypeError(f"a slice of a sight is of whole numbers, got {shown_value(i)}")
+    if i.step is not None and i.step < 1:
+        raise ValueError(f"a slice of a sight goes forward, got a step of {i.step}; leave it out")
 
 
 def measure_sight(

@@ -1,23 +1,28 @@
 """The questions that a sight answers: from what was measured, or later from the kept q and k."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from sightline.arguments import check_argument, checked, rule_of
 from sightline.look.groups import Groups, KeyGroups, Keys, is_integer
 from sightline.look.measure import measure
 from sightline.look.received_from import Reduce
 from sightline.look.request import Size, Span, check_top, make_cells
 from sightline.look.sight_data import KeptInputs, SightData
 from sightline.look.stream import Cells, StatsRequest, pool
-from sightline.shapes import Float, Int
+from sightline.settings import Setting
+from sightline.shapes import Float, Int, check_values, is_tensor
 
 if TYPE_CHECKING:
     from sightline.look.relevance import Relevance
 
 __all__ = ["SightQuestions", "pad_last"]
+
+
+_INDEX = rule_of(int | float | Iterable[Any] | Tensor)  # whose numbers have a sentence of their own
 
 
 class SightQuestions(SightData):
@@ -43,8 +48,13 @@ class SightQuestions(SightData):
         )
         return self._pool(kept, cells)
 
+    @checked(own=("index",))
     def rows(self, index: int | Sequence[int] | Int[Tensor, "..."]) -> Float[Tensor, "... n S"]:
         """Exact rows of the matrix of weights, for the queries asked."""
+        check_argument("index", index, _INDEX)
+        if isinstance(index, Tensor):
+            is_tensor(index, "rows")
+            check_values(index, "rows")
         asked = index.tolist() if isinstance(index, Tensor) else index
         chosen = list(asked) if isinstance(asked, Iterable) else [asked]
         strange = [i for i in chosen if not is_integer(i)]
@@ -100,12 +110,14 @@ class SightQuestions(SightData):
 
         return mass(self, groups)
 
+    @checked
     def columns(self, index: Keys) -> Float[Tensor, "... T n"]:
         """Exact columns of the matrix of weights, for the keys asked; differentiable."""
         from sightline.look.mass import columns  # noqa: PLC0415
 
         return columns(self, index)
 
+    @checked(n_kv_heads=Setting(at_least=1))
     def received_from(
         self, queries: Span | None = None, reduce: Reduce = "sum", *, n_kv_heads: int | None = None
     ) -> Float[Tensor, "... S"]:
@@ -121,6 +133,7 @@ class SightQuestions(SightData):
 
         return received_from(self, queries, reduce, n_kv_heads)
 
+    @checked(own=("n", "first"))
     def offsets(self, n: int, *, first: int | None = None) -> Float[Tensor, "... n"]:
         """The weight at each distance t - s = 0 ... n-1, summed over the queries; differentiable.
 

@@ -209,9 +209,9 @@ def tile_weights(inputs: ScoreInputs, tile: Tile, lse: Float[Tensor, "b h t"]) -
     else:
         logs = inputs.scores(tile) - lse.unsqueeze(-1)
     weights = logs.exp_()
-    return (
-        weights.nan_to_num_(nan=0.0) if inputs.may_have_empty_rows(tile) else weights
-    )  # -inf - -inf: nothing to look at
+    if not inputs.may_have_empty_rows(tile):
+        return weights
+    return weights.masked_fill_((lse == -torch.inf).unsqueeze(-1), 0.0)  # nothing to look at: -inf - -inf
 
 
 class _Part(NamedTuple):

@@ -1,11 +1,14 @@
 """Tokens as people read them: without the signs that tokenizers put in front of words."""
 
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
+from sightline.arguments import check_argument, rule_of
 from sightline.look.media_tokens import name_media
 
 __all__ = ["clean", "clean_batch"]
+
+_TOKENS = rule_of(Sequence[Any] | str | None)  # what is in them has a sentence of its own
 
 _STARTS = ("Ġ", "▁")  # a space before the word: byte-level BPE's, SentencePiece's
 _SIGNS = {"Ċ": "⏎", "ĉ": "⇥"}
@@ -33,6 +36,7 @@ def clean_batch(tokens: Sequence[object] | None) -> tuple[tuple[str, ...], ...]:
 
     Placeholders of images become the names of patches, ``image[0]``, ``image[1]``, ...
     """
+    check_argument("tokens", tokens, _TOKENS)
     if tokens is None or len(tokens) == 0:
         return ()
     texts = [tokens] if all(isinstance(token, str) for token in tokens) else tokens

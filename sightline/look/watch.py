@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sightline.arguments import checked
 from sightline.attention.attend import observe
 from sightline.look.adapters import AttentionCall, UnreadableError, read_compiled_flex
 from sightline.look.call_notes import NoteTaker
@@ -54,6 +55,7 @@ _IN_FUNCTION = (
 _LATE_FLEX = "FlexAttention was imported inside the block, and is heard from the next block on"
 
 
+@checked(own=("model", "layers", "every", "measure", "keep", "limit", "attention_mask", "lengths", "tokens"))
 def watch(
     model: nn.Module,
     *,
@@ -109,7 +111,7 @@ def watch(
         raise ValueError(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
-    if keep not in (True, False, "cpu"):
+    if not isinstance(keep, bool | str) or keep not in (True, False, "cpu"):
         raise ValueError(
             f'keep must be True, False or "cpu", got {keep!r}; "cpu" keeps q and k in main memory'
         )
@@ -281,9 +283,7 @@ class Watch:
             return output
 
         def read(_module: nn.Module) -> AttentionCall:
-            first: Tensor = output[0] if isinstance(output, tuple) else output
-            if first.device.type == "meta" or type(first).__name__ == "FakeTensor":
-                raise UnreadableError("it ran on meta or fake tensors, which hold no numbers")
+            _check_numbers(output)
             inputs, lead = read_attention_call(args, options, kept=self._options.keep)
             return AttentionCall(inputs=inputs, lead=lead, lse=captured_lse(inner, inputs))
 
@@ -302,7 +302,12 @@ class Watch:
         if self._lses is None and self._recorder in listeners():
             owner = self._owners.current()
             if owner is not None:
-                self._record(owner, lambda module: read(module, output), keep_plainly)
+
+                def read_numbers(module: nn.Module) -> AttentionCall:
+                    _check_numbers(output)
+                    return read(module, output)
+
+                self._record(owner, read_numbers, keep_plainly)
         return output
 
     def call_flex(self, call: Callable[[], Any], q: Tensor, k: Tensor, options: dict[str, Any]) -> Any:
@@ -385,3 +390,10 @@ def _crosses_masked(owner: Owner, fused: HeardCall) -> bool | None:
     if fused.kernel.facts(fused.args, fused.kwargs)[0] is None:
         return None
     return crosses(owner, fused.args[1].size(2), depth=3)
+
+
+def _check_numbers(output: Any) -> None:
+    """Refuse to look at what holds none."""
+    first: Tensor = output[0] if isinstance(output, tuple) else output
+    if first.device.type == "meta" or type(first).__name__ == "FakeTensor":
+        raise UnreadableError("it ran on meta or fake tensors, which hold no numbers")

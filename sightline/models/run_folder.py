@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import nn
 
+from sightline.arguments import checked
 from sightline.border import check_memory, need, read_json, to_json
 from sightline.data.files import atomic_write
 from sightline.logs import logger
@@ -78,6 +79,7 @@ class SaveableModel(nn.Module):
         write_manifest(folder)
 
     @classmethod
+    @checked
     def load(  # noqa: PYI019
         cls: type[_Model], folder: Path | str, device: torch.device | str = "cpu", *, force: bool = False
     ) -> _Model:

@@ -6,9 +6,13 @@ import operator
 import torch
 from torch import Tensor
 
+from sightline.border import check_memory
+from sightline.messages import shortened
 from sightline.shapes import is_tensor
 
 Number = int | float  # what a float argument takes, spelled out for checkers at run time
+
+_SMALL = 1 << 20  # numbers of a table that no machine lacks the memory for
 
 
 def checked_count(name: str, value: int, least: int) -> int:
@@ -22,12 +26,20 @@ def checked_count(name: str, value: int, least: int) -> int:
     try:
         count = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
     if isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if count >= 1 << 63:
+        raise ValueError(f"{name} must be a number of 64 bits, got {shortened(count)}")
     if count < least:
         raise ValueError(f"{name} must be at least {least}, got {count}")
     return count
+
+
+def checked_table(rows: int, columns: int) -> None:
+    """Refuse a table of positions that is larger than the memory."""
+    if rows * columns > _SMALL:
+        check_memory(8 * rows * columns, f"a table of {rows} x {columns} numbers")
 
 
 def checked_real(name: str, value: object) -> float:
@@ -59,7 +71,7 @@ def checked_dtype(dtype: object) -> torch.dtype:
 def check_input(x: Tensor, width: int, layout: str, *, called: str = "d_model") -> None:
     """Refuse an input without the dimensions of ``layout``, its last one of this width."""
     is_tensor(x, "x")
-    if not x.is_floating_point():
+    if not x.is_floating_point() or x.element_size() == 1:
         raise TypeError(f"x must be a float tensor, got {x.dtype}; embed token ids before adding positions")
     least = len(layout.replace("...", "").replace(",", " ").split())
     if x.dim() < least:

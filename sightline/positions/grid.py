@@ -9,11 +9,13 @@ map, and an image of another size than those seen in training still has position
 import torch
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.positions.checks import Number, check_input, checked_base, checked_count
 from sightline.positions.sinusoidal import SinusoidTable, sinusoidal
 from sightline.shapes import Float
 
 
+@checked
 def sinusoidal_2d(
     height: int,
     width: int,
@@ -66,6 +68,7 @@ class SinusoidalPositions2d(SinusoidTable):
         True
     """
 
+    @checked
     def __init__(self, d_model: int, *, base: Number = 10000.0) -> None:
         super().__init__(_half(d_model), 32, checked_base(base))
         self.d_model = d_model

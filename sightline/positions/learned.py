@@ -8,7 +8,8 @@ It costs parameters, knows nothing of distance until it has learned it, and ends
 import torch
 from torch import Tensor, nn
 
-from sightline.positions.checks import check_input, checked_count
+from sightline.arguments import checked
+from sightline.positions.checks import check_input, checked_count, checked_table
 from sightline.shapes import Float
 
 
@@ -30,6 +31,7 @@ class LearnedPositions(nn.Module):
         torch.Size([2, 3, 4])
     """
 
+    @checked
     def __init__(
         self,
         max_length: int,
@@ -41,6 +43,7 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.max_length = checked_count("max_length", max_length, least=1)
         self.d_model = checked_count("d_model", d_model, least=1)
+        checked_table(max_length, d_model)
         self.weight = nn.Parameter(torch.empty(max_length, d_model, dtype=dtype, device=device))
         self.reset_parameters()
 

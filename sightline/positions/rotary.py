@@ -11,6 +11,7 @@ channels; weights trained with one need their projections reordered for the othe
 import torch
 from torch import Tensor, nn
 
+from sightline.arguments import checked
 from sightline.positions.checks import Number, check_input, checked_base, checked_count
 from sightline.positions.sinusoidal import frequencies
 from sightline.shapes import Float, Shaped, is_tensor, shown
@@ -39,6 +40,7 @@ class Rotary(nn.Module):
                  [1.1673, 3.0805, 4.0000]]])
     """
 
+    @checked
     def __init__(self, d_head: int, base: Number = 10000.0) -> None:
         super().__init__()
         if checked_count("d_head", d_head, least=2) % 2:

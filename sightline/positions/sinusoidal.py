@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sightline.arguments import checked
 from sightline.positions.checks import (
     Number,
     check_input,
@@ -21,10 +22,12 @@ from sightline.positions.checks import (
     checked_count,
     checked_dtype,
     checked_real,
+    checked_table,
 )
 from sightline.shapes import Float
 
 
+@checked
 def sinusoidal(
     length: int,
     d_model: int,
@@ -53,12 +56,14 @@ def sinusoidal(
                 [ 0.8415,  0.5403,  0.0100,  0.9999],
                 [ 0.9093, -0.4161,  0.0200,  0.9998]])
     """
-    table = _encoded(0, checked_count("length", length, least=0), d_model, base)
+    checked_table(checked_count("length", length, least=0), checked_count("d_model", d_model, least=1))
+    table = _encoded(0, length, d_model, base)
     return table.to(
         device=torch.get_default_device() if device is None else device, dtype=checked_dtype(dtype)
     )
 
 
+@checked
 def shift_matrix(
     offset: Number,
     d_model: int,
@@ -92,6 +97,7 @@ def shift_matrix(
             f"d_model must be even for a shift to be linear, got {d_model}: the last sine has no cosine to "
             f"turn with; take {d_model + 1}"
         )
+    checked_table(d_model, d_model)
     turn = checked_real("offset", offset) * frequencies(d_model, base)  # (E / 2,)
     sine = torch.arange(0, d_model, 2, device="cpu")
     cosine = sine + 1
@@ -163,6 +169,7 @@ class SinusoidalPositions(SinusoidTable):
         tensor([[[ 0.9093, -0.4161,  0.0200,  0.9998]]])
     """
 
+    @checked
     def __init__(self, d_model: int, max_length: int = 512, *, base: Number = 10000.0) -> None:
         super().__init__(d_model, checked_count("max_length", max_length, least=1), base)
         self.d_model = d_model

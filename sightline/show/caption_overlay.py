@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sightline.arguments import check_fields
 from sightline.shapes import Float, Shaped, is_tensor
 
 __all__ = ["Box", "CaptionOverlay"]
@@ -44,6 +45,7 @@ class CaptionOverlay:
     note: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self, own=("image", "weights"))
         check_image(self.image)
         is_tensor(self.weights, "weights")
         rows, columns = self.grid

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sightline.arguments import checked
 from sightline.look.heads import by_layer, mean_per_head
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
@@ -18,6 +19,7 @@ _CELL = 0.5  # inches, wide enough for a number
 _MOST_NUMBERS = 32  # rows or columns beyond which numbers would not be read
 
 
+@checked
 def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Figure:
     """Draw the entropy of every head, in nats, averaged over its queries: dark heads are sharp.
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.look.even import even_attention
 from sightline.look.sight import Sight
 from sightline.shapes import Int
@@ -25,6 +27,7 @@ _ALIKE = 1e-6  # even shares that differ by less are one
 _WORTH = 0.0005  # a share that is worth naming
 
 
+@checked
 def received(
     sight: Sight, tokens: Sequence[str] | None = None, *, head: int | None = None, title: str | None = None
 ) -> Figure:
@@ -72,6 +75,7 @@ def _draw_even(ax: Axes, sight: Sight) -> None:
         ax.plot(np.arange(len(shares)), shares, drawstyle="steps-mid", **look)
 
 
+@checked
 def rows(
     sight: Sight,
     index: int | Sequence[int] | Int[Tensor, " n"],
@@ -97,7 +101,7 @@ def rows(
         >>> figure.axes[0].get_title(loc="left")
         "query 1 'sees'"
     """
-    chosen = [index] if isinstance(index, int) else [int(i) for i in index]
+    chosen = [int(index)] if isinstance(index, int | Integral) else [int(i) for i in index]
     if not 0 < len(chosen) <= _MOST_ROWS:
         raise ValueError(f"one figure holds 1 to {_MOST_ROWS} rows, got {len(chosen)}; draw a part of them")
     one = select_head(sight, head)

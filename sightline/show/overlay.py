@@ -14,6 +14,7 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from sightline import palette
+from sightline.arguments import checked
 from sightline.shapes import Float, Shaped
 from sightline.show.caption_overlay import Box, CaptionOverlay
 from sightline.show.fonts import FallbackFontFigure
@@ -32,6 +33,7 @@ def colours() -> ListedColormap:
     return ListedColormap(table, name="overlay")
 
 
+@checked
 def overlay(
     record: CaptionOverlay, *, head: int | None = None, title: str | None = None, smooth: bool = True
 ) -> Figure:

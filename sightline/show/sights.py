@@ -11,6 +11,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.look.difference import SightDifference
 from sightline.look.sight import Sight, Span
 from sightline.shapes import Float
@@ -39,6 +40,7 @@ _FEW = 32  # keys up to which the colour scale is linear
 _DARKEST = 1e-4  # the dark end of a logarithmic scale, as a share of the brightest
 
 
+@checked
 def sight_map(
     sight: AnySight,
     queries: Sequence[str] | None = None,
@@ -100,6 +102,7 @@ def sight_map(
     return sheet.figure
 
 
+@checked
 def heads(
     sight: AnySight,
     queries: Sequence[str] | None = None,

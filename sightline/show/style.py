@@ -243,8 +243,12 @@ def name_ticks(
 
 def to_matrix(x: "Tensor | npt.NDArray[Any]", name: str) -> Any:
     """A 2-D tensor or array as a float64 array; ValueError if it is not 2-D or is empty."""
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers to be drawn, got an array of {x.dtype}")
     x = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
-    is_tensor(x, name)
+    is_tensor(x, name)  # dense, too
+    if x.is_meta or x.is_complex():
+        raise ValueError(f"{name} must hold real numbers to be drawn, got {x.dtype} on {x.device}")
     if x.dim() != 2 or not x.numel():
         raise ValueError(
             f"{name} must be a matrix with at least one row and one column to be drawn, got shape "

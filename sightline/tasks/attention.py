@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sightline.arguments import check_fields, checked
 from sightline.look.seen import Seen
-from sightline.shapes import Float, Shaped, is_tensor
+from sightline.settings import Setting
+from sightline.shapes import Float, Shaped
 
 __all__ = ["Attention", "Box", "Grid", "tokens"]
 
@@ -32,6 +34,9 @@ class Grid:
     columns: int
     image: Shaped[Tensor, "C h w"]
     boxes: Mapping[int, Box] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self, rows=Setting(at_least=0), columns=Setting(at_least=0))
 
     def __len__(self) -> int:
         """How many cells."""
@@ -73,7 +78,7 @@ class Attention:
     summary_label: str = ""
 
     def __post_init__(self) -> None:
-        is_tensor(self.weights, "weights")
+        check_fields(self)
         shape = tuple(self.weights.shape)
         if len(shape) != 4 or shape[2:] != (len(self.queries), len(self.keys)):
             raise ValueError(
@@ -114,6 +119,7 @@ class Attention:
         """Entropy of each query's summary, in nats."""
         return -torch.special.xlogy(self.summary, self.summary).sum(-1)
 
+    @checked(own=("layer", "head"))
     def select(self, *, layer: int | None = None, head: int | None = None) -> "Attention":
         """One layer, one head, or one head of one layer.
 

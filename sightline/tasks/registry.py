@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sightline.arguments import check_argument, checked, rule_of
 from sightline.messages import did_you_mean
 
 if TYPE_CHECKING:
@@ -53,12 +54,16 @@ def register(new: "Task") -> "Task":
     Raises:
         ValueError: If its name is that of a task of Sightline's own.
     """
+    from sightline.tasks.task import Task  # noqa: PLC0415 - known names are listed without loading torch
+
+    check_argument("a task", new, rule_of(Task))
     if new.kind in _BUILT_IN:
         raise ValueError(f"a task's kind must be its own, {new.kind!r} is taken; choose another name")
     _ENTRIES[new.kind] = _Entry(new.summary, lambda: new)
     return new
 
 
+@checked
 def unregister(kind: str) -> None:
     """Forget a task of your own."""
     if kind not in _BUILT_IN:
@@ -70,17 +75,24 @@ def kinds() -> tuple[str, ...]:
     return tuple(_ENTRIES)
 
 
+@checked
 def summary(kind: str) -> str:
     """What a task does, in a line; without loading it."""
+    _check_known(kind)
     return _ENTRIES[kind].summary
 
 
+@checked
 def task_of(kind: str) -> "Task":
     """The task of a name.
 
     Raises:
         ValueError: If there is none.
     """
+    _check_known(kind)
+    return _ENTRIES[kind].load()
+
+
+def _check_known(kind: str) -> None:
     if kind not in _ENTRIES:
         raise ValueError(f"unknown kind of task {kind!r}, {did_you_mean(kind, _ENTRIES)}")
-    return _ENTRIES[kind].load()

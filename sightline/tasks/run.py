@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from sightline.arguments import check_argument, check_fields, checked, rule_of
 from sightline.look.seen import Seen
 from sightline.messages import did_you_mean, shortened
 from sightline.models.manifest import trusted
 from sightline.models.run_folder import CONFIG, note_version, read_config
-from sightline.settings import from_json, restore_settings
+from sightline.settings import Setting, from_json, restore_settings
 from sightline.show.explorer.steps import Step
 from sightline.tasks.attention import Attention
 from sightline.tasks.configure import absolute, check_data, check_still_there
@@ -26,6 +27,8 @@ from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.task import Predictor, Task
 
 __all__ = ["Run", "choose_device", "is_run", "open_run"]
+
+_INPUTS = rule_of(Iterable[Any])
 
 _BATCH = 64
 _OnError = Callable[[Any, Exception], None]
@@ -59,6 +62,7 @@ class Run:
         """The model, in eval."""
         return self.predictor.model
 
+    @checked(own=("inputs",), batch_size=Setting(at_least=1))
     def predict(
         self,
         inputs: Iterable[Any],
@@ -83,7 +87,6 @@ class Run:
         """
         _check_several("predict", inputs)
         chosen = _options(self.task, self.task.predict_options, options)
-        _check_at_least_one("batch_size", batch_size)
         return self._predictions(iter(inputs), chosen, attention, batch_size, on_error)
 
     def _predictions(
@@ -112,6 +115,7 @@ class Run:
             for prediction in self._predict_batch(part, options, attention, on_error)
         ]
 
+    @checked(batch_size=Setting(at_least=1), limit=Setting(at_least=1))
     def evaluate(
         self,
         split: str = "test",
@@ -137,8 +141,6 @@ class Run:
         Raises:
             ValueError: If the data is not there, or has no such split.
         """
-        _check_at_least_one("batch_size", batch_size)
-        _check_at_least_one("limit", limit)
         chosen = _options(self.task, self.task.evaluate_options, options)
         dataset = self.dataset(data, **_data_settings(self.task, chosen))
         look = attention or self.predictor.needs_attention(dataset)
@@ -171,23 +173,28 @@ class Run:
             figures=scores.figures,
         )
 
+    @checked(own=("inputs",))
     def watch(self, inputs: Sequence[Any]) -> Seen:
         """Every attention of the model on some inputs, as :func:`sightline.watch` gives it, q and k kept."""
         _check_several("watch", inputs)
+        inputs = list(inputs)
         if not inputs:
             raise ValueError("watch takes at least one input, got none")
         return self.predictor.watch(self.predictor.read(list(inputs)))
 
+    @checked
     def layers(self, prediction: Prediction) -> Mapping[str, Attention]:
         """Every attention of the model while it made a prediction, by module name, with its tokens."""
         (example,) = self.predictor.read([prediction.input])
         return self.predictor.layers(example, prediction)
 
+    @checked
     def steps(self, prediction: Prediction) -> Sequence[Step]:
         """The steps in which a prediction was written, and what else each might have been."""
         (example,) = self.predictor.read([prediction.input])
         return self.predictor.steps(example, prediction)
 
+    @checked
     def dataset(self, data: str | Path | None = None, **changed: Any) -> Any:
         """The data that the run was trained on, or another set read the same way.
 
@@ -216,6 +223,7 @@ class Run:
         return f"Run({str(self.folder)!r}, kind={self.kind!r}, {n:,} parameters on {self.device})"
 
 
+@checked
 def open_run(folder: str | Path, device: str | torch.device | None = None, *, force: bool = False) -> Run:
     """Open a run folder that ``sightline train`` wrote.
 
@@ -285,7 +293,9 @@ def _options(task: Task, kind: type[Any], given: Mapping[str, Any]) -> Any:
                 f"unknown option {name!r} for a run of kind {task.kind!r}, "
                 + (did_you_mean(name, known) if known else "which takes none")
             )
-    return kind(**given)
+    chosen = kind(**given)
+    check_fields(chosen)
+    return chosen
 
 
 def _data_settings(task: Task, options: Any) -> dict[str, Any]:
@@ -300,8 +310,4 @@ def _check_several(what: str, inputs: object) -> None:
         raise ValueError(  # noqa: TRY004 - a sentence for users
             f"{what} takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]"
         )
-
-
-def _check_at_least_one(name: str, value: int | None) -> None:
-    if value is not None and value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
+    check_argument("inputs", inputs, _INPUTS)

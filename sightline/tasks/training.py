@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from sightline.arguments import checked
 from sightline.data.images import sample_path, save_sample
 from sightline.logs import logger
 from sightline.messages import did_you_mean
@@ -38,6 +39,7 @@ class NextSteps(NamedTuple):
     split: str
 
 
+@checked
 def train(
     kind: str,
     *,

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sightline.arguments import checked
 from sightline.data.batches import prefetch
 from sightline.logs import logger
 from sightline.models.manifest import write_manifest
@@ -64,6 +65,7 @@ class TrainState:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
+@checked
 def fit(
     model: nn.Module,
     objective: Objective,

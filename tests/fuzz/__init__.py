@@ -6,12 +6,21 @@ python -m tests.fuzz runs --cases 2000 --seed 1
 
 import contextlib
 import functools
+import gc
 import io
 import tempfile
 
-from tests.fuzz import api, data, faults, lines, runs
+from tests.fuzz import api, arguments, data, faults, lines, pages, runs
 
-FUZZERS = {"api": api.fuzz, "lines": lines.fuzz, "runs": runs.fuzz, "data": data.fuzz, "faults": faults.fuzz}
+FUZZERS = {
+    "api": api.fuzz,
+    "arguments": arguments.fuzz,
+    "lines": lines.fuzz,
+    "runs": runs.fuzz,
+    "data": data.fuzz,
+    "pages": pages.fuzz,
+    "faults": faults.fuzz,
+}
 
 
 @functools.cache
@@ -31,3 +40,4 @@ def preload():
             quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
             with quiet[0], quiet[1], contextlib.suppress(SystemExit):
                 main(one)
+    gc.collect()

@@ -7,6 +7,7 @@ exit code is 1 if one failed.
 import argparse
 import contextlib
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -32,11 +33,16 @@ def main():
     preload()
     if options.kills:
         sys.exit(_kills())
+    stopped = []  # Ctrl-C or SIGTERM: the case at hand is the last, and the counts so far are printed
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.append(True))
     failed = False
     for name in names:
         end = time.monotonic() + 60 * options.minutes / len(names)
 
         def going(count, end=end):
+            if stopped:
+                return False
             return count < options.cases if options.cases else time.monotonic() < end
 
         # Some commands write where they are called from.

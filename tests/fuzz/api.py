@@ -1,4 +1,4 @@
-"""Calls of the public functions: attention and look against the equation in float64, watch against none.
+"""Calls of the public functions: attention and look against the equation in float64; watch is in watching.py.
 
 Sizes, dtypes, masks and leading dimensions are random, zeros among them; what torch would answer is answered,
 and a watched model gives what it gives unwatched, bit for bit, its exceptions too.
@@ -7,10 +7,10 @@ and a watched model gives what it gives unwatched, bit for bit, its exceptions t
 import warnings
 
 import torch
-from torch import nn
 
 import sightline as sl
 from tests.fuzz.report import Report
+from tests.fuzz.watching import watched
 
 ERRORS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 6e-3}
 SIDES = (0, 1, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33)
@@ -22,10 +22,10 @@ def fuzz(chance, place, going, *, seed=0):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a watch names what it can't see; it must not break it
         while going(report.count):
-            kind = chance.choice([_attention, _attention, _look, _watch])
+            kind = chance.choice([_attention, _attention, _look, watched])
             torch.manual_seed(chance.randrange(1 << 30))
             case, faults = kind(chance)
-            report.add(case, kind.__name__[1:], faults)
+            report.add(case, kind.__name__.strip("_"), faults)
     return report
 
 
@@ -128,94 +128,3 @@ def _called(call):
         return call(), []
     except Exception as problem:  # noqa: BLE001 - what it raises is the question
         return None, [f"{type(problem).__name__}: {problem}"[:200]]
-
-
-# A model watched and not watched
-
-
-def _model(chance):
-    heads = chance.choice([1, 2, 3])
-    e = heads * chance.choice([2, 4, 5])
-    kind = chance.choice(["encoder", "mha", "sdpa", "broken"])
-    if kind == "encoder":
-        layer = nn.TransformerEncoderLayer(
-            e, heads, 7, dropout=chance.choice([0.0, 0.3]), batch_first=True, norm_first=chance.random() < 0.5
-        )
-        model = nn.TransformerEncoder(layer, chance.choice([1, 2]), enable_nested_tensor=False)
-    elif kind == "mha":
-        model = _Attention(e, heads, weights=chance.random() < 0.5)
-    else:
-        model = _Fused(heads, broken=kind == "broken")
-    return model.train(chance.random() < 0.5), e
-
-
-class _Attention(nn.Module):
-    def __init__(self, e, heads, *, weights):
-        super().__init__()
-        self.attention, self.weights = nn.MultiheadAttention(e, heads, batch_first=True), weights
-
-    def forward(self, x):
-        return self.attention(x, x, x, need_weights=self.weights)[0]
-
-
-class _Fused(nn.Module):
-    def __init__(self, heads, *, broken):
-        super().__init__()
-        self.heads, self.broken = heads, broken
-
-    def forward(self, x):
-        parts = x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        found = nn.functional.scaled_dot_product_attention(parts, parts, parts, is_causal=True)
-        if self.broken:
-            raise LookupError("broken on purpose")
-        return found
-
-
-def _watch(chance):
-    model, e = _model(chance)
-    shape = (chance.choice([0, 1, 2, 3]), chance.choice([1, 1, 2, 5, 7]), e)
-    kind = chance.choice(["plain", "plain", "no_grad", "inference", "autocast", "grad", "meta", "vmap"])
-    x = torch.randn(shape)
-    state = torch.get_rng_state()
-    wanted, problem = _run(model, x, kind)
-    torch.set_rng_state(state)
-    with sl.watch(model) as _:
-        found, again = _run(model, x, kind)
-    case = f"watch {type(model).__name__} {shape} {kind} train={model.training}"
-    if problem != again:
-        return case, [f"unwatched {problem}, watched {again}"]
-    if wanted is None or wanted.is_meta:
-        return case, [] if wanted is None or found.shape == wanted.shape else ["another shape"]
-    same = found.shape == wanted.shape and torch.equal(found, wanted)
-    # torch's whole-layer fast path is off in the block: there, to rounding
-    fast = not model.training and kind in {"no_grad", "inference"}
-    close = fast and torch.allclose(found, wanted, atol=1e-5)
-    return case, [] if same or close else ["another output"]
-
-
-def _run(model, x, kind):
-    """The output, or what was raised."""
-    try:
-        if kind == "no_grad":
-            with torch.no_grad():
-                return model(x), None
-        if kind == "inference":
-            with torch.inference_mode():
-                return model(x).clone(), None
-        if kind == "autocast":
-            with torch.autocast("cpu", torch.bfloat16):
-                return model(x).float(), None
-        if kind == "grad":
-            own = x.clone().requires_grad_()
-            (found,) = torch.autograd.grad(model(own).square().sum(), own)
-            return found, None
-        if kind == "meta":
-            copy = type(x)(x)
-            import copy as copying
-
-            return copying.deepcopy(model).to("meta")(copy.to("meta")), None
-        if kind == "vmap":
-            return torch.func.vmap(model, randomness="same")(x[None].expand(2, *x.shape)), None
-        return model(x).detach(), None
-    except Exception as problem:  # noqa: BLE001 - the same is expected of the watched one
-        return None, f"{type(problem).__name__}: {str(problem)[:80]}"

@@ -74,7 +74,20 @@ TINY = {
     "train classify": "--data digits --steps 1 --patch 4 --d-model 8 --n-heads 2 --n-layers 1 --d-ff 4",
 }
 NEVER = {"--compile", "--tensorboard", "--help-all", "--help", "--cache", "--encoder", "--finetune", "--ptb"}
-KINDS = ("predict", "predict", "evaluate", "look", "train", "train", "positions", "data", "check", "any")
+# A training takes as long as five other commands: every tenth line is one.
+KINDS = (
+    "predict",
+    "predict",
+    "evaluate",
+    "evaluate",
+    "look",
+    "look",
+    "train",
+    "positions",
+    "data",
+    "check",
+    "any",
+)
 RUNS = {"caption": "caption", "translate": "translate", "classify": "classify"}
 INPUTS = {
     "caption": [str(IMAGE)],

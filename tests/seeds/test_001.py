@@ -174,7 +174,7 @@ def test_what_the_exercises_are_given_wrong_is_a_sentence():
             add_positional_encoding(embeddings, table)
     with pytest.raises(ValueError, match="seq_len must be at least 0, got -1"):
         create_mask(-1)
-    with pytest.raises(TypeError, match=r"seq_len must be an integer, got 2\.5"):
+    with pytest.raises(TypeError, match=r"seq_len must be a whole number, got 2\.5"):
         create_mask(2.5)
 
 

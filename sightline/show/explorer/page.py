@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from sightline.arguments import checked
 from sightline.look.notebook import Html
 from sightline.show.explorer.answers import Answers
 from sightline.show.explorer.layers import Shown, Tokens
@@ -48,6 +49,7 @@ class Page:
             )
         return self._html
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write the page to a file."""
         Path(path).write_bytes(self.html().encode(errors="replace"))
@@ -88,6 +90,7 @@ class Page:
         return f"Page({self.answers.title!r}: {what}, {n} heads); .save(path)"
 
 
+@checked
 def page(
     shown: Shown,
     *,

@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from sightline.arguments import check_argument, rule_of, shown_value
+from sightline.data.images import read_image
+from sightline.shapes import check_values, is_tensor
 from sightline.show.records import AttentionRecord, GridKeys, PredictionRecord, crop_note
 
 __all__ = ["Picture", "read_picture"]
 
 _SMALL = 128  # pixels a side, below which an image is shown with its pixels, not blurred
 _LARGEST = 1024  # pixels a side that a page holds
+_PATH = rule_of(str | Path)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,20 +105,34 @@ def _own_image(shown: Any) -> Any:
 
 def _pixels(image: Any) -> Any:
     """A PIL image of whatever it is, no larger than a page should hold."""
-    from PIL import Image, ImageOps  # noqa: PLC0415
+    from PIL import Image  # noqa: PLC0415
 
     if isinstance(image, str | Path):
-        with Image.open(image) as file:
-            image = ImageOps.exif_transpose(file).convert("RGB")
-    elif isinstance(image, Tensor | np.ndarray):
+        check_argument("image", image, _PATH)
+        image = read_image(Path(image))  # bounded, upright, in colours
+    if isinstance(image, Tensor | np.ndarray):
+        if isinstance(image, Tensor):
+            is_tensor(image, "image")
+            check_values(image, "image")
+            if image.dtype != torch.uint8:
+                raise ValueError(
+                    f"an image is (C, h, w) in bytes, got shape {tuple(image.shape)} of {image.dtype}; "
+                    "undo the normalisation, then (255 * x).round().to(torch.uint8)"
+                )
         array = image.detach().cpu().numpy() if isinstance(image, Tensor) else image
-        if array.ndim != 3 or array.dtype != np.uint8:
+        is_colour = array.ndim == 3 and array.size and (array.shape[0] in {1, 3} or array.shape[2] in {1, 3})
+        if not is_colour or array.dtype != np.uint8:
             raise ValueError(
                 f"an image is (C, h, w) in bytes, got shape {array.shape} of {array.dtype}; "
                 "undo the normalisation, then (255 * x).round().to(torch.uint8)"
             )
         array = array.transpose(1, 2, 0) if array.shape[0] in {1, 3} else array
         image = Image.fromarray(array[..., 0] if array.shape[2] == 1 else array).convert("RGB")
+    elif not isinstance(image, Image.Image):
+        raise TypeError(
+            "an image is a path, pixels (C, h, w), a PIL image or a grid of patches, got "
+            f"{shown_value(image)}"
+        )
     image = image.convert("RGB")
     image.thumbnail((_LARGEST, _LARGEST))
     return image

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from sightline.arguments import check_fields
 from sightline.look.tokens import clean
 from sightline.shapes import Float
 from sightline.show.explorer.layers import Layer
@@ -30,6 +31,9 @@ class Step:
     probability: float | None = None
     alternatives: Sequence[tuple[str, float]] = ()
     query: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def steps_of(

@@ -157,7 +157,7 @@ def load_grids(
     resident_bytes: int,
 ) -> tuple[Grids, list[CaptionedImage]]:
     """The grids of a frozen encoder, from disk or computed now; broken pictures are logged and left out."""
-    net = pretrained_network(encoder, size).to(device)
+    net = pretrained_network(encoder).to(device)
     tenths = 0
 
     def report(done: int, total: int) -> None:

@@ -231,9 +231,7 @@ def test_grids_take_the_first_view_in_evaluation_and_any_in_training():
 
 @pytest.mark.parametrize("resident", [True, False])
 def test_kept_grids_of_broken_pictures_are_left_out(monkeypatch, caplog, tmp_path, resident):
-    monkeypatch.setattr(
-        "sightline.tasks.caption.pixels.pretrained_network", lambda name, size: torch.nn.Identity()
-    )
+    monkeypatch.setattr("sightline.tasks.caption.pixels.pretrained_network", lambda name: torch.nn.Identity())
     monkeypatch.setattr(
         "sightline.tasks.caption.pixels.pretrained_grid", lambda net, images, size: images.flatten(2).mT
     )

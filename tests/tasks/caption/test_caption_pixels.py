@@ -18,7 +18,7 @@ def scaled(monkeypatch):
     """A network of one weight, which a test may change."""
     weight = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.constant_(weight.weight, 1.0)
-    monkeypatch.setattr("sightline.tasks.caption.pixels.pretrained_network", lambda name, size: weight)
+    monkeypatch.setattr("sightline.tasks.caption.pixels.pretrained_network", lambda name: weight)
     monkeypatch.setattr(
         "sightline.tasks.caption.pixels.pretrained_grid",
         lambda net, images, size: net.weight * images.flatten(2).mT,
