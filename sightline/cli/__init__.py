@@ -1,11 +1,15 @@
 """The command line: one short file a command, gathered in ``app.py``."""
 
+import os
 import shlex
 import signal
 import sys
 import warnings
+from typing import Any
 
 __all__ = ["Stopped", "main"]
+
+_LOST = "ProcessLost"  # of sightline.train.processes, which takes its time to import
 
 # What a command may need beyond torch: an absent one is answered with the line that installs it.
 _EXTRAS = ("matplotlib", "rich", "typer")
@@ -36,7 +40,10 @@ def main(args: list[str] | None = None) -> None:
         from sightline.logs import print_to_stderr  # noqa: PLC0415
 
         print_to_stderr()
-        app()(args, prog_name="sightline")
+        if _is_one_of_several():
+            _run_as_one_of_several(app(), args)
+        else:
+            app()(args, prog_name="sightline")
     except Stopped as stopped:
         _stop(stopped.interrupt, sys.argv[1:] if args is None else args)
     except KeyboardInterrupt as interrupt:  # while a command is imported: nothing was begun
@@ -53,9 +60,33 @@ def main(args: list[str] | None = None) -> None:
     except OSError as problem:
         _refuse(_system_sentence(problem))
     except (MemoryError, RuntimeError) as problem:
+        if type(problem).__name__ == _LOST:
+            _end(f"{problem}\n", 1)
         if not _is_out_of_memory(problem):
             raise
         _refuse(_OUT_OF_MEMORY)
+
+
+def _is_one_of_several() -> bool:
+    """Whether a launcher started this process with others; known without torch."""
+    return int(os.environ.get("WORLD_SIZE") or 1) > 1 and "RANK" in os.environ
+
+
+def _run_as_one_of_several(command: Any, args: list[str] | None) -> None:
+    """Run a command that all processes were given: what is printed or refused is so once."""
+    from typer import BadParameter  # noqa: PLC0415
+
+    from sightline.train.processes import leave, print_lines_once  # noqa: PLC0415
+
+    print_lines_once()
+    try:
+        command(args, prog_name="sightline", standalone_mode=False)
+        leave()
+    except Exception as problem:
+        refused = BadParameter.__mro__[2]  # typer's name for whatever is wrong with a command line
+        if not isinstance(problem, refused):
+            raise
+        _refuse(problem.format_message())  # type: ignore[attr-defined]
 
 
 def _stop(stopped: KeyboardInterrupt, args: list[str]) -> None:
@@ -65,7 +96,7 @@ def _stop(stopped: KeyboardInterrupt, args: list[str]) -> None:
         from sightline.cli.next_steps import program  # noqa: PLC0415
 
         again = [*args, *([] if "--resume" in args else ["--resume"])]
-        sys.stderr.write(f"{stopped}; go on with\n  {program()} {shlex.join(again)}\n")
+        _end(f"{stopped}; go on with\n  {program()} {shlex.join(again)}\n", 128 + number)
     sys.exit(128 + number)
 
 
@@ -86,5 +117,15 @@ def _system_sentence(problem: OSError) -> str:
 def _refuse(sentence: str) -> None:
     from sightline.messages import printable  # noqa: PLC0415
 
-    sys.stderr.write(printable(" ".join(sentence.split())) + "\n")
-    sys.exit(2)
+    _end(printable(" ".join(sentence.split())) + "\n", 2)
+
+
+def _end(text: str, code: int) -> None:
+    """Write last words, one of several processes for all of them, and exit."""
+    if _is_one_of_several():
+        from sightline.train.processes import say_once  # noqa: PLC0415
+
+        say_once(text)
+    else:
+        sys.stderr.write(text)
+    sys.exit(code)

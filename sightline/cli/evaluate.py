@@ -28,6 +28,7 @@ from sightline.tasks.prediction import Evaluation
 from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, open_run
 from sightline.tasks.task import Task
+from sightline.train.processes import is_main_process, join
 
 __all__ = ["command"]
 
@@ -74,6 +75,7 @@ def command() -> Any:
         if out is not None:
             _check_folder(out)
         options = field_values.get(_OPTIONS, {})
+        join()
         opened = open_run(run, device, force=force)
         for name in options:
             if opened.kind not in owners[name]:
@@ -91,6 +93,8 @@ def command() -> Any:
                 progress=progress,
                 **options,
             )
+        if not is_main_process():
+            return
         if as_json:
             print_json(result.to_json())
             sys.stderr.write("\n".join([result.about, *dict.fromkeys(result.signatures.values())]) + "\n")
@@ -189,6 +193,8 @@ def _progress(unit: str) -> Iterator[Any]:
 
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not (console.is_terminal and is_main_process())
+    ) as bar:
         row = bar.add_task("reading the data")
         yield lambda n: bar.update(row, description=f"{n:,} {unit} done")

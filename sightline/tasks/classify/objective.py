@@ -17,12 +17,14 @@ from sightline.shapes import Int, Shaped
 from sightline.tasks.classify.data import ClassifyData
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective
+from sightline.train.processes import spread
 
 __all__ = ["ClassBatch", "ClassifyObjective", "Score"]
 
 Score = Callable[[Tensor, Tensor], Mapping[str, float]]
 
 _RESIDENT = 4 << 30  # bytes of images that are kept on the device
+_AT_ONCE = 512  # images of the validation split
 _WHOLE_BATCHES = 8  # from so many on, an epoch leaves out the rest that fills no batch
 
 
@@ -118,8 +120,11 @@ class ClassifyObjective(Objective):
         """Scores on the validation split."""
         assert isinstance(model, VisionTransformer)  # noqa: S101 - what this task is for
         split = self.images.split("val")
-        logits = model.predict(split.images, views=self.settings.views)
-        return dict(self.score(logits.cpu(), split.labels))
+        parts = spread(
+            lambda images: model.predict(images, views=self.settings.views).cpu(),
+            split.images.split(_AT_ONCE),
+        )
+        return dict(self.score(torch.cat(list(parts)), split.labels))
 
     def data(self) -> dict[str, Any]:
         """What later commands need: the classes' names, where the images are, how they were split."""
