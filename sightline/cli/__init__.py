@@ -1,15 +1,11 @@
 """The command line: one short file a command, gathered in ``app.py``."""
 
-import os
 import shlex
 import signal
 import sys
 import warnings
-from typing import Any
 
 __all__ = ["Stopped", "main"]
-
-_LOST = "ProcessLost"  # of sightline.train.processes, which takes its time to import
 
 # What a command may need beyond torch: an absent one is answered with the line that installs it.
 _EXTRAS = ("matplotlib", "rich", "typer")
@@ -37,13 +33,11 @@ def main(args: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore", message="Image size .* could be decompression bomb")
     try:
         from sightline.cli.app import app  # noqa: PLC0415  typer is an extra
+        from sightline.cli.several import run_command  # noqa: PLC0415
         from sightline.logs import print_to_stderr  # noqa: PLC0415
 
         print_to_stderr()
-        if _is_one_of_several():
-            _run_as_one_of_several(app(), args)
-        else:
-            app()(args, prog_name="sightline")
+        run_command(app(), args)
     except Stopped as stopped:
         _stop(stopped.interrupt, sys.argv[1:] if args is None else args)
     except KeyboardInterrupt as interrupt:  # while a command is imported: nothing was begun
@@ -60,33 +54,9 @@ def main(args: list[str] | None = None) -> None:
     except OSError as problem:
         _refuse(_system_sentence(problem))
     except (MemoryError, RuntimeError) as problem:
-        if type(problem).__name__ == _LOST:
-            _end(f"{problem}\n", 1)
         if not _is_out_of_memory(problem):
             raise
         _refuse(_OUT_OF_MEMORY)
-
-
-def _is_one_of_several() -> bool:
-    """Whether a launcher started this process with others; known without torch."""
-    return int(os.environ.get("WORLD_SIZE") or 1) > 1 and "RANK" in os.environ
-
-
-def _run_as_one_of_several(command: Any, args: list[str] | None) -> None:
-    """Run a command that all processes were given: what is printed or refused is so once."""
-    from typer import BadParameter  # noqa: PLC0415
-
-    from sightline.train.processes import leave, print_lines_once  # noqa: PLC0415
-
-    print_lines_once()
-    try:
-        command(args, prog_name="sightline", standalone_mode=False)
-        leave()
-    except Exception as problem:
-        refused = BadParameter.__mro__[2]  # typer's name for whatever is wrong with a command line
-        if not isinstance(problem, refused):
-            raise
-        _refuse(problem.format_message())  # type: ignore[attr-defined]
 
 
 def _stop(stopped: KeyboardInterrupt, args: list[str]) -> None:
@@ -121,11 +91,8 @@ def _refuse(sentence: str) -> None:
 
 
 def _end(text: str, code: int) -> None:
-    """Write last words, one of several processes for all of them, and exit."""
-    if _is_one_of_several():
-        from sightline.train.processes import say_once  # noqa: PLC0415
+    """Write last words and exit."""
+    from sightline.cli.several import write_last_words  # noqa: PLC0415
 
-        say_once(text)
-    else:
-        sys.stderr.write(text)
+    write_last_words(text)
     sys.exit(code)

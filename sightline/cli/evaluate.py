@@ -93,19 +93,23 @@ def command() -> Any:
                 progress=progress,
                 **options,
             )
-        if not is_main_process():
-            return
-        if as_json:
-            print_json(result.to_json())
-            sys.stderr.write("\n".join([result.about, *dict.fromkeys(result.signatures.values())]) + "\n")
-        else:
-            _print(result)
-        if out is not None:
-            print_paths(write(opened, result, out))
+        if is_main_process():
+            _report(opened, result, out, as_json=as_json)
 
     metrics = "; ".join(f"{kind}: {_score_names(task_of(kind))}" for kind in kinds())
     purpose = f"Score a trained model on a split of its data, or on other data. Scores of {metrics}."
     return make_command(fields.on(evaluate), name="evaluate", help=purpose)
+
+
+def _report(run: Run, result: Evaluation, out: Path | None, *, as_json: bool) -> None:
+    """Print the scores and write the results."""
+    if as_json:
+        print_json(result.to_json())
+        sys.stderr.write("\n".join([result.about, *dict.fromkeys(result.signatures.values())]) + "\n")
+    else:
+        _print(result)
+    if out is not None:
+        print_paths(write(run, result, out))
 
 
 def _check_folder(out: Path) -> None:

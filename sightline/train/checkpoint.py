@@ -11,6 +11,7 @@ A checkpoint is written to a folder of another name, put on the disk, renamed, a
 instant at which a run is killed, the pointer names a checkpoint that is whole.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -164,6 +165,13 @@ class Checkpoints:
             raise ValueError(
                 f"{damaged[0]}, and so is every other ({len(damaged)} in all); train again with another --out"
             )
+        return None
+
+    def step(self) -> int | None:
+        """The step of the checkpoint to go on from, as it says itself; None where there is none."""
+        for name in self._candidates()[:1]:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                return int(read_json(self.folder / name / _STATE)["step"])
         return None
 
     def damaged(self) -> list[str]:

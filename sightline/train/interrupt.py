@@ -11,8 +11,8 @@ from types import FrameType
 
 from torch import Tensor
 
-from sightline.logs import logger
-from sightline.train.processes import any_process, is_main_process, launched
+from sightline.logs import launched, logger
+from sightline.train.processes import any_process, is_main_process
 
 __all__ = ["Interrupt", "Interrupted", "interruptible"]
 

@@ -157,7 +157,6 @@ class _Trainer:
         checkpoint = self.checkpoints.latest()
         if checkpoint is not None:
             self.state = TrainState.restored(checkpoint.state)
-        self.saved_at = self.state.step if checkpoint is not None else None
         self.config = with_min_steps(self.config, len(self.objective.plan(0)))
         self._reopen()
         self.was_done = self.state.done
@@ -172,7 +171,8 @@ class _Trainer:
 
     def _last_words(self) -> str:
         """What is left where a process was lost."""
-        kept = "nothing was saved yet" if self.saved_at is None else f"step {self.saved_at:,} is saved"
+        step = self.checkpoints.step()
+        kept = "nothing was saved yet" if step is None else f"step {step:,} is saved"
         return (
             f"the training stopped in step {self.state.step + 1:,}: one of its {world_size()} processes has "
             f"ended or was told to; {kept}: go on with --resume, on as many processes as you like"
@@ -224,7 +224,7 @@ class _Trainer:
                 self.progress.plan(self.objective.plan(0), self.config, self.model, self._where(), after)
                 while not state.done:
                     self._epoch()
-        except RuntimeError as problem:
+        except (RuntimeError, ProcessLost) as problem:
             if not process_lost(problem):
                 raise
             raise ProcessLost(self._last_words()) from problem
@@ -234,9 +234,9 @@ class _Trainer:
 
     def _where(self) -> str:
         """The device, and how many processes train on how many of them."""
-        world, device = self.accelerator.num_processes, str(self.accelerator.device)
+        world, device = self.accelerator.num_processes, self.accelerator.device
         sharded = ", weights sharded" if self.stepper.sharded else ""
-        return device if world == 1 else f"{device}, {world} processes{sharded}"
+        return str(device) if world == 1 else f"{device.type}, {world} processes{sharded}"
 
     def _check_data(self, before: str, now: str) -> None:
         if before and now and before != now:
@@ -404,4 +404,3 @@ class _Trainer:
                 self.checkpoints.save(tensors, state)
         if self.stepper.sharded:
             self.checkpoints.save(tensors, state)
-        self.saved_at = self.state.step

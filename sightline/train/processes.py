@@ -16,15 +16,17 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from sightline.logs import logger
+from sightline.logs import launched, logger
 
 __all__ = [
     "ProcessLost",
@@ -33,7 +35,6 @@ __all__ = [
     "gather",
     "is_main_process",
     "join",
-    "launched",
     "leave",
     "print_lines_once",
     "process_index",
@@ -49,21 +50,15 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _LONGEST_WAIT = timedelta(minutes=30)  # of a process for another that is there and slow
-_SPEECH = timedelta(seconds=5)  # to let the one that speaks end its sentence
+_SPEECH = 5.0  # seconds to let the one that speaks end its sentence
 _LAUNCHERS_PATIENCE = 20.0  # seconds; torchrun kills 30 after its signal
 _LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset", "ProcessGroup", "TCPStore")
 
 _store: list[Any] = []  # the launcher's, once it was looked for
 
 
-class ProcessLost(RuntimeError):  # noqa: N818 - as Interrupted
-    """Another process of this training has ended, and the rest can't go on without it."""
-
-
-def launched() -> bool:
-    """Whether a launcher started this process as one of several."""
-    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    return all(name in os.environ for name in names) and int(os.environ["WORLD_SIZE"]) > 1
+class ProcessLost(ConnectionError):  # noqa: N818 - as Interrupted
+    """Another process has ended, and the rest can't go on without it."""
 
 
 def process_index() -> int:
@@ -111,7 +106,12 @@ def leave() -> None:
 def gather(value: _Result) -> list[_Result]:
     """What each process has, in the order of the processes, for all of them."""
     everything: list[Any] = [None] * world_size()
-    dist.all_gather_object(everything, value)
+    try:
+        dist.all_gather_object(everything, value)
+    except RuntimeError as problem:
+        if not process_lost(problem):
+            raise
+        raise ProcessLost(f"one of the {world_size()} processes has ended, and the rest with it") from problem
     return everything
 
 
@@ -203,6 +203,8 @@ def _raise_first(problems: Sequence[Exception | None], own: Exception | None) ->
 
 def process_lost(problem: BaseException) -> bool:
     """Whether this is what torch raises where another process has ended: it has no one name for it."""
+    if isinstance(problem, ProcessLost):
+        return True
     if world_size() == 1 or not isinstance(problem, RuntimeError):
         return False
     return isinstance(problem, dist.DistError) or any(word in str(problem) for word in _LOST)
@@ -229,12 +231,12 @@ def say_once(text: str) -> None:
     with contextlib.suppress(Exception):
         if speaks:
             store.set("said", "")
-        else:
-            store.wait(["said"], _SPEECH)
-        # A launcher ends all when it sees one end: first let those come here that are on their way.
         if store.add("leaving", 1) == int(os.environ["WORLD_SIZE"]):
             store.set("all", "")
-        store.wait(["all"], _SPEECH)
+        end = time.monotonic() + _SPEECH
+        # A launcher ends all when it sees one end: let those come here that are on their way.
+        while not store.check(["all"]) and time.monotonic() < end:
+            time.sleep(0.02)
 
 
 def print_lines_once() -> None:
@@ -243,7 +245,7 @@ def print_lines_once() -> None:
         return
     logger.addFilter(_is_first)
     if not is_main_process():
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the very end
 
 
 def _is_first(record: logging.LogRecord) -> bool:

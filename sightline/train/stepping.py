@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -12,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import seed_of
+from sightline.logs import launched
 from sightline.train.checkpoint import Checkpoint, check_same_model, weights_of
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective
 from sightline.train.optimizer import adamw, empty_state, named_state, restore
-from sightline.train.processes import join, launched
+from sightline.train.processes import join
 from sightline.train.sharding import local, shard, unsharded
 from sightline.train.weights import Ema
 
@@ -284,7 +286,9 @@ def accelerator_for(config: TrainConfig) -> Any:
     if state and (state.get("_mixed_precision"), state.get("_cpu")) != (precision, on_cpu):
         # One process may train more than once, each time with its own precision and device.
         AcceleratorState._reset_state(not torch.distributed.is_initialized())  # noqa: SLF001
-    return Accelerator(mixed_precision=precision, cpu=on_cpu)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="OMP_NUM_THREADS/MKL_NUM_THREADS unset")
+        return Accelerator(mixed_precision=precision, cpu=on_cpu)
 
 
 def to_device(batch: Any, device: torch.device | None, *, pin: bool = False) -> Any:  # noqa: PLR0911 - a kind each

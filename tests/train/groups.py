@@ -1,7 +1,7 @@
 """Groups of processes in tests, forked from one that has imported everything, with a launcher's environment.
 
-    with Group(2, lambda: fit(...), place) as group: ...
-    group.codes, group.errors          how each process ended, and what all of them wrote to standard error
+with Group(2, lambda: fit(...), place) as group: ...
+group.codes, group.errors          how each process ended, and what all of them wrote to standard error
 """
 
 import contextlib
