@@ -28,7 +28,7 @@ from sightline.border import check_regular, need, read_json
 from sightline.data.files import atomic_write, fsync_path, reason
 from sightline.logs import logger
 from sightline.train.checkpoint_shards import ShardedTensors, check_shards, checksums, save_shards
-from sightline.train.processes import from_main, is_main_process, together
+from sightline.train.processes import ProcessLost, from_main, is_main_process, together
 from sightline.train.sharding import is_sharded, put
 
 __all__ = [
@@ -98,6 +98,8 @@ class Checkpoints:
                 data = _bytes(tensors)
                 _write(beside / _TENSORS, data)
                 self._publish(beside, name, {**state, "bytes": len(data), "crc32": zlib.crc32(data)})
+        except ProcessLost:  # the next to come here sweeps
+            raise
         except OSError as problem:
             shutil.rmtree(beside, ignore_errors=True)
             shutil.rmtree(self.folder / name, ignore_errors=True)
