@@ -126,8 +126,8 @@ class Run:
     ) -> Evaluation:
         """Score the run on a split of its data, or of other data.
 
-        Several processes, joined by :func:`sightline.train.processes.join`, share the batches; each gets
-        the scores that one would have.
+        Several processes, joined by :func:`sightline.train.processes.join`, share the batches: all must
+        call it, and each gets the scores that one would have.
 
         Args:
             split: Which split; ``all`` takes every one.

@@ -39,7 +39,7 @@ from sightline.train.processes import (
     world_size,
 )
 from sightline.train.progress import Curve, Progress
-from sightline.train.sharding import whole_weights
+from sightline.train.sharding import share_weights, whole_weights
 from sightline.train.state import TrainState
 from sightline.train.stepping import Part, Stepper, accelerator_for, to_device
 from sightline.train.weights import BestWeights
@@ -202,6 +202,7 @@ class _Trainer:
         device, state = self.accelerator.device, self.state
         self.digest = self.objective.digest()
         check_alike(self.digest, self.model, self.objective.plan(0))
+        share_weights(self.model)
         with together():
             if checkpoint is not None:
                 self._check_data(checkpoint.state.get("digest", ""), self.digest)

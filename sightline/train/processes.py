@@ -50,8 +50,11 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _LONGEST_WAIT = timedelta(minutes=30)  # of a process for another that is there and slow
-_SPEECH = 5.0  # seconds to let the one that speaks end its sentence
-_LAUNCHERS_PATIENCE = 20.0  # seconds; torchrun kills 30 after its signal
+_MEETING = timedelta(minutes=2)  # for the first contact
+_SPEECH = timedelta(seconds=5)  # to let the one that speaks end its sentence
+_LAUNCHERS_PATIENCE = 25.0  # seconds; torchrun kills 30 after its signal
+_NOTHING = b"\0"
+_ENDS = (_NOTHING, b"", bytes([signal.SIGINT]), bytes([signal.SIGTERM]))
 _LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset", "ProcessGroup", "TCPStore")
 
 _store: list[Any] = []  # the launcher's, once it was looked for
@@ -90,7 +93,7 @@ def join() -> None:
         backend = "cpu:gloo,cuda:nccl"
     dist.init_process_group(
         backend,
-        store=dist.PrefixStore("group", _shared_store()),
+        store=dist.PrefixStore("group", _shared_store(_LONGEST_WAIT)),
         rank=process_index(),
         world_size=int(os.environ["WORLD_SIZE"]),
         timeout=_LONGEST_WAIT,
@@ -221,7 +224,7 @@ def say_once(text: str) -> None:
     store: Any = None
     speaks = True
     with contextlib.suppress(Exception):
-        store = _shared_store()
+        store = _shared_store(_SPEECH)
         speaks = store.add("speakers", 1) == 1
     if speaks:
         sys.stderr.write(text)
@@ -233,7 +236,7 @@ def say_once(text: str) -> None:
             store.set("said", "")
         if store.add("leaving", 1) == int(os.environ["WORLD_SIZE"]):
             store.set("all", "")
-        end = time.monotonic() + _SPEECH
+        end = time.monotonic() + _SPEECH.total_seconds()
         # A launcher ends all when it sees one end: let those come here that are on their way.
         while not store.check(["all"]) and time.monotonic() < end:
             time.sleep(0.02)
@@ -253,15 +256,15 @@ def _is_first(record: logging.LogRecord) -> bool:
     if record.levelno < logging.WARNING:
         return is_main_process()
     try:
-        return bool(_shared_store().add(f"line {record.getMessage()}", 1) == 1)
+        return bool(_shared_store(_SPEECH).add(f"line {record.getMessage()}", 1) == 1)
     except Exception:  # noqa: BLE001 - whatever keeps it from being known
         return True
 
 
-def _shared_store() -> Any:
+def _shared_store(wait: timedelta) -> Any:
     """The launcher's store of keys and values, which outlives a process where torchrun keeps it."""
     if not _store:
-        _store.append(next(dist.rendezvous("env://", timeout=_LONGEST_WAIT))[0])
+        _store.append(next(dist.rendezvous("env://", timeout=max(wait, _MEETING)))[0])
     return _store[0]
 
 
@@ -282,7 +285,9 @@ def watch_for_the_end(sentence: Callable[[], str]) -> Iterator[None]:
 
     def wait() -> None:
         number = told.recv(1)
-        if number and number != b"\0" and not over.wait(_LAUNCHERS_PATIENCE):
+        while number not in _ENDS:
+            number = told.recv(1)
+        if number != _NOTHING and not over.wait(_LAUNCHERS_PATIENCE):
             say_once(f"{sentence()}\n")
             os._exit(128 + number[0])
 
@@ -295,7 +300,7 @@ def watch_for_the_end(sentence: Callable[[], str]) -> Iterator[None]:
         over.set()
         signal.set_wakeup_fd(before)
         with contextlib.suppress(OSError):
-            teller.send(b"\0")
+            teller.send(_NOTHING)
         thread.join()
         told.close()
         teller.close()

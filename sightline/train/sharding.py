@@ -12,7 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-__all__ = ["is_sharded", "local", "put", "shard", "unsharded", "whole_weights"]
+from sightline.train.processes import world_size
+
+__all__ = ["is_sharded", "local", "put", "shard", "share_weights", "unsharded", "whole_weights"]
 
 
 def shard(module: nn.Module, device: torch.device) -> None:
@@ -40,6 +42,13 @@ def _layers(module: nn.Module) -> list[nn.Module]:
             if own and all(name.startswith(prefix) for weight in own for name in names[weight]):
                 found[f"{path}.{i}"] = layer
     return list(found.values())
+
+
+@torch.no_grad()
+def share_weights(model: nn.Module) -> None:
+    """Give the model of every process the weights of the main one's."""
+    for tensor in model.state_dict().values() if world_size() > 1 else ():
+        dist.broadcast(tensor, src=0)
 
 
 @contextmanager

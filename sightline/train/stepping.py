@@ -265,11 +265,7 @@ def accelerator_for(config: TrainConfig) -> Any:
             f"device {config.device!r} is not there: torch {torch.__version__} sees {seen}; choose "
             + ("'cpu'" if not n else f"one below 'cuda:{n}'")
         )
-    if number and launched():
-        raise ValueError(
-            f"of several processes each takes the GPU of its own number, got device {config.device!r}; "
-            "choose 'cuda', or set CUDA_VISIBLE_DEVICES for all"
-        )
+    _check_launch(config.device, 0 if on_cpu else n)
     if number and "LOCAL_RANK" not in os.environ:
         os.environ["ACCELERATE_TORCH_DEVICE"] = config.device
     precision = config.precision
@@ -289,6 +285,27 @@ def accelerator_for(config: TrainConfig) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="OMP_NUM_THREADS/MKL_NUM_THREADS unset")
         return Accelerator(mixed_precision=precision, cpu=on_cpu)
+
+
+def _check_launch(device: str, n_gpus: int) -> None:
+    """Refuse a way of starting several processes that can't work; ``n_gpus`` is 0 on the CPU."""
+    n_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if n_gpus and n_here > n_gpus:
+        raise ValueError(
+            f"each process takes a GPU of its own, and there are {n_here} processes and {n_gpus} GPUs on this "
+            f"machine; start {n_gpus}, or choose --device cpu"
+        )
+    if launched() and ":" in device:
+        raise ValueError(
+            f"of several processes each takes the GPU of its own number, got device {device!r}; choose "
+            "'cuda', or set CUDA_VISIBLE_DEVICES for all"
+        )
+    for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() == "true":
+            raise ValueError(
+                f"how weights are sharded is said to sightline, and Accelerate was told to use {name}; start "
+                "it without, and with --sharding fsdp"
+            )
 
 
 def to_device(batch: Any, device: torch.device | None, *, pin: bool = False) -> Any:  # noqa: PLR0911 - a kind each

@@ -88,7 +88,7 @@ class Stage:
         if act is not None:
             act(group)
         group.end()
-        lines = [line for line in group.errors.splitlines() if line.strip() and "c10d" not in line]
+        lines = [line for line in group.errors.splitlines() if line.strip()]
         self.found[name] = {"codes": group.codes, "lines": lines}
 
     def train(self, name, n, *, out=None, act=None, **settings):

@@ -1,6 +1,7 @@
 """Several processes, gloo, on the CPU; one process alone is the oracle. One program does all the training."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,12 @@ def folder(tmp_path_factory):
 def found(folder):
     program = Path(__file__).with_name("processes_program.py")
     done = subprocess.run(  # noqa: S603
-        [sys.executable, program, folder], capture_output=True, text=True, check=False, timeout=500
+        [sys.executable, program, folder],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+        env=os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"},  # as the command sets it before torch is imported
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
