@@ -49,6 +49,8 @@ class Stepper:
     ) -> None:
         self.sharded = config.sharding == "fsdp" and accelerator.num_processes > 1
         self.model = (copy.deepcopy(model) if self.sharded else model).to(accelerator.device)
+        if self.sharded:
+            model.cpu()  # until the training has ended
         self.config, self.accelerator, self._name = config, accelerator, name
         mean = copy.deepcopy(self.model) if config.ema and self.sharded else None
         if config.compile:
@@ -292,8 +294,8 @@ def _check_launch(device: str, n_gpus: int) -> None:
     n_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if n_gpus and n_here > n_gpus:
         raise ValueError(
-            f"each process takes a GPU of its own, and there are {n_here} processes and {n_gpus} GPUs on this "
-            f"machine; start {n_gpus}, or choose --device cpu"
+            f"each process takes a GPU of its own, and there are {n_here} processes and {n_gpus} GPUs on "
+            f"this machine; start {n_gpus}, or choose --device cpu"
         )
     if launched() and ":" in device:
         raise ValueError(
