@@ -52,7 +52,11 @@ def work(rank: int, n: int, port: int, function: Callable[[], Any], pipe: Any) -
         names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": n, "LOCAL_WORLD_SIZE": n}
         os.environ |= {name: str(value) for name, value in names.items()}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    pipe.send(function())
+    try:
+        pipe.send(function())
+    except ConnectionError as lost:  # what is left of a group says so in a sentence
+        print(lost, file=sys.stderr, flush=True)
+        sys.exit(2)
 
 
 class Group:
