@@ -10,6 +10,7 @@ nothing dropped by chance. What one process computes is what the others are comp
 
 import argparse
 import csv
+import importlib
 import json
 import multiprocessing
 import os
@@ -29,7 +30,7 @@ from safetensors.torch import load_file
 
 HERE = Path(__file__).parent
 RESULTS, PICTURE = HERE / "many_processes.json", HERE / "pictures" / "many_processes.png"
-COMMON = {"device": "cpu", "tensorboard": False, "log_every": 1, "threads": 0}
+COMMON: dict[str, Any] = {"device": "cpu", "tensorboard": False, "log_every": 1, "threads": 0}
 SCENES = {"data": "scenes", "preset": "tiny", "n_train": 96, "n_val": 24, "n_test": 24, "dropout": 0.0}
 DATES = {"data": "dates", "n_train": 352, "n_val": 48, "n_test": 48, "dropout": 0.0, "d_model": 32}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,6 +44,15 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "classify": ("classify", {"data": "digits", "epochs": 2, "batch_size": 201, "min_steps": None}),
 }
 KINDS = {"2 processes": (2, "none"), "4 processes": (4, "none"), "2 processes, FSDP2": (2, "fsdp")}
+IMPORTED = (
+    "accelerate",
+    "babel",
+    "sklearn.datasets",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "sightline.tasks.training",
+    *(f"sightline.tasks.{kind}" for kind in ("caption", "classify", "translate")),
+)
 KILLS, KILLED = "kills", "translate, Transformer"
 
 
@@ -92,7 +102,8 @@ def training(name: str, out: Path, *, resume: bool = False, **more: Any) -> Call
     def function() -> None:
         from sightline.tasks.training import train  # noqa: PLC0415
 
-        train(kind, out=out, resume=resume, shown=False, **COMMON, **settings, **more)
+        every: dict[str, Any] = COMMON | settings | more
+        train(kind, out=out, resume=resume, shown=False, **every)
 
     return function
 
@@ -195,19 +206,11 @@ def kills(folder: Path, seed: int, times: int) -> list[dict[str, Any]]:
 def measure(parts: list[str], seed: int, times: int) -> None:
     """Measure some parts; each is written when it is done, beside those that were before."""
     torch.set_num_threads(1)
-    import accelerate  # noqa: F401, PLC0415
-    import babel  # noqa: F401, PLC0415
-    import sklearn.datasets  # noqa: F401, PLC0415
-    from torch.distributed import checkpoint, fsdp  # noqa: F401, PLC0415
-
-    import sightline.tasks.training  # noqa: F401, PLC0415
-    from sightline.tasks import kinds, task_of  # noqa: PLC0415
-
-    for kind in kinds():
-        task_of(kind)  # what is imported before a fork is imported once
+    for name in IMPORTED:  # what is imported before a fork is imported once
+        importlib.import_module(name)
     for part in parts:
         with tempfile.TemporaryDirectory() as folder:
-            rows = kills(Path(folder), seed, times) if part == KILLS else curves(part, Path(folder))
+            rows: Any = kills(Path(folder), seed, times) if part == KILLS else curves(part, Path(folder))
         found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         RESULTS.write_text(json.dumps(found | {part: rows}, indent=1) + "\n")
         print(part, rows if part == KILLS else rows["beside"], file=sys.stderr, flush=True)

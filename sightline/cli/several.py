@@ -10,6 +10,8 @@ from sightline.logs import launched
 
 __all__ = ["run_command", "write_last_words"]
 
+_REFUSED: Any = BadParameter.__mro__[2]  # what typer raises for whatever is wrong with a command line
+
 
 def run_command(command: Any, args: list[str] | None) -> None:
     """Run a command; of several processes that were given it, what is printed or refused is so once.
@@ -26,7 +28,7 @@ def run_command(command: Any, args: list[str] | None) -> None:
     print_lines_once()
     try:
         command(args, prog_name="sightline", standalone_mode=False)
-    except BadParameter.__mro__[2] as problem:  # typer's name for whatever is wrong with a command line
+    except _REFUSED as problem:
         raise ValueError(problem.format_message()) from None
     leave()
 

@@ -221,7 +221,8 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
         ValueError: If they are another model's; the sentence names the first that doesn't fit.
     """
     own = weights_of(model)
-    check_same_model(*({name: t.shape for name, t in some.items()} for some in (own, weights)), where)
+    shapes = {name: tensor.shape for name, tensor in own.items()}
+    check_same_model(shapes, {name: tensor.shape for name, tensor in weights.items()}, where)
     for name, tensor in own.items():
         put(tensor, weights[name])
 

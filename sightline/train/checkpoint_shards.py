@@ -30,18 +30,19 @@ class ShardedTensors(NamedTuple):
 
     def shapes(self) -> dict[str, tuple[torch.Size, torch.dtype]]:
         """The shape and type of each, by name."""
-        from torch.distributed.checkpoint import HuggingFaceStorageReader  # noqa: PLC0415
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader  # noqa: PLC0415
 
         known: Any = HuggingFaceStorageReader(str(self.folder)).read_metadata().state_dict_metadata
         return {name: (about.size, about.properties.dtype) for name, about in known.items()}
 
     def read_into(self, targets: Mapping[str, Tensor]) -> None:
         """Fill these tensors, whole ones or parts; no process waits for another."""
-        from torch.distributed import checkpoint  # noqa: PLC0415
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader  # noqa: PLC0415
+        from torch.distributed.checkpoint.state_dict_loader import load  # noqa: PLC0415
 
-        reader = checkpoint.HuggingFaceStorageReader(str(self.folder))
+        reader = HuggingFaceStorageReader(str(self.folder))
         with _quietly():
-            checkpoint.load(dict(targets), storage_reader=reader, no_dist=True)
+            load(dict(targets), storage_reader=reader, no_dist=True)
 
 
 def save_shards(tensors: Mapping[str, Tensor], folder: Path) -> None:
@@ -50,8 +51,9 @@ def save_shards(tensors: Mapping[str, Tensor], folder: Path) -> None:
     Raises:
         OSError: In every process, if one of them can't write.
     """
-    from torch.distributed import checkpoint  # noqa: PLC0415
     from torch.distributed.checkpoint.api import CheckpointException  # noqa: PLC0415
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter  # noqa: PLC0415
+    from torch.distributed.checkpoint.state_dict_saver import save  # noqa: PLC0415
 
     seen: set[int] = set()
     own: dict[str, Any] = {}
@@ -59,10 +61,10 @@ def save_shards(tensors: Mapping[str, Tensor], folder: Path) -> None:
         at = local(tensor).data_ptr()
         own[name] = tensor.detach().clone() if at in seen else tensor.detach()
         seen.add(at)
-    writer = checkpoint.HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
     try:
         with _quietly():
-            checkpoint.save(own, storage_writer=writer)
+            save(own, storage_writer=writer)
     except CheckpointException as problem:
         reasons = [str(failure[0]).partition("\n")[0] for failure in problem.failures.values()]
         raise OSError(f"process {next(iter(problem.failures))}: {reasons[0]}") from problem

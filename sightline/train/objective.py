@@ -27,14 +27,14 @@ class Loss(NamedTuple):
         terms: How many it has: tokens, images; a scalar tensor on the loss's device.
         also: Further sums over the same terms, to be averaged and shown beside the loss.
         mean: What is added to the mean of the terms: a mean over other things, such as rows.
-        count: Over how many; of several processes each counts by its share.
+        mean_count: Over how many; of several processes each counts by its share.
     """
 
     total: Tensor
     terms: Tensor
     also: Mapping[str, Tensor] = {}
     mean: Tensor | None = None
-    count: float = 1.0
+    mean_count: float = 1.0
 
 
 @runtime_checkable

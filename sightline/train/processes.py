@@ -25,6 +25,8 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from sightline.logs import launched, logger
 
@@ -93,7 +95,7 @@ def join() -> None:
         backend = "cpu:gloo,cuda:nccl"
     dist.init_process_group(
         backend,
-        store=dist.PrefixStore("group", _shared_store(_LONGEST_WAIT)),
+        store=PrefixStore("group", _shared_store(_LONGEST_WAIT)),
         rank=process_index(),
         world_size=int(os.environ["WORLD_SIZE"]),
         timeout=_LONGEST_WAIT,
@@ -264,7 +266,7 @@ def _is_first(record: logging.LogRecord) -> bool:
 def _shared_store(wait: timedelta) -> Any:
     """The launcher's store of keys and values, which outlives a process where torchrun keeps it."""
     if not _store:
-        _store.append(next(dist.rendezvous("env://", timeout=max(wait, _MEETING)))[0])
+        _store.append(next(rendezvous("env://", timeout=max(wait, _MEETING)))[0])
     return _store[0]
 
 

@@ -185,12 +185,11 @@ class Stepper:
         """Take up the state of a checkpoint, written by however many processes, sharded or not."""
         shapes = checkpoint.shapes()
         targets: dict[str, Tensor] = {}
-        for part, model in (("model", self.model), ("ema", self.ema and self.ema.model)):
-            if model is not None:
-                own = weights_of(model)
-                saved = {name: shape for name, (shape, _) in _under(part, shapes).items()}
-                check_same_model({name: tensor.shape for name, tensor in own.items()}, saved, where)
-                targets |= {f"{part}/{name}": tensor for name, tensor in own.items()}
+        for part, model in {"model": self.model, **({"ema": self.ema.model} if self.ema else {})}.items():
+            own = weights_of(model)
+            saved = {name: shape for name, (shape, _) in _under(part, shapes).items()}
+            check_same_model({name: tensor.shape for name, tensor in own.items()}, saved, where)
+            targets |= {f"{part}/{name}": tensor for name, tensor in own.items()}
         state = empty_state(self.model, _under("optimizer", shapes))
         checkpoint.read_into(targets | {f"optimizer/{name}": tensor for name, tensor in state.items()})
         restore(self._adamw, self.model, state)
@@ -202,7 +201,7 @@ def _sums(loss: Loss, weight: float) -> dict[str, Tensor]:
     """What is summed over parts and processes, in float64; nothing where the batch does not count."""
     values = {"loss": _with_mean(loss), "terms": loss.terms, **loss.also}
     if loss.mean is not None:
-        values |= {"mean": loss.mean, "count": torch.full_like(loss.mean, loss.count)}
+        values |= {"mean": loss.mean, "count": torch.full_like(loss.mean, loss.mean_count)}
     return {name: value.detach().double() * weight for name, value in values.items()}
 
 

@@ -369,5 +369,5 @@ def caption_loss(
         divergence = symmetric_kl(one, other)
         total = total + consistency * (divergence * (written.flatten()[: len(one)] != PAD)).sum()
     if received is not None and model.regularised and model.training:
-        return Loss(total, terms, mean=model.regulariser(received), count=float(len(received)))
+        return Loss(total, terms, mean=model.regulariser(received), mean_count=float(len(received)))
     return Loss(total, terms)

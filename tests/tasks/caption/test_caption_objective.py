@@ -67,7 +67,7 @@ def test_the_recurrent_decoder_is_asked_to_look_everywhere():
     _, received = model(images, batch.ids.flatten(0, 1)[:, :-1], return_received=True)
     torch.testing.assert_close(urged.total, plain.total)
     torch.testing.assert_close(urged.mean, model.regulariser(received))
-    assert (plain.mean, urged.count) == (None, 9)
+    assert (plain.mean, urged.mean_count) == (None, 9)
 
 
 def test_hidden_words_change_what_is_read_and_not_what_is_written():
