@@ -68,6 +68,8 @@ class ProcessLost(ConnectionError):  # noqa: N818 - as Interrupted
 
 def process_index() -> int:
     """The number of this process, from 0; known before a group is made."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank()
     return int(os.environ["RANK"]) if launched() else 0
 
 
@@ -146,12 +148,11 @@ def from_main(compute: Callable[[], _Result]) -> _Result:
     """What the main process computes, for all: where the same work may end differently in each."""
     if world_size() == 1:
         return compute()
-    box: list[Any] = [None]
+    own: Any = None
     with together():
         if is_main_process():
-            box = [compute()]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]
+            own = compute()
+    return gather(own)[0]
 
 
 def spread(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
@@ -234,8 +235,6 @@ def say_once(text: str) -> None:
     if store is None:
         return
     with contextlib.suppress(Exception):
-        if speaks:
-            store.set("said", "")
         if store.add("leaving", 1) == int(os.environ["WORLD_SIZE"]):
             store.set("all", "")
         end = time.monotonic() + _SPEECH.total_seconds()
