@@ -240,6 +240,8 @@ def draw() -> None:
                 below.plot(steps, gaps, color=colour, linewidth=1.3, marker="o", markersize=2.5)
             above.set_title(name)
             below.set_yscale("log")
+            below.set_yticks([1e-9, 1e-7, 1e-5, 1e-3], ["1e-9", "1e-7", "1e-5", "1e-3"])
+            below.minorticks_off()
             below.set_ylim(5e-10, 1e-3)
             below.axhline(1e-6, color="#c8c8d0", linewidth=1)
             below.set_xlabel("step")

@@ -13,7 +13,7 @@ import time
 
 __all__ = ["Group"]
 
-_LONGEST = 120  # seconds; only processes that hang take so long
+_LONGEST = 400  # seconds; only processes that hang take so long
 
 
 class Group:

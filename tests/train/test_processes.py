@@ -25,7 +25,7 @@ def found(folder):
         capture_output=True,
         text=True,
         check=False,
-        timeout=500,
+        timeout=1200,
         env=os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"},  # as the command sets it before torch is imported
     )
     assert done.returncode == 0, done.stderr[-3000:]
