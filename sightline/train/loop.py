@@ -41,7 +41,7 @@ from sightline.train.processes import (
 from sightline.train.progress import Curve, Progress
 from sightline.train.sharding import share_weights, whole_weights
 from sightline.train.state import TrainState
-from sightline.train.stepping import Part, Stepper, accelerator_for, to_device
+from sightline.train.stepping import INTERRUPTED, Part, Stepper, accelerator_for, to_device
 from sightline.train.weights import BestWeights
 
 __all__ = ["fit"]
@@ -259,7 +259,7 @@ class _Trainer:
                 sums = self.stepper.step(
                     parts, n_examples=len(indices), step=state.step, lr=lr, interrupted=told
                 )
-                self.interrupt.agree(sums.pop("interrupted", None))
+                self.interrupt.agree(sums.pop(INTERRUPTED, None))
                 for name, value in sums.items():
                     self.sums[name] = self.sums[name] + value if name in self.sums else value
                 state.step += 1

@@ -22,11 +22,12 @@ from sightline.train.processes import join
 from sightline.train.sharding import local, shard, unsharded
 from sightline.train.weights import Ema
 
-__all__ = ["LossModule", "Part", "Stepper", "accelerator_for", "to_device"]
+__all__ = ["INTERRUPTED", "LossModule", "Part", "Stepper", "accelerator_for", "to_device"]
 
 Part = tuple[Any, bool]  # a batch, and whether it counts
 _T = TypeVar("_T")
-_OF_MEAN = ("mean", "count")  # sums that are not averaged over terms
+INTERRUPTED = "processes/interrupted"  # among the sums: how many processes were told to stop
+_MEAN, _COUNT = _OF_MEAN = ("loss/mean", "loss/mean_count")
 
 
 class Stepper:
@@ -104,7 +105,7 @@ class Stepper:
             step: Number of the step, from 0; seeds what is drawn.
             lr: The learning rate.
             interrupted: Whether this process was told to stop; the sums of several processes say how many
-                were, under that name.
+                were.
         """
         accelerator = self.accelerator
         _seed(seed_of(self.config.seed, self._name, step, accelerator.process_index), accelerator.device)
@@ -145,7 +146,7 @@ class Stepper:
         counts = own["terms"] > 0
         mean = loss.total * (world * counts / sums["terms"].clamp(min=1)).to(loss.total.dtype)
         if loss.mean is not None:
-            mean = mean + loss.mean * (world * own["count"] / sums["count"]).to(loss.mean.dtype)
+            mean = mean + loss.mean * (world * own[_COUNT] / sums[_COUNT]).to(loss.mean.dtype)
         return mean
 
     def _over_processes(self, sums: dict[str, Tensor], *, interrupted: bool) -> dict[str, Tensor]:
@@ -153,16 +154,16 @@ class Stepper:
         if self.accelerator.num_processes == 1:
             return sums
         device = self.accelerator.device
-        sums["interrupted"] = torch.tensor(float(interrupted), dtype=torch.float64, device=device)
-        if "mean" in sums:
-            sums["loss"] = sums["loss"] - sums["terms"] * sums["mean"]
-            sums["mean"] = sums["mean"] * sums["count"]
+        sums[INTERRUPTED] = torch.tensor(float(interrupted), dtype=torch.float64, device=device)
+        if _MEAN in sums:
+            sums["loss"] = sums["loss"] - sums["terms"] * sums[_MEAN]
+            sums[_MEAN] = sums[_MEAN] * sums[_COUNT]
         names = sorted(sums)
         together = torch.stack([sums[name].to(device) for name in names])
         torch.distributed.all_reduce(together)
         total = dict(zip(names, together.unbind(), strict=True))
-        if "mean" in total:
-            total["loss"] = total["loss"] + total["terms"] * total["mean"] / total["count"]
+        if _MEAN in total:
+            total["loss"] = total["loss"] + total["terms"] * total[_MEAN] / total[_COUNT]
         return total
 
     # Its state, as tensors and plain values
@@ -201,7 +202,7 @@ def _sums(loss: Loss, weight: float) -> dict[str, Tensor]:
     """What is summed over parts and processes, in float64; nothing where the batch does not count."""
     values = {"loss": _with_mean(loss), "terms": loss.terms, **loss.also}
     if loss.mean is not None:
-        values |= {"mean": loss.mean, "count": torch.full_like(loss.mean, loss.mean_count)}
+        values |= {_MEAN: loss.mean, _COUNT: torch.full_like(loss.mean, loss.mean_count)}
     return {name: value.detach().double() * weight for name, value in values.items()}
 
 
