@@ -219,6 +219,7 @@ def measure(parts: list[str], seed: int, times: int) -> None:
 def draw() -> None:
     """Above, the curves of one process and of several, one line over the other; below, what differs."""
     from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
     from sightline.show.style import style  # noqa: PLC0415
 
@@ -245,6 +246,8 @@ def draw() -> None:
             below.set_ylim(5e-10, 1e-3)
             below.axhline(1e-6, color="#c8c8d0", linewidth=1)
             below.set_xlabel("step")
+            for axis in (above.xaxis, below.xaxis):
+                axis.set_major_locator(MaxNLocator(5, integer=True))
         axes[0, 0].set_ylabel("loss of a step")
         axes[1, 0].set_ylabel("|difference| to 1 process\n(a point at 1e-9: 1e-9 or less)")
         axes[0, -1].legend(loc="upper right", fontsize=8.5)
