@@ -33,10 +33,11 @@ def main(args: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore", message="Image size .* could be decompression bomb")
     try:
         from sightline.cli.app import app  # noqa: PLC0415  typer is an extra
+        from sightline.cli.several import run_command  # noqa: PLC0415
         from sightline.logs import print_to_stderr  # noqa: PLC0415
 
         print_to_stderr()
-        app()(args, prog_name="sightline")
+        run_command(app(), args)
     except Stopped as stopped:
         _stop(stopped.interrupt, sys.argv[1:] if args is None else args)
     except KeyboardInterrupt as interrupt:  # while a command is imported: nothing was begun
@@ -65,7 +66,7 @@ def _stop(stopped: KeyboardInterrupt, args: list[str]) -> None:
         from sightline.cli.next_steps import program  # noqa: PLC0415
 
         again = [*args, *([] if "--resume" in args else ["--resume"])]
-        sys.stderr.write(f"{stopped}; go on with\n  {program()} {shlex.join(again)}\n")
+        _end(f"{stopped}; go on with\n  {program()} {shlex.join(again)}\n", 128 + number)
     sys.exit(128 + number)
 
 
@@ -86,5 +87,12 @@ def _system_sentence(problem: OSError) -> str:
 def _refuse(sentence: str) -> None:
     from sightline.messages import printable  # noqa: PLC0415
 
-    sys.stderr.write(printable(" ".join(sentence.split())) + "\n")
-    sys.exit(2)
+    _end(printable(" ".join(sentence.split())) + "\n", 2)
+
+
+def _end(text: str, code: int) -> None:
+    """Write last words and exit."""
+    from sightline.cli.several import write_last_words  # noqa: PLC0415
+
+    write_last_words(text)
+    sys.exit(code)

@@ -28,6 +28,7 @@ from sightline.tasks.prediction import Evaluation
 from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, open_run
 from sightline.tasks.task import Task
+from sightline.train.processes import is_main_process, join
 
 __all__ = ["command"]
 
@@ -74,6 +75,7 @@ def command() -> Any:
         if out is not None:
             _check_folder(out)
         options = field_values.get(_OPTIONS, {})
+        join()
         opened = open_run(run, device, force=force)
         for name in options:
             if opened.kind not in owners[name]:
@@ -91,17 +93,23 @@ def command() -> Any:
                 progress=progress,
                 **options,
             )
-        if as_json:
-            print_json(result.to_json())
-            sys.stderr.write("\n".join([result.about, *dict.fromkeys(result.signatures.values())]) + "\n")
-        else:
-            _print(result)
-        if out is not None:
-            print_paths(write(opened, result, out))
+        if is_main_process():
+            _report(opened, result, out, as_json=as_json)
 
     metrics = "; ".join(f"{kind}: {_score_names(task_of(kind))}" for kind in kinds())
     purpose = f"Score a trained model on a split of its data, or on other data. Scores of {metrics}."
     return make_command(fields.on(evaluate), name="evaluate", help=purpose)
+
+
+def _report(run: Run, result: Evaluation, out: Path | None, *, as_json: bool) -> None:
+    """Print the scores and write the results."""
+    if as_json:
+        print_json(result.to_json())
+        sys.stderr.write("\n".join([result.about, *dict.fromkeys(result.signatures.values())]) + "\n")
+    else:
+        _print(result)
+    if out is not None:
+        print_paths(write(run, result, out))
 
 
 def _check_folder(out: Path) -> None:
@@ -189,6 +197,8 @@ def _progress(unit: str) -> Iterator[Any]:
 
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not (console.is_terminal and is_main_process())
+    ) as bar:
         row = bar.add_task("reading the data")
         yield lambda n: bar.update(row, description=f"{n:,} {unit} done")

@@ -14,7 +14,7 @@ from sightline.tasks.configure import Request
 from sightline.tasks.registry import kinds, summary, task_of
 from sightline.tasks.task import Task
 from sightline.tasks.training import train_task
-from sightline.train.stepping import is_main_process
+from sightline.train.processes import is_main_process
 
 __all__ = ["group"]
 

@@ -10,6 +10,7 @@ from sightline.data.batches import shuffled_batches
 from sightline.settings import as_json
 from sightline.tasks.task import Settings
 from sightline.train.objective import Objective
+from sightline.train.processes import spread
 from sightline.train.stepping import to_device
 
 __all__ = ["DatasetObjective"]
@@ -48,16 +49,20 @@ class DatasetObjective(Objective):
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """The mean loss on the validation split, and the means of what else it counts."""
-        device = next(model.parameters()).device
+        size, n = self.train.batch_size, len(self._val)
+        parts = spread(lambda i: self._sums(model, range(i, min(i + size, n))), range(0, n, size))
         sums: dict[str, float] = {}
-        for start in range(0, len(self._val), self.train.batch_size):
-            n = min(start + self.train.batch_size, len(self._val))
-            batch = to_device(self.collate([self._val[i] for i in range(start, n)]), device)
-            loss = self.loss(model, batch)
-            for name, value in {"loss": loss.total, "terms": loss.terms, **loss.also}.items():
-                sums[name] = sums.get(name, 0.0) + float(value)
+        for part in parts:
+            sums = {name: sums.get(name, 0.0) + value for name, value in part.items()}
         terms = sums.pop("terms")
         return {name: value / terms for name, value in sums.items()}
+
+    def _sums(self, model: nn.Module, indices: Sequence[int]) -> dict[str, float]:
+        """Loss, terms and what else is counted of some validation examples."""
+        device = next(model.parameters()).device
+        loss = self.loss(model, to_device(self.collate([self._val[i] for i in indices]), device))
+        sums = {"loss": loss.total, "terms": loss.terms, **loss.also}
+        return {name: float(value) for name, value in sums.items()}
 
     def data(self) -> Mapping[str, Any]:
         """The settings of the data."""

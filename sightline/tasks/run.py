@@ -25,6 +25,7 @@ from sightline.tasks.configure import absolute, check_data, check_still_there
 from sightline.tasks.prediction import Evaluation, Example, Prediction
 from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.task import Predictor, Task
+from sightline.train.processes import spread, world_size
 
 __all__ = ["Run", "choose_device", "is_run", "open_run"]
 
@@ -129,6 +130,9 @@ class Run:
     ) -> Evaluation:
         """Score the run on a split of its data, or of other data.
 
+        Several processes, joined by :func:`sightline.train.processes.join`, share the batches: all must
+        call it, and each gets the scores that one would have.
+
         Args:
             split: Which split; ``all`` takes every one.
             data: Other data than the run's own: a folder, a zip, an embedded set.
@@ -147,10 +151,18 @@ class Run:
         examples: list[Example] = []
         predictions: list[Prediction] = []
         source = self.predictor.examples(dataset, split, limit)
-        while some := list(itertools.islice(source, batch_size)):
+
+        def batches() -> Iterator[list[Example]]:
+            while some := list(itertools.islice(source, batch_size)):
+                yield some
+                examples.extend(dataclasses.replace(x, value=None) for x in some)  # pixels need room
+
+        def predict(some: list[Example]) -> list[Prediction]:
             with torch.no_grad():
-                predictions += self.predictor.predict(some, chosen, attention=look)
-            examples += [dataclasses.replace(example, value=None) for example in some]  # pixels need room
+                return list(self.predictor.predict(some, chosen, attention=look))
+
+        for found in spread(predict, batches()):
+            predictions += found
             if progress is not None:
                 progress(len(predictions))
         if not predictions:
@@ -271,7 +283,7 @@ def choose_device(name: str | None) -> torch.device:
         ValueError: If torch does not know it, or it is not there.
     """
     if name is None or name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(_own_gpu() if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).tolist()  # there, and with values: the meta device has none
@@ -282,6 +294,11 @@ def choose_device(name: str | None) -> torch.device:
         reason = str(problem).partition("\n")[0]
         raise ValueError(f"there is no device {name!r} here: {reason}; try --device cpu") from None
     return device
+
+
+def _own_gpu() -> str:
+    """Of several processes on a machine each has its own."""
+    return f"cuda:{torch.cuda.current_device()}" if world_size() > 1 else "cuda"
 
 
 def _options(task: Task, kind: type[Any], given: Mapping[str, Any]) -> Any:

@@ -22,7 +22,7 @@ from sightline.tasks.run import Run, open_run
 from sightline.tasks.task import Part, Prepared, Settings, Task
 from sightline.train.folder import check_free
 from sightline.train.loop import fit
-from sightline.train.stepping import is_main_process
+from sightline.train.processes import is_main_process, join, together
 
 __all__ = ["NextSteps", "train", "train_task"]
 
@@ -99,8 +99,10 @@ def train_task(
     Returns:
         What the model can be tried on.
     """
-    if is_main_process():
-        check_free(out, resume=resume)
+    join()
+    with together():
+        if is_main_process():
+            check_free(out, resume=resume)
     begun = out if resume and (out / CONFIG).exists() else None
     if resume and begun is None:
         logger.info("there is nothing to resume in %r: a new run begins", str(out))

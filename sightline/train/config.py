@@ -13,8 +13,11 @@ SCHEDULES = ("constant", "cosine", "inverse_sqrt", "linear")
 PRECISIONS = ("auto", "bf16", "fp16", "no")
 LOWER_IS_BETTER = frozenset({"ece", "loss", "perplexity"})
 KEEP = ("best", "last")
+SHARDING = ("none", "fsdp")
 # When a run goes on: with more epochs or steps it trains longer.
-MAY_CHANGE = frozenset({"device", "epochs", "log_every", "min_steps", "steps", "tensorboard", "threads"})
+MAY_CHANGE = frozenset(
+    {"device", "epochs", "log_every", "min_steps", "sharding", "steps", "tensorboard", "threads"}
+)
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 
 
@@ -100,6 +103,12 @@ class TrainConfig:
         advanced=True,
     )
     device: str = setting("auto", "Where to train: cpu, cuda or cuda:1; auto takes a GPU if there is one.")
+    sharding: str = setting(
+        "none",
+        "On several processes: none (DDP, each holds all weights), or fsdp (FSDP2, each a part of them).",
+        choices=SHARDING,
+        advanced=True,
+    )
     compile: bool = setting(
         False, "Compile the model with torch.compile: slower to start, then faster.", advanced=True
     )

@@ -1,23 +1,34 @@
 """The folder of a run: opened once, touched again only by those who ask to go on."""
 
+import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from sightline.models.manifest import MANIFEST, check_unchanged, drop_manifest
 from sightline.models.run_folder import CONFIG, read_config, write_config
 from sightline.settings import as_json, current_names
 from sightline.train.config import MAY_CHANGE, TrainConfig
 from sightline.train.objective import Objective
+from sightline.train.processes import gather, world_size
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["check_free", "check_there", "lock_folder", "prepare_folder"]
+__all__ = [
+    "check_alike",
+    "check_free",
+    "check_seen_by_all",
+    "check_there",
+    "lock_folder",
+    "prepare_folder",
+]
 
 _WRITTEN = ("config", "metrics", "model", "tokenizer")
 
@@ -48,6 +59,43 @@ def check_there(out: Path) -> None:
             f"the folder {str(out)!r} was moved or emptied during the training: its {CONFIG} is not "
             "there any more; put it back and add --resume, or train again"
         )
+
+
+def check_seen_by_all(out: Path) -> None:
+    """Refuse a folder that only some of the processes see: they all go on from its checkpoints.
+
+    Raises:
+        ValueError: If this process sees another one than the main process.
+    """
+    if world_size() == 1:
+        return
+    path = out / CONFIG
+    here = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if len(set(gather(here))) > 1:
+        raise ValueError(
+            f"the run folder must be one that all {world_size()} processes see, {str(out)!r} is not: they "
+            f"find different files {CONFIG} there; put --out on storage that every machine mounts"
+        )
+
+
+def check_alike(digest: str, model: nn.Module, plan: Sequence[Sequence[int]]) -> None:
+    """Refuse processes that would train different things.
+
+    Raises:
+        ValueError: If the data, the batches or the shapes of weights of one are not the main one's.
+    """
+    if world_size() == 1:
+        return
+    order = hashlib.sha256(json.dumps([list(batch) for batch in plan]).encode()).hexdigest()
+    shapes = [(name, list(tensor.shape)) for name, tensor in model.state_dict().items()]
+    for what, own in (("data", digest), ("batches", order), ("weights", repr(shapes))):
+        everyones = gather(own)
+        other = next((i for i, theirs in enumerate(everyones) if theirs != everyones[0]), None)
+        if other is not None:
+            raise ValueError(
+                f"all processes must train on the same, and the {what} of process {other} are not those of "
+                "process 0; do all machines have the same files and the same version?"
+            )
 
 
 @contextmanager

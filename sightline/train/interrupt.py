@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM: the step under way is finished and saved, then the training stops."""
+"""Ctrl-C and SIGTERM: the step under way is finished and saved, then the training stops.
+
+Of several processes each may be told at another step, or not at all: all stop after the same one.
+"""
 
 import signal
 import threading
@@ -6,7 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from sightline.logs import logger
+from torch import Tensor
+
+from sightline.logs import launched, logger
+from sightline.train.processes import any_process, is_main_process
 
 __all__ = ["Interrupt", "Interrupted", "interruptible"]
 
@@ -27,17 +33,50 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupt:
-    """Whether a signal has come."""
+    """Whether a signal has come.
+
+    Attributes:
+        number: The signal, once this process has got one.
+        agreed: The same, once all processes know of it.
+    """
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self.agreed: int | None = None
+        self._before: Tensor | None = None
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """Note the first signal; the second one stops at once, as if nobody listened."""
-        if self.number is not None:
+        """Note the first signal; the second one stops at once, as if nobody listened.
+
+        A launcher sends its own after the terminal's: of several processes none stops at the second.
+        """
+        if launched():
+            if self.number is None and is_main_process():
+                logger.info("stopping after this step")
+        elif self.number is not None:
             signal.default_int_handler(number, frame)
-        self.number = number
-        logger.info("stopping after this step; once more stops at once")
+        else:
+            logger.info("stopping after this step; once more stops at once")
+        self.number = self.number or number
+
+    def agree(self, n_told: Tensor | None) -> None:
+        """Learn from a step whether any process was told to stop.
+
+        Args:
+            n_told: How many were; on a GPU that of the step before is read, so that nobody waits for this
+                one. None where this process is alone.
+        """
+        if n_told is None:
+            self.agreed = self.number
+            return
+        known, self._before = (self._before, n_told) if n_told.is_cuda else (n_told, None)
+        if known is not None and known.item() > 0:
+            self.agreed = self.number or signal.SIGTERM
+
+    def agree_now(self) -> None:
+        """Ask all processes."""
+        if any_process(self.number is not None):
+            self.agreed = self.number or signal.SIGTERM
 
 
 @contextmanager

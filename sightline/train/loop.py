@@ -10,8 +10,7 @@ weights, the optimizer's and the moving mean's tensors, and a few numbers: see :
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,43 +25,29 @@ from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
 from sightline.shapes import did_you_mean
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
-from sightline.train.config import LOWER_IS_BETTER, TrainConfig, with_min_steps
-from sightline.train.folder import check_there, lock_folder, prepare_folder
+from sightline.train.config import TrainConfig, with_min_steps
+from sightline.train.folder import check_alike, check_seen_by_all, check_there, lock_folder, prepare_folder
 from sightline.train.interrupt import Interrupt, Interrupted, interruptible
 from sightline.train.objective import Objective, Stage
 from sightline.train.optimizer import rate
+from sightline.train.processes import (
+    ProcessLost,
+    from_main,
+    is_main_process,
+    process_lost,
+    together,
+    watch_for_the_end,
+    world_size,
+)
 from sightline.train.progress import Curve, Progress
-from sightline.train.stepping import Part, Stepper, accelerator_for, to_device
+from sightline.train.sharding import share_weights, whole_weights
+from sightline.train.state import TrainState
+from sightline.train.stepping import INTERRUPTED, Part, Stepper, accelerator_for, to_device
 from sightline.train.weights import BestWeights
 
-__all__ = ["TrainState", "fit"]
+__all__ = ["fit"]
 
 MAIN = "main"
-_FEW_STEPS = 100
-
-
-@dataclass(kw_only=True, slots=True)
-class TrainState:
-    """Where a stage is, plain values all: what a checkpoint says besides its tensors.
-
-    Attributes:
-        step, epoch, batch: Steps and epochs done, and batches of the present epoch.
-        sums: Loss, terms and further sums since the last row of the curve.
-        best: The best score so far; ``since`` counts the evaluations after it.
-        best_loss: The validation loss that came with it; of two equal scores the lower loss decides.
-        done: Whether the stage has ended.
-        rows: The curve of the whole run.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
-    best: float | None = None
-    best_loss: float = math.inf
-    since: int = 0
-    done: bool = False
-    rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 @checked
@@ -99,23 +84,28 @@ def fit(
         Interrupted: After Ctrl-C or SIGTERM; everything is saved.
     """
     accelerator = accelerator_for(config)
-    with lock_folder(out, resume=resume) if accelerator.is_main_process else nullcontext():
-        if accelerator.is_main_process:
-            stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
-            prepare_folder(out, model, objective, config, stages)
-        accelerator.wait_for_everyone()
-        stages_in_order = (Stage(name=MAIN, objective=objective, config=config), *then)
+    main = is_main_process()
+    stages_in_order = (Stage(name=MAIN, objective=objective, config=config), *then)
+    with ExitStack() as held:
+        with together():
+            if main:
+                held.enter_context(lock_folder(out, resume=resume))
+                stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
+                prepare_folder(out, model, objective, config, stages)
+        check_seen_by_all(out)
         try:
             was_done = _train_stages(model, stages_in_order, out, accelerator, shown=shown)
-            if finish is not None and accelerator.is_main_process:
-                finish(out)
+            with together():
+                if finish is not None and main:
+                    finish(out)
         except Interrupted:
-            if accelerator.is_main_process:
+            if main:
                 write_manifest(out)
             raise
-        if accelerator.is_main_process:
-            write_manifest(out)
-    if was_done and shown and accelerator.is_main_process:
+        with together():
+            if main:
+                write_manifest(out)
+    if was_done and shown and main:
         logger.info("the run was finished before: nothing was left to train; more --epochs train longer")
     return out
 
@@ -150,9 +140,9 @@ class _Trainer:
         shown: bool,
     ) -> None:
         self.name, self.objective, self.config, self.out = stage.name, stage.objective, stage.config, out
-        self.accelerator, self.main = accelerator, bool(accelerator.is_main_process)
+        self.accelerator, self.main = accelerator, is_main_process()
         self.shown = shown and self.main
-        self.model = model.to(accelerator.device)
+        self.model = model
         self.folder = out / "checkpoints" / stage.name
         self.best_weights = BestWeights(out, self.folder)
         self.checkpoints = Checkpoints(self.folder)
@@ -168,21 +158,27 @@ class _Trainer:
         """Train to the end, give the model its best weights, and hand back the place."""
         checkpoint = self.checkpoints.latest()
         if checkpoint is not None:
-            names = {x.name for x in dataclasses.fields(TrainState)}
-            before = {
-                "best_loss": -math.inf
-            } | checkpoint.state  # an earlier version's: a tie changes nothing
-            self.state = TrainState(**{name: value for name, value in before.items() if name in names})
+            self.state = TrainState.restored(checkpoint.state)
         self.config = with_min_steps(self.config, len(self.objective.plan(0)))
         self._reopen()
         self.was_done = self.state.done
         if not self.was_done:
-            with interruptible() as self.interrupt:
+            with interruptible() as self.interrupt, watch_for_the_end(self._last_words):
                 self._go_on(checkpoint)
-        if self.main:
-            self.best_weights.drop_epochs()
-        self.best_weights.load_best(self.model)
+        with together():
+            if self.main:
+                self.best_weights.drop_epochs()
+            self.best_weights.load_best(self.model.to(self.accelerator.device))
         return self.state
+
+    def _last_words(self) -> str:
+        """What is left where a process was lost."""
+        step = self.checkpoints.step()
+        kept = "nothing was saved yet" if step is None else f"step {step:,} is saved"
+        return (
+            f"the training stopped in step {self.state.step + 1:,}: one of its {world_size()} processes has "
+            f"ended or was told to; {kept}: go on with --resume, on as many processes as you like"
+        )
 
     def _reopen(self) -> None:
         """Go on with a stage that had ended, where it is now to train longer.
@@ -206,50 +202,44 @@ class _Trainer:
 
     def _go_on(self, checkpoint: Checkpoint | None) -> None:
         device, state = self.accelerator.device, self.state
-        self.model.train()
         self.digest = self.objective.digest()
+        check_alike(self.digest, self.model, self.objective.plan(0))
+        share_weights(self.model)
+        with together():
+            if checkpoint is not None:
+                self._check_data(checkpoint.state.get("digest", ""), self.digest)
         self.stepper = Stepper(self.model, self.objective, self.config, self.accelerator, name=self.name)
-        if checkpoint is not None:
-            self._check_data(checkpoint.state.get("digest", ""), self.digest)
-            self.stepper.restore(checkpoint.tensors, checkpoint.state, str(self.folder))
-        self.objective.prepare(device)
+        self.stepper.model.train()
+        with together():  # none may write while another still reads
+            if checkpoint is not None:
+                self.stepper.restore(checkpoint, str(self.folder))
+            self.objective.prepare(device)
         self.total = len(self.objective.plan(0)) * self.config.epochs
         if self.config.steps is not None:
             self.total = min(self.total, self.config.steps)
         self.sums = {k: torch.tensor(v, dtype=torch.float64, device=device) for k, v in state.sums.items()}
         self.curve = Curve(self.out, state.rows, tensorboard=self.config.tensorboard) if self.main else None
-        self.accelerator.wait_for_everyone()  # none may write while another still reads
-        if checkpoint is None and self.begins_anew:
-            self._evaluate(self.model)  # what the stage starts from is what it has to beat
         try:
+            if checkpoint is None and self.begins_anew:
+                self._evaluate(self.stepper.model)  # what the stage starts from is what it has to beat
             with Progress(self.total, state.step, self.name, shown=self.shown) as self.progress:
-                self._print_plan(resumed=checkpoint is not None)
+                after = None if checkpoint is None else state.step
+                self.progress.plan(self.objective.plan(0), self.config, self.model, self._where(), after)
                 while not state.done:
                     self._epoch()
+        except (RuntimeError, ProcessLost) as problem:
+            if not process_lost(problem):
+                raise
+            raise ProcessLost(self._last_words()) from problem
         finally:
             if self.curve is not None:
                 self.curve.close()
 
-    def _print_plan(self, *, resumed: bool) -> None:
-        """Say what will be done, and whether that is too little to learn anything."""
-        plan = self.objective.plan(0)
-        examples = sum(map(len, plan))
-        n = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
-        a_step = "step" if len(plan) == 1 else "steps"
-        start = f"going on after step {self.state.step:,}: " if resumed else ""
-        self.progress.print_line(
-            f"{start}{examples:,} examples, {len(plan):,} {a_step} an epoch, {self.total:,} steps in all; "
-            f"{n:,} trainable parameters, on {self.accelerator.device}"
-        )
-        if self.total < _FEW_STEPS:
-            remedy = (
-                f"raise --steps {self.config.steps}"
-                if self.total == self.config.steps
-                else f"raise --epochs {self.config.epochs}, or lower --batch-size {self.config.batch_size},"
-            )
-            self.progress.print_line(
-                f"{self.total} steps are too few to learn much: {remedy} to make at least {_FEW_STEPS}"
-            )
+    def _where(self) -> str:
+        """The device, and how many processes train on how many of them."""
+        world, device = self.accelerator.num_processes, self.accelerator.device
+        sharded = ", weights sharded" if self.stepper.sharded else ""
+        return str(device) if world == 1 else f"{device.type}, {world} processes{sharded}"
 
     def _check_data(self, before: str, now: str) -> None:
         if before and now and before != now:
@@ -267,7 +257,11 @@ class _Trainer:
         with prefetch(lambda indices: self._loaded(indices, epoch), rest, threads=config.threads) as loaded:
             for indices, parts in zip(rest, loaded, strict=True):
                 lr = rate(config, state.step, self.total)
-                sums = self.stepper.step(parts, n_examples=len(indices), step=state.step, lr=lr)
+                told = self.interrupt.number is not None
+                sums = self.stepper.step(
+                    parts, n_examples=len(indices), step=state.step, lr=lr, interrupted=told
+                )
+                self.interrupt.agree(sums.pop(INTERRUPTED, None))
                 for name, value in sums.items():
                     self.sums[name] = self.sums[name] + value if name in self.sums else value
                 state.step += 1
@@ -285,7 +279,7 @@ class _Trainer:
 
     def _stop_if_interrupted(self, n_batches: int) -> None:
         """Save and stop, if a signal has come; the end of an epoch is left to the epoch."""
-        number = self.interrupt.number
+        number = self.interrupt.agreed
         if number is None or self.state.batch == n_batches or self._out_of_steps():
             return
         self._save()
@@ -305,10 +299,13 @@ class _Trainer:
         """Evaluate, write a row and a checkpoint, each when it is due; decide whether to go on."""
         state, config = self.state, self.config
         last = state.epoch >= config.epochs or self._out_of_steps()
-        if config.average_last and self.main:
+        if config.average_last:
             # Those that the checkpoint before the last would need are kept as well.
             reach = config.average_last + 2 * config.save_every
-            self.best_weights.keep_epoch(self.stepper.evaluated(), state.epoch, reach=reach)
+            weights = whole_weights(weights_of(self.stepper.evaluated()), keep=self.main)
+            with together():
+                if self.main:
+                    self.best_weights.keep_epoch(weights, state.epoch, reach=reach)
         if last or state.epoch % config.evaluate_every == 0:
             self.progress.describe("evaluating")
             scores, better = self._evaluate(self.stepper.evaluated())
@@ -320,7 +317,8 @@ class _Trainer:
                 self._try_mean()
         else:
             self._row({}, say=True)
-        interrupted = self.interrupt.number
+        self.interrupt.agree_now()
+        interrupted = self.interrupt.agreed
         if state.done or state.epoch == 1 or state.epoch % config.save_every == 0 or interrupted is not None:
             self._save()
         if interrupted is not None and not state.done:
@@ -329,48 +327,39 @@ class _Trainer:
     def _evaluate(self, model: nn.Module) -> tuple[dict[str, float], bool]:
         """Scores of a model, and whether they are the best so far; keeps the weights that are to be kept."""
         metric = self.config.metric
-        scores: dict[str, float] = {}
-        score_and_loss = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
-        if self.main:
-            was_training = model.training
-            with torch.no_grad():
-                scores = dict(self.objective.evaluate(model.eval()))
-            model.train(was_training)
-            if metric not in scores:
-                raise ValueError(f"unknown metric {metric!r}, {did_you_mean(metric, scores)}")
-            loss = scores.get("loss", math.nan)
-            score_and_loss[0], score_and_loss[1] = scores[metric], math.inf if math.isnan(loss) else loss
-        if self.accelerator.num_processes > 1:
-            torch.distributed.broadcast(score_and_loss, src=0)
-        better = self._is_better(*score_and_loss.tolist())
+        was_training = model.training
+        with torch.no_grad(), self.stepper.unsharded(model):
+            scores = dict(self.objective.evaluate(model.eval()))
+        model.train(was_training)
+        scores = from_main(lambda: scores)
+        if metric not in scores:
+            raise ValueError(f"unknown metric {metric!r}, {did_you_mean(metric, scores)}")
+        score, loss = scores[metric], scores.get("loss", math.nan)
+        loss = math.inf if math.isnan(loss) else loss
+        better = self.state.is_better(score, loss, metric)
         if better:
-            self.state.best, self.state.best_loss = score_and_loss.tolist()
-        if self.main and (better or self._keeps_last(score_and_loss[0].item())):
-            check_there(self.out)
-            self.best_weights.keep_best(model)
+            self.state.best, self.state.best_loss = score, loss
+        if better or self._keeps_last(score):
+            weights = whole_weights(weights_of(model), keep=self.main)
+            with together():
+                if self.main:
+                    check_there(self.out)
+                    self.best_weights.keep_best(weights)
         return scores, better
 
     def _keeps_last(self, score: float) -> bool:
         """Whether the weights are kept however good they are: not those that have become no numbers."""
         return self.config.keep == "last" and not math.isnan(score)
 
-    def _is_better(self, score: float, loss: float) -> bool:
-        """Whether these are the best so far: scores of the first epochs are often all zero."""
-        best = self.state.best
-        if math.isnan(score) or best is None:
-            return not math.isnan(score)
-        if score == best:
-            return loss < self.state.best_loss
-        return (score < best) == (self.config.metric in LOWER_IS_BETTER)
-
     def _try_mean(self) -> None:
         """Evaluate the mean of the last epochs' weights, and keep it if it is better or the last is kept."""
-        self.accelerator.wait_for_everyone()
-        now = {name: tensor.clone() for name, tensor in weights_of(self.model).items()}
-        mean = self.best_weights.mean(self.model, self.state.epoch, self.config.average_last)
-        load_weights(self.model, mean, str(self.folder))
-        scores, better = self._evaluate(self.model)
-        load_weights(self.model, now, str(self.folder))
+        model = self.stepper.model
+        now = {name: tensor.clone() for name, tensor in weights_of(model).items()}
+        with together():
+            mean = self.best_weights.mean(model, self.state.epoch, self.config.average_last)
+            load_weights(model, mean, str(self.folder))
+        scores, better = self._evaluate(model)
+        load_weights(model, now, str(self.folder))
         score = scores.get(self.config.metric, math.nan)
         verdict = "better, kept" if better else "kept" if self._keeps_last(score) else "not better"
         self.progress.print_line(
@@ -410,7 +399,11 @@ class _Trainer:
     def _save(self) -> None:
         """Write a checkpoint; never one of a loss that is no number."""
         self.state.sums = self._summed()
-        if self.main:
+        state = dataclasses.asdict(self.state) | self.stepper.plain() | {"digest": self.digest}
+        tensors = self.stepper.tensors()
+        with together():
             check_there(self.out)
-            state = dataclasses.asdict(self.state) | self.stepper.plain() | {"digest": self.digest}
-            self.checkpoints.save(self.stepper.tensors(), state)
+            if self.main and not self.stepper.sharded:
+                self.checkpoints.save(tensors, state)
+        if self.stepper.sharded:
+            self.checkpoints.save(tensors, state)

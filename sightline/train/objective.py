@@ -26,11 +26,15 @@ class Loss(NamedTuple):
         total: The sum over terms; what is differentiated.
         terms: How many it has: tokens, images; a scalar tensor on the loss's device.
         also: Further sums over the same terms, to be averaged and shown beside the loss.
+        mean: What is added to the mean of the terms: a mean over other things, such as rows.
+        mean_count: Over how many; of several processes each counts by its share.
     """
 
     total: Tensor
     terms: Tensor
     also: Mapping[str, Tensor] = {}
+    mean: Tensor | None = None
+    mean_count: float = 1.0
 
 
 @runtime_checkable
@@ -62,7 +66,11 @@ class Objective(Protocol):
         ...
 
     def evaluate(self, model: nn.Module) -> Mapping[str, float]:
-        """Scores on the validation split, by name; the model is in eval, without autograd."""
+        """Scores on the validation split, by name; the model is in eval, without autograd.
+
+        Every process calls it, and the main one's scores are taken; :func:`sightline.train.processes.spread`
+        in place of ``map`` has each do its share.
+        """
         ...
 
     def prepare(self, device: torch.device) -> None:  # noqa: ARG002

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sightline.train.config import TrainConfig
 
-__all__ = ["adamw", "named_state", "rate", "restore", "warmup_steps"]
+__all__ = ["adamw", "empty_state", "named_state", "rate", "restore", "warmup_steps"]
 
 
 def adamw(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
@@ -49,6 +49,22 @@ def named_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str,
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"{name}//{key}"] = torch.as_tensor(value)
     return tensors
+
+
+def empty_state(model: nn.Module, shapes: Mapping[str, tuple[torch.Size, torch.dtype]]) -> dict[str, Tensor]:
+    """Tensors to read such a state into: those that are as large as their parameter lie as it does."""
+    parameters = dict(model.named_parameters())
+    state: dict[str, Tensor] = {}
+    for name, (shape, dtype) in shapes.items():
+        parameter = parameters.get(name.rpartition("//")[0])
+        if parameter is not None:
+            alike = shape == parameter.shape
+            state[name] = (
+                torch.empty_like(parameter, dtype=dtype, requires_grad=False)
+                if alike
+                else torch.empty(shape, dtype=dtype, device=parameter.device)
+            )
+    return state
 
 
 def restore(optimizer: torch.optim.Optimizer, model: nn.Module, state: Mapping[str, Tensor]) -> None:

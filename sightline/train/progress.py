@@ -5,17 +5,21 @@ import importlib.util
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from torch import nn
+
 from sightline.data.files import atomic_write, reason
 from sightline.logs import logger
+from sightline.train.config import TrainConfig
 
 __all__ = ["Curve", "Progress"]
 
+_FEW_STEPS = 100
 _ESTIMATE_AFTER = 3.0  # seconds of steps that a first guess of the time is made from
 
 
@@ -61,6 +65,40 @@ class Progress:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
+
+    def plan(
+        self,
+        batches: Sequence[Sequence[int]],
+        config: TrainConfig,
+        model: nn.Module,
+        where: str,
+        after: int | None,
+    ) -> None:
+        """Say what will be done, and whether that is too little to learn anything.
+
+        Args:
+            batches: Of the first epoch.
+            config: Settings of the stage.
+            model: What is trained.
+            where: On which device.
+            after: The step that a run goes on after; None for a new one.
+        """
+        n = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        a_step = "step" if len(batches) == 1 else "steps"
+        start = "" if after is None else f"going on after step {after:,}: "
+        self.print_line(
+            f"{start}{sum(map(len, batches)):,} examples, {len(batches):,} {a_step} an epoch, "
+            f"{self._total:,} steps in all; {n:,} trainable parameters, on {where}"
+        )
+        if self._total < _FEW_STEPS:
+            remedy = (
+                f"raise --steps {config.steps}"
+                if self._total == config.steps
+                else f"raise --epochs {config.epochs}, or lower --batch-size {config.batch_size},"
+            )
+            self.print_line(
+                f"{self._total} steps are too few to learn much: {remedy} to make at least {_FEW_STEPS}"
+            )
 
     def step(self, step: int, examples: int) -> None:
         """A step has been given to the device."""

@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sightline.models.run_folder import WEIGHTS
 from sightline.train.checkpoint import load_weights, read_tensors, weights_of, write_tensors
+from sightline.train.sharding import local
 
 __all__ = ["BestWeights", "Ema", "mean_of"]
 
@@ -25,16 +26,16 @@ class BestWeights:
     def __init__(self, out: Path, folder: Path) -> None:
         self._out, self._folder = out, folder
 
-    def keep_best(self, model: nn.Module) -> None:
+    def keep_best(self, weights: Mapping[str, Tensor]) -> None:
         """Write the weights to use."""
-        write_tensors(self._folder / WEIGHTS, weights_of(model))
+        write_tensors(self._folder / WEIGHTS, weights)
         beside = self._out / f".{WEIGHTS}-{os.getpid()}"
         beside.unlink(missing_ok=True)
         try:
             os.link(self._folder / WEIGHTS, beside)  # one file under two names, where the disk can
             beside.replace(self._out / WEIGHTS)
         except OSError:
-            write_tensors(self._out / WEIGHTS, weights_of(model))
+            write_tensors(self._out / WEIGHTS, weights)
 
     def load_best(self, model: nn.Module) -> None:
         """Give a model the best weights of the stage, or the run's where the stage found none better.
@@ -51,9 +52,9 @@ class BestWeights:
             "evaluation gave a number; train again with another --out"
         )
 
-    def keep_epoch(self, model: nn.Module, epoch: int, *, reach: int) -> None:
+    def keep_epoch(self, weights: Mapping[str, Tensor], epoch: int, *, reach: int) -> None:
         """Keep the weights after an epoch, and drop those ``reach`` epochs before."""
-        write_tensors(self._epoch(epoch), weights_of(model))
+        write_tensors(self._epoch(epoch), weights)
         self._epoch(epoch - reach).unlink(missing_ok=True)
 
     def mean(self, model: nn.Module, last: int, n: int) -> dict[str, Tensor]:
@@ -80,13 +81,14 @@ class Ema:
     The decay begins low, so that the random weights of the start are soon forgotten.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+    def __init__(self, model: nn.Module, decay: float, *, copied: nn.Module | None = None) -> None:
+        """Follow a model; ``copied`` is the copy where one was made, sharded as the model is."""
+        self.model = (copied or copy.deepcopy(model)).eval().requires_grad_(False)
         self.decay = decay
         pairs = list(zip(self.model.parameters(), model.parameters(), strict=True))
-        # What is frozen in the model never moves.
-        self._mean: list[Tensor] = [mean for mean, new in pairs if new.requires_grad]
-        self._new: list[Tensor] = [new for _, new in pairs if new.requires_grad]
+        # What is frozen in the model never moves; of what is sharded, each process moves its part.
+        self._mean: list[Tensor] = [local(mean) for mean, new in pairs if new.requires_grad]
+        self._new: list[Tensor] = [local(new) for _, new in pairs if new.requires_grad]
         self._buffers = list(zip(self.model.buffers(), model.buffers(), strict=True))
 
     @torch.no_grad()

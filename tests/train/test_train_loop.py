@@ -354,7 +354,7 @@ def test_other_settings_are_refused(tmp_path):
 def test_a_loss_that_is_no_number(tmp_path):
     class Bad(ToyObjective):
         def loss(self, model, batch):
-            total, terms, also = super().loss(model, batch)
+            total, terms, also, *_ = super().loss(model, batch)
             return Loss(total * math.inf, terms, also)
 
     with pytest.raises(ValueError, match=r"it was (nan|inf) before step 2; .* lr than 0.01"):

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, load_grid
 from sightline.train.config import TrainConfig
 from sightline.train.losses import symmetric_kl
 from sightline.train.objective import Loss, Objective
+from sightline.train.processes import spread
 
 __all__ = ["CaptionBatch", "CaptionObjective", "Score", "Split", "caption_loss", "encode_grids"]
 
@@ -186,22 +187,38 @@ class CaptionObjective(Objective):
         """The loss of a token and its perplexity; scores of captions, if there is something to score them."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
         split = self._splits["val"]
+        size, n = self.train.batch_size, len(split.records)
         total = terms = 0.0
         texts: list[str] = []
         references: list[list[str]] = []
-        for images, ids, records in self.batches(split):
-            seen = encode_grids(model, images)
-            longest = int((ids != PAD).sum(-1).max())
-            loss = caption_loss(model, seen, ids[:, :, :longest])
-            total, terms = total + loss.total.item(), terms + loss.terms.item()
-            if self.score is not None:
-                texts += self.write(model, seen)
-                references += [[clean(c) for c in record.captions] for record in records]
+        some = [range(i, min(i + size, n)) for i in range(0, n, size)]
+        for result in spread(lambda numbers: self._evaluate_batch(model, split, numbers), some):
+            if result is None:
+                continue
+            total, terms = total + result[0], terms + result[1]
+            texts += result[2]
+            references += [[clean(c) for c in split.records[i].captions] for i in result[3]]
+        if not references:
+            raise no_image_error(self.captions, n)
         mean = total / max(1.0, terms)
         scores = {"loss": mean, "perplexity": math.exp(min(mean, 50.0))}
         if self.score is not None:
             scores.update(self.score(texts, references))
         return scores
+
+    def _evaluate_batch(
+        self, model: Captioner, split: Split, numbers: Sequence[int]
+    ) -> tuple[float, float, list[str], list[int]] | None:
+        """The loss of some images, its terms, what the model writes about them, and which could be read."""
+        batch = self.batch(split, numbers)
+        if batch is None:
+            return None
+        images, ids, readable = batch
+        seen = encode_grids(model, images)
+        longest = int((ids != PAD).sum(-1).max())
+        loss = caption_loss(model, seen, ids[:, :, :longest])
+        texts = [] if self.score is None else self.write(model, seen)
+        return loss.total.item(), loss.terms.item(), texts, readable
 
     def data(self) -> dict[str, Any]:
         """The settings of the data."""
@@ -303,21 +320,21 @@ class CaptionObjective(Objective):
             rows += [*coded, *[[]] * (most - len(coded))]
         return pad(rows, value=PAD).unflatten(0, (len(records), most))
 
-    def batches(self, split: Split) -> Iterator[tuple[Tensor, Int[Tensor, "B C L"], list[CaptionedImage]]]:
-        """The split in batches on the device, as it is, without the pictures that can't be read."""
-        size, n = self.train.batch_size, 0
-        for first in range(0, len(split.records), size):
-            numbers = list(range(first, min(first + size, len(split.records))))
-            loaded = split.pictures.load(numbers, 0)
-            readable = _readable_rows(split.pictures, numbers)
-            if not readable:
-                continue
-            numbers, n = [numbers[row] for row in readable], n + len(readable)
-            loaded = None if loaded is None else loaded[readable].to(self.device)
-            images = split.pictures.take(loaded, torch.tensor(numbers, device=self.device), None)
-            yield images, split.ids[numbers].to(self.device), [split.records[i] for i in numbers]
-        if n == 0:
-            raise no_image_error(self.captions, len(split.records))
+    def batch(
+        self, split: Split, numbers: Sequence[int]
+    ) -> tuple[Tensor, Int[Tensor, "B C L"], list[int]] | None:
+        """Those of some images that can be read, on the device, with their captions, and which they are.
+
+        None where none can.
+        """
+        loaded = split.pictures.load(numbers, 0)
+        readable = _readable_rows(split.pictures, numbers)
+        if not readable:
+            return None
+        left = [numbers[row] for row in readable]
+        loaded = None if loaded is None else loaded[readable].to(self.device)
+        images = split.pictures.take(loaded, torch.tensor(left, device=self.device), None)
+        return images, split.ids[left].to(self.device), left
 
 
 class _StreamedIds:
@@ -388,5 +405,5 @@ def caption_loss(
         divergence = symmetric_kl(one, other)
         total = total + consistency * (divergence * (written.flatten()[: len(one)] != PAD)).sum()
     if received is not None and model.regularised and model.training:
-        total = total + terms * model.regulariser(received)
+        return Loss(total, terms, mean=model.regulariser(received), mean_count=float(len(received)))
     return Loss(total, terms)

@@ -17,6 +17,7 @@ from sightline.tasks.caption.data import SCENES, learn_tokens, open_captions, to
 from sightline.tasks.caption.objective import CaptionObjective
 from sightline.tasks.caption.self_critical import self_critical_stage
 from sightline.tasks.task import Prepared, Settings
+from sightline.train.processes import from_main
 
 __all__ = ["TOKENIZER", "prepare_captioner"]
 
@@ -36,7 +37,9 @@ def prepare_captioner(settings: Settings, begun: Path | None) -> Prepared:
     captions = open_captions(data)
     known = None if begun is None else begun / TOKENIZER
     tokenizer = (
-        Tokenizer.load(known) if known is not None and known.exists() else learn_tokens(captions, data)
+        Tokenizer.load(known)
+        if known is not None and known.exists()
+        else from_main(lambda: learn_tokens(captions, data))
     )
     config = dataclasses.replace(settings["model"], vocab_size=len(tokenizer))
     torch.manual_seed(train.seed)

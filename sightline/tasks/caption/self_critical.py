@@ -29,6 +29,7 @@ from sightline.tasks.caption.objective import CaptionBatch, CaptionObjective
 from sightline.tasks.caption.reward import Cider
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective, Stage
+from sightline.train.sharding import unsharded
 
 __all__ = ["STAGE", "SelfCriticalConfig", "SelfCriticalObjective", "self_critical_stage"]
 
@@ -145,7 +146,8 @@ class SelfCriticalObjective(Objective):
         """Minus the advantage times the log-probability of each drawn caption; a term is a caption."""
         assert isinstance(model, Captioner)  # noqa: S101 - what this task is for
         images = self.first.model_inputs(model, batch)
-        drawn, reward, advantage = self.draw(model, images, batch.indices)
+        with unsharded(model):
+            drawn, reward, advantage = self.draw(model, images, batch.indices)
         written, real = append_end(drawn)  # (B, K, L)
         length = written.size(-1)
         read = torch.cat([torch.full_like(written[..., :1], BOS), written[..., :-1]], dim=-1)

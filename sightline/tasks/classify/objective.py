@@ -18,6 +18,7 @@ from sightline.shapes import Int, Shaped
 from sightline.tasks.classify.data import ClassifyData
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective
+from sightline.train.processes import spread
 
 __all__ = ["ClassBatch", "ClassifyObjective", "Score"]
 
@@ -25,6 +26,7 @@ Score = Callable[[Tensor, Tensor], Mapping[str, float]]
 
 _RESIDENT = 4 << 30  # bytes of images that are kept on the device
 _LEFT_OUT = -100  # the class of an image that can't be read: cross-entropy passes over it
+_AT_ONCE = 512  # images of the validation split
 _WHOLE_BATCHES = 8  # from so many on, an epoch leaves out the rest that fills no batch
 
 
@@ -121,8 +123,13 @@ class ClassifyObjective(Objective):
         """Scores on the validation split."""
         assert isinstance(model, VisionTransformer)  # noqa: S101 - what this task is for
         split = self.images.split("val")
-        logits = model.predict(split.images, views=self.settings.views).cpu()
-        labels = _readable(split.images, torch.arange(len(split)), split.labels)
+
+        def predict(indices: Int[Tensor, " B"]) -> tuple[Tensor, Tensor]:
+            logits = model.predict(split.images[indices], views=self.settings.views).cpu()
+            return logits, _readable(split.images, indices, split.labels[indices])
+
+        parts = list(spread(predict, torch.arange(len(split)).split(_AT_ONCE)))
+        logits, labels = (torch.cat(part) for part in zip(*parts, strict=True))
         return dict(self.score(logits[labels != _LEFT_OUT], labels[labels != _LEFT_OUT]))
 
     def data(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """From sentences to translations: batched, in the order they came, with what was looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,7 @@ def generate_translations(
     alpha: float = 1.0,
     attention: bool = False,
     batch_size: int = 128,
+    each: Callable[..., Iterable[Any]] = map,
 ) -> list[Translation]:
     """Translate some texts, in eval; sentences of like length go together.
 
@@ -78,6 +79,7 @@ def generate_translations(
         alpha: Strength of the length normalisation; higher ones favour long translations.
         attention: Whether to hand out weights.
         batch_size: Sentences at a time.
+        each: Calls a function for each batch, as ``map`` does; several processes may share them.
     """
     for i, text in enumerate(texts, 1):
         if not text.strip():
@@ -85,7 +87,7 @@ def generate_translations(
     was_training = model.training
     model.eval()
     try:
-        return _by_length(model, tokens, texts, (width, n_best, alpha), attention, batch_size)
+        return _by_length(model, tokens, texts, (width, n_best, alpha), attention, batch_size, each)
     finally:
         model.train(was_training)
 
@@ -97,15 +99,15 @@ def _by_length(
     search: tuple[int, int, float],
     attention: bool,
     batch_size: int,
+    each: Callable[..., Iterable[Any]],
 ) -> list[Translation]:
     width, n_best, alpha = search
     rows = [tokens.read(text) for text in texts]
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-    translations: dict[int, Translation] = {}
     device = next(model.parameters()).device
     searched: Any = model
-    for top in range(0, len(order), batch_size):
-        chosen = order[top : top + batch_size]
+
+    def translate(chosen: Sequence[int]) -> list[Translation]:
         limits = [length_limit(model, len(rows[i])) for i in chosen]
         state = model.start(pad([rows[i] for i in chosen]).to(device), look=attention)
         decoded = (
@@ -113,8 +115,11 @@ def _by_length(
             if width == 1
             else beam(searched, state, width=width, n_best=n_best, alpha=alpha, max_length=limits)
         ).cpu()
-        for j, i in enumerate(chosen):
-            translations[i] = _translation(model, tokens, texts[i], rows[i], decoded, j)
+        return [_translation(model, tokens, texts[i], rows[i], decoded, j) for j, i in enumerate(chosen)]
+
+    batches = [order[top : top + batch_size] for top in range(0, len(order), batch_size)]
+    found = [one for batch in each(translate, batches) for one in batch]
+    translations = dict(zip(order, found, strict=True))
     return [translations[i] for i in range(len(texts))]
 
 

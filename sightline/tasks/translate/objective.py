@@ -29,6 +29,7 @@ from sightline.tasks.translate.generate import AnyTranslator, generate_translati
 from sightline.train.config import TrainConfig
 from sightline.train.losses import symmetric_kl
 from sightline.train.objective import Loss, Objective
+from sightline.train.processes import spread
 
 __all__ = ["PairBatch", "Score", "TranslateObjective", "translation_loss"]
 
@@ -144,16 +145,9 @@ class TranslateObjective(Objective):
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """The loss of a token and its perplexity; scores of translations, if there is something to score."""
-        device = next(model.parameters()).device
-        total = terms = 0.0
-        for top in range(0, len(self._val), _AT_ONCE):
-            some = self._val[top : top + _AT_ONCE]
-            source = pad([self.tokens.read(pair.source) for pair in some])
-            rows = [[BOS, *self.tokens.target.encode(pair.target), EOS] for pair in some]
-            target = pad([row[: self.max_length + 1] for row in rows])
-            loss = translation_loss(model, PairBatch(source.to(device), target.to(device)))
-            total, terms = total + loss.total.item(), terms + loss.terms.item()
-        mean = total / max(1.0, terms)
+        some = [self._val[top : top + _AT_ONCE] for top in range(0, len(self._val), _AT_ONCE)]
+        sums = list(spread(lambda pairs: self._sums(model, pairs), some))
+        mean = sum(total for total, _ in sums) / max(1.0, sum(terms for _, terms in sums))
         scores = {"loss": mean, "perplexity": math.exp(min(mean, 50.0))}
         if self.score is not None:
             assert isinstance(model, AnyTranslator)  # noqa: S101 - what this objective is for
@@ -163,10 +157,20 @@ class TranslateObjective(Objective):
                 [pair.source for pair in self._val],
                 width=self.settings.val_beam,
                 alpha=self.settings.length_penalty,
+                each=spread,
             )
             texts = [one.text for one in outputs]
             scores.update(self.score(texts, [pair.target for pair in self._val]))
         return scores
+
+    def _sums(self, model: nn.Module, pairs: Sequence[Pair]) -> tuple[float, float]:
+        """The loss of some pairs, and how many tokens it is of."""
+        device = next(model.parameters()).device
+        source = pad([self.tokens.read(pair.source) for pair in pairs])
+        rows = [[BOS, *self.tokens.target.encode(pair.target), EOS] for pair in pairs]
+        target = pad([row[: self.max_length + 1] for row in rows])
+        loss = translation_loss(model, PairBatch(source.to(device), target.to(device)))
+        return loss.total.item(), loss.terms.item()
 
     def data(self) -> dict[str, Any]:
         """The settings of the data."""

@@ -18,6 +18,7 @@ from sightline.tasks.task import Prepared, Settings
 from sightline.tasks.translate.data import open_pairs, token_rows, train_tokenizers
 from sightline.tasks.translate.generate import AnyTranslator, generate_translations
 from sightline.tasks.translate.objective import Score, TranslateObjective
+from sightline.train.processes import from_main
 
 __all__ = ["ALPHAS", "prepare_translator", "tune_length_penalty"]
 
@@ -43,7 +44,11 @@ def prepare_translator(settings: Settings, begun: Path | None) -> Prepared:
     if begun is None:
         data = replace(data, source=pairs.source_language, target=pairs.target_language)
     known = begun is not None and any((begun / name).exists() for name in (JOINT, SOURCE))
-    tokens = PairTokens.load(begun) if known and begun is not None else train_tokenizers(pairs, data)
+    tokens = (
+        PairTokens.load(begun)
+        if known and begun is not None
+        else from_main(lambda: train_tokenizers(pairs, data))
+    )
     torch.manual_seed(train.seed)
     model = _model(settings["model"], tokens)
     objective = TranslateObjective(

@@ -12,6 +12,7 @@ from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
 from sightline.tasks.translate.data import TranslateData
 from sightline.tasks.translate.objective import PairBatch, TranslateObjective, translation_loss
 from sightline.train.config import TrainConfig
+from sightline.train.processes import spread
 
 WORDS = ["eins", "zwei", "drei", "vier"]
 
@@ -101,7 +102,7 @@ def test_an_evaluation_searches_as_the_settings_say(pairs, monkeypatch):
     task = task_of(pairs, val_beam=3, length_penalty=0.7, val_most=4)
     task.score = lambda texts, references: {"right": float(len(texts) == len(references) == 4)}
     found = task.evaluate(toy_model(task.tokens))
-    assert asked == {"width": 3, "alpha": 0.7}
+    assert asked == {"width": 3, "alpha": 0.7, "each": spread}
     assert found["right"] == 1
     assert found["perplexity"] == pytest.approx(torch.tensor(found["loss"]).exp().item())
 

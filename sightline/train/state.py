@@ -1,0 +1,50 @@
+"""Where a training is: plain values, which a checkpoint has beside its tensors."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sightline.train.config import LOWER_IS_BETTER
+
+__all__ = ["TrainState"]
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainState:
+    """Where a stage is, plain values all: what a checkpoint says besides its tensors.
+
+    Attributes:
+        step, epoch, batch: Steps and epochs done, and batches of the present epoch.
+        sums: Loss, terms and further sums since the last row of the curve.
+        best: The best score so far; ``since`` counts the evaluations after it.
+        best_loss: The validation loss that came with it; of two equal scores the lower loss decides.
+        done: Whether the stage has ended.
+        rows: The curve of the whole run.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    best: float | None = None
+    best_loss: float = math.inf
+    since: int = 0
+    done: bool = False
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any]) -> "TrainState":
+        """The state that a checkpoint has; of an earlier version's a tie changes nothing."""
+        names = {x.name for x in dataclasses.fields(cls)}
+        known = {name: value for name, value in saved.items() if name in names}
+        return cls(**{"best_loss": -math.inf, **known})
+
+    def is_better(self, score: float, loss: float, metric: str) -> bool:
+        """Whether these are the best so far: scores of the first epochs are often all zero."""
+        if math.isnan(score) or self.best is None:
+            return not math.isnan(score)
+        if score == self.best:
+            return loss < self.best_loss
+        return (score < self.best) == (metric in LOWER_IS_BETTER)
