@@ -1,9 +1,9 @@
-"""What ``sharded_watch.py`` tries on each rank: models and tensors that are spread over processes.
+# ruff: noqa: INP001, S101
+"""What ``sharded_watch.py`` tries on each rank: models whose items, heads or layers are spread.
 
 Every rank also has the whole model and the whole input, watches or looks at them alone, and compares.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor.experimental import context_parallel, register_sharding
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import sightline as sl
@@ -48,7 +48,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Attend."""
         q, k, v = (
-            p(x).unflatten(-1, (-1, self.d_head)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj)
+            p(x).unflatten(-1, (-1, self.d_head)).transpose(1, 2)
+            for p in (self.q_proj, self.k_proj, self.v_proj)
         )
         k, v = (y.repeat_interleave(q.size(1) // y.size(1), 1) for y in (k, v))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
@@ -133,7 +134,12 @@ def questions(sight: sl.Sight, *, first: int | None = None) -> dict[str, Tensor]
 
 
 def compare_questions(
-    case: str, sight: sl.Sight, truth: sl.Sight, part: Callable[[str, Tensor], Tensor], *, first: int | None = None
+    case: str,
+    sight: sl.Sight,
+    truth: sl.Sight,
+    part: Callable[[str, Tensor], Tensor],
+    *,
+    first: int | None = None,
 ) -> Iterator[Row]:
     """Every answer beside this rank's part of that of one process."""
     expected = questions(truth, first=first)
@@ -202,15 +208,21 @@ def fsdp(mesh: DeviceMesh) -> Iterator[Row]:
 # Tensor parallelism: each rank its heads
 
 
-def tensor_parallel(case: str, mesh: DeviceMesh, *, use_local: bool) -> Iterator[Row]:
-    """The rows of the projections are shared; what reaches the kernel is a local tensor or a DTensor."""
-    model, x = make(causal=use_local)
+def tensor_parallel_model(mesh: DeviceMesh, *, use_local: bool) -> Model:
+    """A model whose heads are spread; causal where torch can shard that on a CPU."""
+    model, _ = make(causal=use_local)
     columns = ColwiseParallel(use_local_output=use_local)
     rows_of = RowwiseParallel(input_layouts=Shard(-1))
     for layer in model.layers:
         plan = {"q_proj": columns, "k_proj": columns, "v_proj": columns, "o_proj": rows_of}
         parallelize_module(layer.self_attn, mesh, plan)
         parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    return model
+
+
+def tensor_parallel(case: str, mesh: DeviceMesh, *, use_local: bool) -> Iterator[Row]:
+    """The rows of the projections are shared; what reaches the kernel is a local tensor or a DTensor."""
+    model, (_, x) = tensor_parallel_model(mesh, use_local=use_local), make()
     seen, rows = watched(model, x, case, keep=True)
     yield from rows
     truth = watch_alone(causal=use_local, keep=True)
@@ -243,153 +255,6 @@ def shard_cpu_kernel() -> None:
         rest = [None] * (len(args) - 3)
         ways = [Replicate(), Shard(0), Shard(1)]
         return [([way, way], [way, way, way, *rest]) for way in ways]
-
-
-# Context parallelism: each rank its tokens
-
-
-@contextlib.contextmanager
-def ring_on_cpu() -> Iterator[None]:
-    """Let torch's own ring of ``context_parallel`` run on the CPU's kernel; it knows three of CUDA's."""
-    from torch.distributed.tensor.experimental._context_parallel import _attention as ring  # noqa: PLC0415
-
-    def handler(_op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        names = ("query", "key", "value", "dropout_p", "is_causal")
-        given = dict(zip(names, args, strict=False)) | kwargs
-        q = given["query"]
-        out, lse = ring._templated_ring_attention(  # noqa: SLF001
-            q.device_mesh.get_group(), 2, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,  # noqa: SLF001
-            query=q.to_local(), key=given["key"].to_local(), value=given["value"].to_local(),
-            is_causal=given.get("is_causal", False), scale=given.get("scale"),
-        )  # fmt: skip
-        return tuple(DTensor.from_local(x, q.device_mesh, q.placements, run_check=False) for x in (out, lse))
-
-    before = dict(ring.custom_ops)
-    ring.custom_ops[CPU_KERNEL] = handler
-    try:
-        yield
-    finally:
-        ring.custom_ops.clear()
-        ring.custom_ops.update(before)
-
-
-def torch_ring(mesh: DeviceMesh) -> Iterator[Row]:
-    """Torch's ``context_parallel``: causal with its load balancer, causal without, and full."""
-    from torch.distributed.tensor.experimental._context_parallel import _attention as ring  # noqa: PLC0415
-
-    t = 24
-    for causal, balanced in ((True, True), (True, False), (False, False)):
-        case = f"context_parallel, {'causal' if causal else 'full'}{', balanced' if balanced else ''}"
-        model, x = make(causal=causal, t=t)
-        options, ring._cp_options.enable_load_balance = ring._cp_options.enable_load_balance, balanced  # noqa: SLF001
-        try:
-            with ring_on_cpu(), torch.no_grad():
-                local = x.clone()
-                with context_parallel(mesh, buffers=[local], buffer_seq_dims=[1]):
-                    seen, rows = watched(model, local, case, keep=True)
-        finally:
-            ring._cp_options.enable_load_balance = options  # noqa: SLF001
-        yield from rows
-        truth = watch_alone(causal=causal, t=t, keep=True)
-        whole = seen.gather()
-        for name in truth.names():
-            sight = seen[name]
-            at, keys = (axis.positions() for axis in (sight.shard.queries, sight.shard.keys))
-            yield from compare(case, whole[name], truth[name])
-            yield from compare_questions(case, sight, truth[name], _part_of_sequence(at, keys))
-
-
-def _part_of_sequence(queries: Tensor, keys: Tensor) -> Callable[[str, Tensor], Tensor]:
-    """What a rank should answer of the whole: its queries, its keys, or all."""
-
-    def part(name: str, answer: Tensor) -> Tensor:
-        if name in {"top", "top_at", "mass", "columns"}:
-            return answer[..., queries, :]
-        return answer[..., keys] if name.startswith("received_from") else answer
-
-    return part
-
-
-def masks(s: int, t: int) -> dict[str, tuple[Any, Callable[[Tensor], Any]]]:
-    """Masks of the whole, and what a rank is given for its queries."""
-    torch.manual_seed(11)
-    lengths = torch.tensor([s, s - 6, 1])
-    bias = torch.randn(1, 5, t, s)
-    known = {
-        "full": None,
-        "causal": sl.masks.causal(),
-        "padding": sl.masks.padding(lengths),
-        "causal, padding": sl.masks.causal() & sl.masks.padding(lengths),
-        "window": sl.masks.window(4, 2),
-        "bias": sl.masks.bias(bias),
-    }
-    cut = {name: (mask, lambda _own, mask=mask: mask) for name, mask in known.items()}
-    return cut | {"bias": (known["bias"], lambda own: sl.masks.bias(bias[..., own, :]))}
-
-
-def ring(mesh: DeviceMesh) -> Iterator[Row]:
-    """``sl.look(..., group=)``: every mask, shards of any length, float32 and float64, S other than T."""
-    del mesh
-    rank, world = dist.get_rank(), dist.get_world_size()
-    for dtype in (torch.float32, torch.float64):
-        for t, s, is_even in ((24, 24, True), (29, 29, False), (23, 31, False)):
-            torch.manual_seed(5)
-            q, k, v = (torch.randn(3, h, n, 7, dtype=dtype) for h, n in ((5, t), (5, s), (5, s)))
-            rows, columns = (_cut(n, world, is_even=is_even)[rank] for n in (t, s))
-            for name, (mask, own) in masks(s, t).items():
-                if name == "bias":
-                    mask = sl.masks.bias(mask.added[0].to(dtype))
-                shown = "even" if is_even else "uneven"
-                case = f"ring, {name}, {shown}{', float64' if dtype == torch.float64 else ''}"
-                local = own(rows) if name != "bias" else sl.masks.bias(own(rows).added[0].to(dtype))
-                sight = sl.look(
-                    q[:, :, rows], k[:, :, columns], v[:, :, columns], local, measure=LOOK, group=dist.group.WORLD
-                )
-                truth = sl.look(q, k, v, mask, measure=LOOK)
-                yield from compare(case, sight.gather(), truth)
-                first = None if t == s else s - t
-                yield from compare_questions(case, sight, truth, _part_of_sequence(rows, columns), first=first)
-
-
-def _cut(n: int, world: int, *, is_even: bool) -> list[Tensor]:
-    """The positions of each rank: as many each, or 1, 4, 7, ... and the rest."""
-    if is_even:
-        return list(torch.arange(n).tensor_split(world))
-    lengths = [1 + 3 * i for i in range(world - 1)]
-    return list(torch.arange(n).split([*lengths, n - sum(lengths)]))
-
-
-def dtensors(mesh: DeviceMesh) -> Iterator[Row]:
-    """``sl.look`` of DTensors: by tokens, heads and items, whatever divides, and by heads and tokens at once."""
-    torch.manual_seed(7)
-    q, k, v = (torch.randn(3, h, 29, 7) for h in (8, 4, 4))
-    lengths = torch.tensor([29, 11, 1])
-    ways: dict[str, tuple[DeviceMesh, list[Any]]] = {
-        "tokens": (mesh, [Shard(2)]),
-        "heads": (mesh, [Shard(1)]),
-        "items": (mesh, [Shard(0)]),
-        "replicated": (mesh, [Replicate()]),
-    }
-    if mesh.size() % 2 == 0 and mesh.size() > 2:
-        square = init_device_mesh("cpu", (2, mesh.size() // 2))
-        ways["heads and tokens"] = (square, [Shard(1), Shard(2)])
-    for way, (grid, placements) in ways.items():
-        if way == "items" and mesh.size() > 3:
-            continue  # a rank without an item has nothing to attend with
-        spread = [distribute_tensor(x, grid, placements) for x in (q, k, v)]
-        for name, mask in {
-            "causal": sl.masks.causal(),
-            "padding": sl.masks.padding(lengths),
-        }.items():
-            case = f"look at DTensors by {way}, {name}"
-            sight = sl.look(*spread, mask, measure=LOOK)
-            truth = sl.look(q, k, v, mask, measure=LOOK)
-            assert sight.output.placements == tuple(placements)
-            yield Row(case, "output", largest(sight.output.full_tensor(), truth.output))
-            whole = sight.gather() if sight.shard is not None else sight
-            for row in compare(case, whole, truth):
-                if row.statistic != "output":
-                    yield row
 
 
 # Pipeline stages: each rank its layers
@@ -430,6 +295,3 @@ def pipeline(_mesh: DeviceMesh) -> Iterator[Row]:
         assert len(calls) == B, len(calls)
         for key, x in truth[name].statistics.items():
             yield Row(case, key, largest(torch.cat([one.statistics[key] for one in calls]), x))
-
-
-CASES = (ddp, fsdp, tp_local, tp_dtensor, torch_ring, ring, dtensors, pipeline)

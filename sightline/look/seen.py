@@ -287,22 +287,15 @@ class Seen:
         return next(map(split_runs, beside), runs)
 
     def gather(self, *, batch: Any = None) -> "Seen":
-        """The whole of what the ranks of a sharded model have seen, on each of them. Collective.
-
-        Heads that tensor parallelism spread, and tokens that context parallelism did, are put together in
-        their order: one collective per statistic, however many layers there are. All ranks call it.
+        """Heads and tokens of all ranks of a sharded model put together, on each of them; all call it.
 
         Args:
-            batch: A data-parallel process group, such as ``torch.distributed.group.WORLD`` for DDP and FSDP:
-                the items of its ranks are put together too, rank after rank.
+            batch: A data-parallel process group, ``torch.distributed.group.WORLD`` for DDP and FSDP: the
+                items of its ranks are put together too, rank after rank.
         """
-        from sightline.look.sharded.gather import gather_sights  # noqa: PLC0415
+        from sightline.look.sharded.gather import gather_seen  # noqa: PLC0415
 
-        own = [(name, sight) for name, calls in self._sights.items() for sight in calls]
-        whole = Seen.of(self.about())
-        for (name, _), sight in zip(own, gather_sights([x for _, x in own], batch), strict=True):
-            whole.add(name, sight)
-        return whole
+        return gather_seen(self, batch)
 
     def items(self) -> Iterator[tuple[str, list[Sight]]]:
         """Names and the sights of their calls."""

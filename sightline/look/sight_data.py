@@ -183,6 +183,13 @@ class SightData:
             return kept
         return tuple(x._replace(inputs=x.inputs.detached(), lse=x.lse.detach()) for x in kept)
 
+    def require_whole(self, what: str) -> None:
+        """Refuse a question about a whole sequence to a sight of this rank's part of it."""
+        if self.shard is not None and self.shard.queries is not None:
+            raise ValueError(
+                f"{what} needs the whole sequence, and this rank has {self.shard}; ask what gather() gives"
+            )
+
     def check_span(self, name: str, span: Span | None) -> Span:
         """A range of queries or keys within those that there are; all of them by default."""
         n = self.t if name == "queries" else self.s

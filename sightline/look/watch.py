@@ -33,10 +33,8 @@ from sightline.look.names import name_filter
 from sightline.look.owners import Owner, Owners, sinks_of, uncompiled
 from sightline.look.padding import given_padding
 from sightline.look.recorder import AttentionRecorder, read_kernel
-from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.seen import Seen
-from sightline.look.sharded.axes import Shard
-from sightline.look.sharded.placements import is_dtensor, may_be_sharded, shard_of_module
+from sightline.look.sharded.placements import HeadFinder
 from sightline.look.sight import Look, Sight, check_measure
 from sightline.look.tokens import clean_batch
 from sightline.look.torch_calls import read_attention_call
@@ -154,7 +152,7 @@ class Watch:
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._dark: dict[str, str] = {}  # modules that attended in a way that can't be read, and why
-        self._shards: dict[tuple[int, int, int | None], Shard | None] = {}  # which heads a module has
+        self._find_heads = HeadFinder()  # of tensor-parallel modules
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
         register_flex()
         with contextlib.ExitStack() as undo:
@@ -340,24 +338,6 @@ class Watch:
             inner, self._lses = self._lses or [], outer
         return output, inner
 
-    def _shard_of(self, owner: Owner, seen: Tensor | ScoreInputs) -> Shard | None:
-        """Which heads a module's call has, where tensor parallelism gave the rest to other processes.
-
-        Args:
-            owner: The module.
-            seen: Its queries (B, H, T, D), or what was read of the call.
-        """
-        if not may_be_sharded():
-            return None
-        q = seen if isinstance(seen, Tensor) else seen.q
-        if q.dim() != 4 or is_dtensor(q):
-            return None
-        width = None if isinstance(seen, StoredRows) else q.size(3)
-        key = (id(owner.module), q.size(1), width)
-        if key not in self._shards:
-            self._shards[key] = shard_of_module(owner.module, q.size(1), width)
-        return self._shards[key]
-
     def _record(
         self,
         owner: Owner,
@@ -383,7 +363,7 @@ class Watch:
                 return
             if fused is not None and is_eager and plan == "measure":
                 into = _crosses_masked(owner, fused)
-                if self._measurer.put_by(name, fused, into, self._shard_of(owner, fused.args[0])):
+                if self._measurer.put_by(name, fused, into, self._find_heads(owner.module, fused.args[0])):
                     return
             with silence(), context():
                 call = read(owner.module)
@@ -395,7 +375,7 @@ class Watch:
                     named = owner._replace(name=name)
                     call = replace(call, crosses=crosses(named, call.inputs.shape[3], depth=2))
                 if call.shard is None and call.ring is None:
-                    call = replace(call, shard=self._shard_of(owner, call.inputs))
+                    call = replace(call, shard=self._find_heads(owner.module, call.inputs))
                 sight = self._measurer.measure_call(name, call, now=not is_eager)
             if not is_eager and sight is not None:
                 self._compiled.append((owner.name, sight))

@@ -14,10 +14,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sightline.look.seen import Seen
 from sightline.look.sharded.axes import Axis, Shard, consecutive, length_of
 from sightline.look.sight import Sight
 
-__all__ = ["gather_sights"]
+__all__ = ["gather_seen", "gather_sights"]
 
 _BY_QUERY = {"lse": -1, "entropy": -1, "peak": -1, "peak_at": -1, "top": -2, "top_at": -2, "output": -2}
 _BY_KEY = {"received": -1}
@@ -44,6 +45,19 @@ def gather_sights(sights: Sequence[Sight], batch: Any = None) -> list[Sight]:
                 whole[i] = sight
     if batch is not None:
         whole = _gather("items", [_as_items(sight, batch) for sight in whole])
+    return whole
+
+
+def gather_seen(seen: Seen, batch: Any = None) -> Seen:
+    """The whole of what the ranks of a sharded model have seen, on each of them. Collective.
+
+    Heads that tensor parallelism spread, and tokens that context parallelism did, are put together in their
+    order; ``batch`` as in :func:`gather_sights`.
+    """
+    own = [(name, sight) for name, calls in seen.items() for sight in calls]
+    whole = Seen.of(seen.about())
+    for (name, _), sight in zip(own, gather_sights([x for _, x in own], batch), strict=True):
+        whole.add(name, sight)
     return whole
 
 

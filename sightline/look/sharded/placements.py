@@ -10,9 +10,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sightline.look.attention_call import UnreadableError
+from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.sharded.axes import Axis, Shard, Spans, chunked, head_tail
 
-__all__ = ["Spread", "is_dtensor", "local", "may_be_sharded", "shard_of_module", "spread_of"]
+__all__ = ["HeadFinder", "Spread", "is_dtensor", "local", "may_be_sharded", "shard_of_module", "spread_of"]
 
 _ITEMS, _HEADS, _SEQUENCE = 0, 1, 2
 _UNKNOWN = (
@@ -95,6 +96,31 @@ def spread_of(q: Any, k: Any, *, balanced: bool = False) -> Spread:
 def may_be_sharded() -> bool:
     """Whether anything in this process may be spread over others; asked at every call, so it is quick."""
     return "torch.distributed.tensor" in sys.modules and dist.is_available() and dist.is_initialized()
+
+
+class HeadFinder:
+    """Which heads the calls of a model's modules have, found out once for each module."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int | None], Shard | None] = {}
+
+    def __call__(self, module: nn.Module, seen: Tensor | ScoreInputs) -> Shard | None:
+        """What a rank has of the heads of a call; None if all, as far as can be told.
+
+        Args:
+            module: The module that attends.
+            seen: Its queries (B, H, T, D), or what was read of the call.
+        """
+        if not may_be_sharded():
+            return None
+        q = seen if isinstance(seen, Tensor) else seen.q
+        if q.dim() != 4 or is_dtensor(q):
+            return None
+        width = None if isinstance(seen, StoredRows) else q.size(3)
+        key = (id(module), q.size(1), width)
+        if key not in self._known:
+            self._known[key] = shard_of_module(module, q.size(1), width)
+        return self._known[key]
 
 
 def shard_of_module(module: nn.Module, n_heads: int, d_head: int | None) -> Shard | None:

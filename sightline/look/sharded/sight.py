@@ -1,7 +1,7 @@
 """A sight of this rank's part of the queries; what it does not have is asked of all ranks, by a ring pass."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -223,13 +223,6 @@ class ShardedSight(Sight):
     def __getitem__(self, index: int | slice | tuple[int | slice, ...]) -> "ShardedSight":
         """Some items and heads, as of any sight; all ranks must choose the same."""
         return cast("ShardedSight", super().__getitem__(index))
-
-    def save(self, path: Any, *, keep: bool = False) -> None:
-        """A part is not saved: gather it."""
-        raise ValueError(
-            f"a sight of a part of the sequence, {self.shard}, is not saved, since it would be read as a "
-            f"whole; save what sight.gather() gives, got save({str(path)!r}, keep={keep})"
-        )
 
     def __repr__(self) -> str:
         """What a person wants to know first."""
