@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sightline.look.attention_call import UnreadableError
+from sightline.look.owners import count_heads
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.sharded.axes import Axis, Shard, Spans, chunked, head_tail
 
@@ -19,6 +20,16 @@ _ITEMS, _HEADS, _SEQUENCE = 0, 1, 2
 _UNKNOWN = (
     "its parameters are spread over processes and none of them says which heads these are: {}; "
     "seen.gather() can't put them together"
+)
+
+
+_SOME = (
+    "it attended with {} of the {} heads that it says it has, and nothing says which; seen.gather() can't "
+    "put them together"
+)
+_FLEX = (
+    "its queries are this rank's and its keys those of all ranks, in the order of a load balancer, if there "
+    "is one: received is what this rank's queries gave, and seen.gather() can't put it together"
 )
 
 
@@ -135,8 +146,10 @@ def shard_of_module(module: nn.Module, n_heads: int, d_head: int | None) -> Shar
         d_head: The width of each; None where the weights alone are known.
 
     Returns:
-        None if no parameter is spread: the rank has all heads.
+        None if nothing says that others have more: the rank has all heads.
     """
+    if _gathers_keys(module):
+        return Shard(note=_FLEX)
     found: dict[tuple[int, int], Axis] = {}
     spread = []
     for name, parameter, is_put_away in _parameters(module):
@@ -152,7 +165,19 @@ def shard_of_module(module: nn.Module, n_heads: int, d_head: int | None) -> Shar
                 found[axis.own[0][0], axis.size] = axis
     if len(found) == 1:
         return Shard(heads=next(iter(found.values())))
-    return Shard(note=_UNKNOWN.format(", ".join(spread[:3]))) if spread else None
+    if spread:
+        return Shard(note=_UNKNOWN.format(", ".join(spread[:3])))
+    config = getattr(module, "config", None)
+    whole = getattr(config, "num_attention_heads", None) or count_heads(module)
+    if isinstance(whole, int) and whole > n_heads and whole % n_heads == 0:
+        return Shard(note=_SOME.format(n_heads, whole))
+    return None
+
+
+def _gathers_keys(module: nn.Module) -> bool:
+    """Whether torch's context parallelism hands a module the keys of all ranks, as it does FlexAttention."""
+    hooks = (getattr(hook, "func", hook) for hook in module._forward_pre_hooks.values())  # noqa: SLF001
+    return any(getattr(hook, "__qualname__", "").endswith("_ContextParallel.flex_input_fn") for hook in hooks)
 
 
 def _rows_as_heads(parameter: Any, dim: int, n_heads: int, d_head: int | None) -> Axis | None:

@@ -4,12 +4,14 @@ import itertools
 
 import pytest
 import torch
+from torch import nn
 
 import sightline as sl
 from sightline.attention.masks import Mask
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sharded.axes import Axis, Shard, chunked, consecutive, head_tail, length_of
 from sightline.look.sharded.blocks import blocks_of, mask_block
+from sightline.look.sharded.placements import shard_of_module
 
 T, S = 11, 17
 MASKS = {
@@ -80,6 +82,22 @@ def test_a_saved_part_of_the_heads_still_says_so(tmp_path):
     assert sl.Sight.load(tmp_path / "part.safetensors").heads == (4, 5, 6, 7)
     assert sl.look(x, x, x).heads == (0, 1, 2, 3)
     assert sl.look(x[0, 0], x[0, 0], x[0, 0]).heads == ()
+
+
+def test_a_module_with_some_of_its_heads_says_so():
+    class Attention(nn.Module):
+        num_heads = 8
+
+    assert "2 of the 8 heads" in str(shard_of_module(Attention(), 2, 5))
+    assert shard_of_module(Attention(), 8, 5) is None
+    assert shard_of_module(nn.Linear(3, 3), 8, 5) is None
+
+
+def test_flex_attention_with_gathered_keys_says_so():
+    context = pytest.importorskip("torch.distributed.tensor.experimental._context_parallel._attention")
+    style = context._ContextParallel(2, context._ContextParallel.AttentionType.FLEX)
+    module = style._apply(nn.Identity(), mesh=None)
+    assert "received is what this rank's queries gave" in str(shard_of_module(module, 8, 5))
 
 
 @pytest.mark.bad_input
