@@ -25,8 +25,9 @@ from sharded_watch_cases import LAYERS, make, tensor_parallel_model
 from sharded_watch_tokens import context_parallel_on_cpu
 
 import sightline as sl
+from sightline.look.sharded.collectives import NAMES
 
-HERE = Path(__file__).parent
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
 Messages = dict[str, tuple[int, int]]  # kind -> how many, how many bytes in all
 
 
@@ -85,7 +86,7 @@ def gathered_heads(x: Sizes, *, top: int) -> Messages:
     """
     heads = x.B * x.H // x.P * x.layers
     per_head = x.T * (3 * 4 + 8) + 4 * x.S + 4 * x.cells + 12 * top * x.T
-    return {"all_gather_object": (1, 0), "all_gather_into_tensor": (6 + 2 * bool(top), heads * per_head)}
+    return {"all_gather_object": (1, 0), "all_gather": (6 + 2 * bool(top), heads * per_head)}
 
 
 # Counting
@@ -102,12 +103,14 @@ def counting() -> Iterator[Messages]:
         counts[kind] += 1
         nbytes[kind] += sum(x.nbytes for x in tensors)
 
-    def patched(kind: str, function: Callable[..., Any], given: Callable[..., list[torch.Tensor]]) -> Any:
+    def patched(kind: str, name: str, given: Callable[..., list[torch.Tensor]]) -> Any:
+        function = getattr(dist, name)
+
         def call(*args: Any, **options: Any) -> Any:
             note(kind, *given(*args, **options))
             return function(*args, **options)
 
-        return mock.patch.object(dist, function.__name__, call)
+        return mock.patch.object(dist, name, call)
 
     def sends(operations: list[Any]) -> Any:
         for one in operations:
@@ -118,14 +121,12 @@ def counting() -> Iterator[Messages]:
     exchange = dist.batch_isend_irecv
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(dist, "batch_isend_irecv", sends))
-        for kind, function, given in (
-            ("all_reduce", dist.all_reduce, lambda x, *_, **__: [x]),
-            ("reduce_scatter", dist.reduce_scatter_tensor, lambda _, x, *__, **___: [x]),
-            ("all_gather", dist.all_gather, lambda _, x, *__, **___: [x]),
-            ("all_gather_into_tensor", dist.all_gather_into_tensor, lambda _, x, *__, **___: [x]),
-            ("all_gather_object", dist.all_gather_object, lambda *_, **__: []),
-        ):
-            stack.enter_context(patched(kind, function, given))
+        given = {"all_reduce": lambda x, *_, **__: [x], "all_gather_object": lambda *_, **__: []}
+        names = {kind: (kind,) for kind in given} | NAMES
+        for kind, name in ((kind, name) for kind, some in names.items() for name in some):
+            if hasattr(dist, name):
+                sent = given.get(kind, lambda _, x, *__, **___: [x])
+                stack.enter_context(patched(kind, name, sent))
         yield found
     found.update({kind: (counts[kind], nbytes[kind]) for kind in counts})
 
@@ -203,13 +204,13 @@ class Machine:
 def wire_bytes(messages: Messages, ranks: int) -> dict[str, float]:
     """What a rank sends for these messages, by the usual ring algorithms."""
     factors = {"send": 1.0, "reduce_scatter": (ranks - 1) / ranks, "all_reduce": 2 * (ranks - 1) / ranks,
-               "all_gather_into_tensor": ranks - 1.0}  # fmt: skip
+               "all_gather": ranks - 1.0}  # fmt: skip
     return {kind: nbytes * factors.get(kind, 0.0) for kind, (_, nbytes) in messages.items()}
 
 
 def measured_seconds() -> tuple[float, float]:
     """Of one head of causal attention at 65,536 tokens on one H200: blind, and the second pass beyond it."""
-    report = json.loads((HERE.parent / "bench" / "results" / "look-h200.json").read_text())
+    report = json.loads((ROOT / "bench" / "results" / "look-h200.json").read_text())
     case = next(x for x in report["cases"] if "beside blind B=1 H=8 T=65536 D=128 causal" in x["case"])
     ms = {one["contestant"]: one["milliseconds"] for one in case["results"]}
     return ms["blind"] / 8e3, (ms["sightline"] - ms["blind"]) / 8e3
@@ -284,7 +285,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--no-count", action="store_true")
-    parser.add_argument("--folder", type=Path, default=HERE / "pictures")
+    parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "pictures")
     options = parser.parse_args()
     for world in [] if options.no_count else options.ranks:
         print(f"messages of one of {world} ranks, counted; the formulas say the same")

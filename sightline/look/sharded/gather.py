@@ -16,6 +16,7 @@ from torch import Tensor
 
 from sightline.look.seen import Seen
 from sightline.look.sharded.axes import Axis, Shard, consecutive, length_of
+from sightline.look.sharded.collectives import all_gather
 from sightline.look.sight import Sight
 
 __all__ = ["gather_seen", "gather_sights"]
@@ -163,11 +164,10 @@ def _all_gather(own: list[Tensor], shapes: list[list[tuple[int, ...]]], group: A
     longest = max(map(sum, sizes))
     flat = torch.cat([x.flatten() for x in own])
     padded = torch.nn.functional.pad(flat, (0, longest - flat.numel()))
-    everyone = torch.empty(len(shapes) * longest, dtype=flat.dtype, device=flat.device)
-    dist.all_gather_into_tensor(everyone, padded, group=group)
+    everyone = all_gather(padded, group)
     return [
         [part.view(shape) for part, shape in zip(row[: sum(n)].split(n), rank, strict=True)]
-        for row, n, rank in zip(everyone.view(len(shapes), longest), sizes, shapes, strict=True)
+        for row, n, rank in zip(everyone, sizes, shapes, strict=True)
     ]
 
 

@@ -17,6 +17,7 @@ from sightline.attention.masks import Mask
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sharded.axes import Axis, Shard, Spans, length_of
 from sightline.look.sharded.blocks import Block, blocks_of
+from sightline.look.sharded.collectives import all_gather
 
 __all__ = ["Ring", "make_ring"]
 
@@ -99,10 +100,8 @@ def make_ring(group: Any, queries: tuple[Spans, ...], keys: tuple[Spans, ...]) -
 
 def exchange_lengths(t: int, s: int, group: Any, device: torch.device) -> list[tuple[int, int]]:
     """How many queries and keys each rank has: the one thing that shards can't say of each other."""
-    own = torch.tensor([t, s], device=device)
-    everyone = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(everyone, own, group=group)
-    return [(int(x[0]), int(x[1])) for x in everyone]
+    everyone = all_gather(torch.tensor([t, s], device=device), group).tolist()
+    return [(queries, keys) for queries, keys in everyone]
 
 
 def check_mask(mask: Mask, t: int, s: int) -> None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from sightline.attention.attend import attention
@@ -26,6 +25,7 @@ from sightline.look.mass import unfitted
 from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.sharded.axes import Spans
 from sightline.look.sharded.blocks import Block
+from sightline.look.sharded.collectives import add_up, reduce_scatter
 from sightline.look.sharded.ring import Ring
 from sightline.look.threads import by_tile
 from sightline.look.tile_stats import Cells, StatsRequest, TilePart, reduce_tile
@@ -276,16 +276,11 @@ def scatter_sums(
         ring: The ranks.
         largest: Whether to take maxima instead of sums.
     """
-    device = parts[0][0].device
     by_rank: list[Tensor] = []
     for rank in range(ring.size):
         chosen = [torch.cat([x[..., a:b] for a, b in spans[rank]], -1) for x, spans in parts]
         by_rank.append(torch.cat([x.flatten() for x in chosen]))
-    longest = max(x.numel() for x in by_rank)
-    padded = torch.cat([torch.nn.functional.pad(x, (0, longest - x.numel())) for x in by_rank])
-    own = torch.empty(longest, dtype=padded.dtype, device=device)
-    op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
-    dist.reduce_scatter_tensor(own, padded, op=op, group=ring.group)
+    own = reduce_scatter(by_rank, ring.group, largest=largest)
     results, first = [], 0
     for x, spans in parts:
         n = sum(b - a for a, b in spans[ring.rank])
@@ -293,11 +288,3 @@ def scatter_sums(
         results.append(own[first : first + math.prod(shape)].view(shape).clone())
         first += math.prod(shape)
     return results
-
-
-def add_up(tensors: list[Tensor], group: Any) -> list[Tensor]:
-    """Sums over all ranks, on every rank: one all-reduce."""
-    flat = torch.cat([x.flatten() for x in tensors])
-    dist.all_reduce(flat, group=group)
-    parts = flat.split([x.numel() for x in tensors])
-    return [part.view(x.shape) for part, x in zip(parts, tensors, strict=True)]

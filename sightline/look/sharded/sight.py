@@ -11,10 +11,10 @@ from sightline.look.received_from import Reduce
 from sightline.look.request import Size, Span, check_top, make_cells
 from sightline.look.score_inputs import Tile
 from sightline.look.sharded.blocks import Block
+from sightline.look.sharded.collectives import add_up
 from sightline.look.sharded.ring import Ring
 from sightline.look.sharded.ring_pass import (
     Lse,
-    add_up,
     measure_round,
     over_block,
     reduce_partials,

@@ -1,3 +1,4 @@
+# ruff: noqa: E402
 """Two gloo processes: the cases of docs/sharded_watch.py, the messages, and what a rank can't know."""
 
 import copy
@@ -6,7 +7,8 @@ import sys
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "docs"))
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(next((ROOT / "docs").rglob("sharded_watch.py")).parent))
 
 import sharded_cost
 import torch
@@ -21,8 +23,6 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 import sightline as sl
 from sightline.look.heads import head_table
 from sightline.look.sharded.placements import shard_of_module
-
-WORLD = dist.group.WORLD
 
 
 def sentence(call):
