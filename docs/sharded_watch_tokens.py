@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from sharded_watch_cases import (
     CPU_KERNEL,
     LOOK,
@@ -18,7 +19,7 @@ from sharded_watch_cases import (
     watch_alone,
     watched,
 )
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.experimental import context_parallel
@@ -117,13 +118,17 @@ def ring(mesh: DeviceMesh) -> Iterator[Row]:
     """``sl.look(..., group=)``: every mask, shards of any length, float32 and float64, S other than T."""
     rank, world = mesh.get_local_rank(), mesh.size()
     for dtype in (torch.float32, torch.float64):
-        for t, s, is_even in ((24, 24, True), (29, 29, False), (23, 31, False)):
+        for t, s, how in (
+            (24, 24, "even"),
+            (29, 29, "uneven"),
+            (23, 31, "uneven"),
+            (29, 29, "one rank empty"),
+        ):
             torch.manual_seed(5)
             q, k, v = (torch.randn(3, h, n, 7, dtype=dtype) for h, n in ((6, t), (3, s), (3, s)))
-            rows, columns = (_cut(n, world, is_even=is_even)[rank] for n in (t, s))
+            rows, columns = (_cut(n, world, how)[rank] for n in (t, s))
             for name, (mask, own) in masks(t, s, rows, dtype).items():
-                case = f"ring, {name}, {'even' if is_even else 'uneven'}"
-                case += ", float64" if dtype == torch.float64 else ""
+                case = f"ring, {name}, {how}{', float64' if dtype == torch.float64 else ''}"
                 shards = q[:, :, rows], k[:, :, columns], v[:, :, columns]
                 sight = sl.look(*shards, own, measure=LOOK, group=dist.group.WORLD)
                 truth = sl.look(q, k, v, mask, measure=LOOK)
@@ -137,27 +142,29 @@ def large_scores(mesh: DeviceMesh) -> Iterator[Row]:
     torch.manual_seed(17)
     q, k, v = (torch.randn(1, 2, 29, 7) for _ in range(3))
     q = q * 120
-    own = _cut(29, mesh.size(), is_even=False)[mesh.get_local_rank()]
+    own = _cut(29, mesh.size(), "uneven")[mesh.get_local_rank()]
     sight = sl.look(
         *(x[:, :, own] for x in (q, k, v)), sl.masks.causal(), measure=LOOK, group=dist.group.WORLD
     )
     truth = sl.look(q, k, v, sl.masks.causal(), measure=LOOK)
+    sums = sight.mass([slice(0, 29)])  # both rounds round a score alike, so a row of weights sums to one
+    yield Row("ring, scores of hundreds", "rows sum to one", largest(sums, torch.ones_like(sums)))
     yield from compare("ring, scores of hundreds", sight.gather(), truth)
 
 
-def _cut(n: int, world: int, *, is_even: bool) -> list[Tensor]:
-    """The positions of each rank: as many each, or 1, 4, 7, ... and the rest."""
-    if is_even:
+def _cut(n: int, world: int, how: str) -> list[Tensor]:
+    """The positions of each rank: as many each, or 1, 4, 7, ... and the rest, or none on the first."""
+    if how == "even":
         return list(torch.arange(n).tensor_split(world))
-    lengths = [1 + 3 * i for i in range(world - 1)]
+    lengths = [1 + 3 * i for i in range(world - 1)] if how == "uneven" else [0, *[5] * (world - 2)]
     return list(torch.arange(n).split([*lengths, n - sum(lengths)]))
 
 
 def dtensors(mesh: DeviceMesh) -> Iterator[Row]:
     """``sl.look`` of DTensors: by tokens, heads and items, and by heads and tokens at once."""
     torch.manual_seed(7)
-    q, k, v = (torch.randn(3, h, 29, 7) for h in (8, 4, 4))
-    lengths = torch.tensor([29, 11, 1])
+    q, k, v = (torch.randn(5, h, 29, 7) for h in (8, 4, 4))
+    lengths = torch.tensor([29, 11, 1, 29, 2])
     ways: dict[str, tuple[DeviceMesh, list[Any]]] = {
         "tokens": (mesh, [Shard(2)]),
         "heads": (mesh, [Shard(1)]),
@@ -168,8 +175,6 @@ def dtensors(mesh: DeviceMesh) -> Iterator[Row]:
         square = init_device_mesh("cpu", (2, mesh.size() // 2))
         ways["heads and tokens"] = (square, [Shard(1), Shard(2)])
     for way, (grid, placements) in ways.items():
-        if way == "items" and mesh.size() > 3:
-            continue  # a rank without an item has nothing to attend with
         spread = [distribute_tensor(x, grid, placements) for x in (q, k, v)]
         for name, mask in {
             "causal": sl.masks.causal(),
@@ -184,3 +189,26 @@ def dtensors(mesh: DeviceMesh) -> Iterator[Row]:
             for row in compare(case, whole, truth):
                 if row.statistic != "output":
                     yield row
+
+
+class _Calls(nn.Module):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def dtensors_watched(mesh: DeviceMesh) -> Iterator[Row]:
+    """A kernel called on DTensors that are spread by tokens, outside of ``context_parallel``."""
+    torch.manual_seed(19)
+    q, k, v = (torch.randn(2, 4, 23, 7) for _ in range(3))
+    spread = [distribute_tensor(x, mesh, [Shard(2)]) for x in (q, k, v)]
+    model = _Calls()
+    for causal in (False, True):
+        case = f"watched DTensors by tokens, {'causal' if causal else 'full'}"
+        blind = model(*spread, causal=causal)
+        with sl.watch(model, measure=LOOK) as seen:
+            output = model(*spread, causal=causal)
+        with sl.watch(model, measure=LOOK) as truth:
+            model(q, k, v, causal=causal)
+        same = torch.equal(output.to_local(), blind.to_local())
+        yield Row(case, "output, bit for bit", 0.0 if same else float("inf"))
+        yield from compare(case, seen.gather()[""], truth[""])

@@ -365,6 +365,8 @@ class Seen:
         for name, sights in self._sights.items():
             last = sights[-1]
             facts = [f"{len(sights)} calls" if len(sights) > 1 else "1 call", f"T={last.t} S={last.s}"]
+            if last.shard is not None:
+                facts.append(f"this rank has {last.shard}")
             if "entropy" in last.statistics:
                 facts.append(f"entropy {_mean(last, 'entropy'):.3f}")
             if "peak" in last.statistics:

@@ -37,7 +37,8 @@ def rows(ranks):
 def test_every_statistic_is_that_of_one_process(ranks):
     for case, statistic, error in rows(ranks):
         limit = 0.0 if statistic in EXACT else 1e-13 if "float64" in case else 1e-6
-        limit = 3e-5 if "hundreds" in case else limit  # a score of 600 in float32 has no more digits
+        if "hundreds" in case and statistic != "rows sum to one" and limit:
+            limit = 3e-5  # a score of 600 in float32 has no more digits
         assert error <= limit, (case, statistic, error)
 
 
