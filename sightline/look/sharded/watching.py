@@ -26,6 +26,7 @@ __all__ = ["RingCalls", "read_dtensors"]
 
 _LATER = "its sequence is spread over processes; it is put together when the block ends on all of them"
 _LOST = "its sequence is spread over processes, and the block ended in an error before it was put together"
+_APART = "its sequence is spread over processes, and they did not come together"
 _MUCH = 256 << 20  # bytes that may wait to be added up; all ranks have as many
 _PACKAGE = "torch.distributed.tensor.experimental"
 _OPTIONS = (f"{_PACKAGE}._context_parallel._attention", f"{_PACKAGE}._attention")
@@ -110,21 +111,30 @@ class RingCalls:
             self.finish(keep=keep)
 
     def finish(self, *, keep: bool) -> None:
-        """Add up what waits, and give each call its sight. Collective."""
+        """Add up what waits, and give each call its sight; whatever goes wrong is noted. Collective."""
         calls, self._calls = self._calls, []
         by_group: dict[int, list[_RingCall]] = {}
         for one in calls:
             by_group.setdefault(id(one.partial.ring.group), []).append(one)
-        found = {}
+        found: dict[int, dict[str, Tensor]] = {}
         for some in by_group.values():
-            for one, statistics in zip(some, reduce_partials([x.partial for x in some]), strict=True):
-                found[id(one)] = statistics
+            try:
+                found |= zip(map(id, some), reduce_partials([x.partial for x in some]), strict=True)
+            except Exception as error:  # noqa: BLE001 (a rank that is gone must not end this one's block)
+                for one in some:
+                    self._seen.mark_unseen(one.name, f"{_APART}: {type(error).__name__}: {error}"[:300])
         for one in calls:
-            sight = sight_of(
-                one.partial, found[id(one)], one.call.inputs, one.lse, lead=one.call.lead,
-                beside=one.call.shard, keep=keep, name=one.name,
-            )  # fmt: skip
-            self._seen.add(one.name, one.note.onto(sight))
+            if id(one) in found:
+                self._add(one, found[id(one)], keep=keep)
+
+    def _add(self, one: _RingCall, statistics: dict[str, Tensor], *, keep: bool) -> None:
+        sight = sight_of(
+            one.partial, statistics, one.call.inputs, one.lse, lead=one.call.lead, beside=one.call.shard,
+            keep=keep, name=one.name,
+        )  # fmt: skip
+        self._seen.add(one.name, one.note.onto(sight), is_counted=True)
+        # The same number on every rank, whatever its part: all of them reach the limit at the same call.
+        self._seen.nbytes += one.partial.nbytes
 
     def drop(self) -> None:
         """Let go of what waits: some rank may never come by."""

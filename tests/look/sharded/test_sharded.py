@@ -54,6 +54,7 @@ def test_every_statistic_is_that_of_one_process(ranks):
         ("ring, causal, padding, uneven", 16),
         ("ring, padding, uneven, float64", 16),
         ("look at DTensors by tokens, causal", 9),
+        ("watched DTensors by tokens, causal", 9),
         ("pipeline", 9),
     ],
 )
@@ -123,3 +124,5 @@ def test_context_parallel_calls_are_put_together_at_the_end_of_the_block(ranks):
         assert all("lengths=" in reason for reason in found["lengths"].values())
         assert len(found["lengths"]) == 2
         assert found["every"] == [1, 1]
+        assert len(found["apart"]) == 2
+        assert all("connection closed by peer" in reason for reason in found["apart"].values())

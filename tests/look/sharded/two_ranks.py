@@ -6,6 +6,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(next((ROOT / "docs").rglob("sharded_watch.py")).parent))
@@ -22,6 +23,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 import sightline as sl
 from sightline.look.heads import head_table
+from sightline.look.sharded import watching
 from sightline.look.sharded.placements import shard_of_module
 
 
@@ -94,6 +96,10 @@ class Failing(nn.Module):
         raise RuntimeError("no")
 
 
+def refuse(_partials):
+    raise RuntimeError("connection closed by peer")
+
+
 def block(mesh):
     """What a block with context parallelism says inside, after an error, and of masks that it can't cut."""
     model, x = make(t=24)
@@ -114,6 +120,11 @@ def block(mesh):
             with sl.watch(model, lengths=[24] * x.size(0)) as seen:
                 model(local)
         found["lengths"] = seen.unseen()
+        with warnings.catch_warnings(), mock.patch.object(watching, "reduce_partials", refuse):
+            warnings.simplefilter("ignore")
+            with sl.watch(model) as seen:
+                model(local)
+        found["apart"] = seen.unseen()
         with sl.watch(model, every=2) as seen:
             model(local)
             model(local)
