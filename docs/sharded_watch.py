@@ -22,8 +22,9 @@ from sharded_watch_cases import Row
 CASES = {
     case.__name__: case
     for case in (
-        by_part.ddp, by_part.fsdp, by_part.tp_local, by_part.tp_dtensor, by_token.torch_ring, by_token.ring,
-        by_token.large_scores, by_token.dtensors, by_token.dtensors_watched, by_part.pipeline,
+        by_part.ddp, by_part.fsdp, by_part.tp_local, by_part.tp_dtensor, by_part.fsdp_and_tp,
+        by_token.torch_ring, by_token.torch_ring_and_tp, by_token.ring, by_token.large_scores,
+        by_token.dtensors, by_token.dtensors_watched, by_part.pipeline,
     )
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -245,6 +245,27 @@ def tp_local(mesh: DeviceMesh) -> Iterator[Row]:
 def tp_dtensor(mesh: DeviceMesh) -> Iterator[Row]:
     """DTensors all the way to the kernel."""
     yield from tensor_parallel("TP, DTensor", mesh, use_local=False)
+
+
+def fsdp_and_tp(mesh: DeviceMesh) -> Iterator[Row]:
+    """FSDP2 over one dimension of a mesh and tensor parallelism over the other, from four ranks on."""
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415 (slow to import)
+
+    if mesh.size() < 4:
+        return
+    case = "FSDP2 and TP, local tensors"
+    grid = init_device_mesh("cpu", (2, mesh.size() // 2), mesh_dim_names=("items", "heads"))
+    model, (_, x) = tensor_parallel_model(grid["heads"], use_local=True), make()
+    for layer in model.layers:
+        fully_shard(layer, mesh=grid["items"])
+    fully_shard(model, mesh=grid["items"])
+    own = torch.arange(B).tensor_split(2)[grid.get_local_rank("items")]
+    seen, rows = watched(model, x[own], case)
+    yield from rows
+    truth = watch_alone()
+    whole = seen.gather(batch=grid.get_group("items"))
+    for name in truth.names():
+        yield from compare(case, whole[name], truth[name])
 
 
 def shard_cpu_kernel() -> None:

@@ -16,6 +16,7 @@ from sharded_watch_cases import (
     compare_questions,
     largest,
     make,
+    tensor_parallel_model,
     watch_alone,
     watched,
 )
@@ -82,6 +83,21 @@ def torch_ring(mesh: DeviceMesh) -> Iterator[Row]:
             at, keys = (axis.positions() for axis in (sight.shard.queries, sight.shard.keys))
             yield from compare(case, whole[name], truth[name])
             yield from compare_questions(case, sight, truth[name], _part_of_sequence(at, keys))
+
+
+def torch_ring_and_tp(mesh: DeviceMesh) -> Iterator[Row]:
+    """``context_parallel`` over one dimension of a mesh and tensor parallelism over the other."""
+    if mesh.size() < 4:
+        return
+    case = "context_parallel and TP, causal, balanced"
+    grid = init_device_mesh("cpu", (2, mesh.size() // 2), mesh_dim_names=("tokens", "heads"))
+    model, (_, x) = tensor_parallel_model(grid["heads"], use_local=True), make(t=24)
+    with context_parallel_on_cpu(grid["tokens"], x, balanced=True) as local:
+        seen, rows = watched(model, local, case)
+    yield from rows
+    truth, whole = watch_alone(t=24), seen.gather()
+    for name in truth.names():
+        yield from compare(case, whole[name], truth[name])
 
 
 def _part_of_sequence(queries: Tensor, keys: Tensor) -> Callable[[str, Tensor], Tensor]:

@@ -374,7 +374,7 @@ class Watch:
                 if call.inputs.mask.tensors or call.unseen is not None or call.inputs.modify is not None:
                     named = owner._replace(name=name)
                     call = replace(call, crosses=crosses(named, call.inputs.shape[3], depth=2))
-                if call.shard is None and call.ring is None:
+                if call.shard is None:
                     call = replace(call, shard=self._find_heads(owner.module, call.inputs))
                 sight = self._measurer.measure_call(name, call, now=not is_eager)
             if not is_eager and sight is not None:

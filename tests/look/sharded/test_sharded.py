@@ -1,4 +1,4 @@
-"""Attention that is spread over processes, on two of them: every statistic, message and sentence."""
+"""Attention that is spread over two and three processes: every statistic, message and sentence."""
 
 import json
 import os
@@ -10,12 +10,12 @@ import pytest
 
 pytestmark = pytest.mark.plain  # other processes, which the shape hook does not reach
 
-SCRIPT = Path(__file__).parent / "two_ranks.py"
+SCRIPT = Path(__file__).parent / "on_ranks.py"
 EXACT = ("peak_at", "top_at", "output, bit for bit")
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
+def found(tmp_path_factory):
     path = tmp_path_factory.mktemp("ranks") / "found.json"
     root = SCRIPT.parents[3]
     done = subprocess.run(  # noqa: S603
@@ -30,12 +30,18 @@ def ranks(tmp_path_factory):
     return json.loads(path.read_text())
 
 
+@pytest.fixture(scope="module")
+def ranks(found):
+    return found["two"]
+
+
 def rows(ranks):
     return [tuple(row) for rank in ranks for row in rank["cases"]]
 
 
-def test_every_statistic_is_that_of_one_process(ranks):
-    for case, statistic, error in rows(ranks):
+def test_every_statistic_is_that_of_one_process(found):
+    of_three = [tuple(row) for rank in found["three"] for row in rank]
+    for case, statistic, error in rows(found["two"]) + of_three:
         limit = 0.0 if statistic in EXACT else 1e-13 if "float64" in case else 1e-6
         if "hundreds" in case and statistic != "rows sum to one" and limit:
             limit = 3e-5  # a score of 600 in float32 has no more digits

@@ -1,5 +1,5 @@
 # ruff: noqa: E402
-"""Two gloo processes: the cases of docs/sharded_watch.py, the messages, and what a rank can't know."""
+"""Two and three gloo processes: the cases of docs/sharded_watch.py, the messages, and what a rank can't know."""
 
 import copy
 import json
@@ -142,4 +142,5 @@ def all_of_it(mesh):
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps(on_ranks(2, all_of_it)))
+    three = on_ranks(3, try_cases, ["ring", "torch_ring"])  # with two the next rank is also the one before
+    Path(sys.argv[1]).write_text(json.dumps({"two": on_ranks(2, all_of_it), "three": three}))
