@@ -1,5 +1,5 @@
 # ruff: noqa: E402
-"""Two and three gloo processes: the cases of docs/sharded_watch.py, the messages, and what a rank can't know."""
+"""Two and three gloo processes: the cases of sharded_watch.py, the messages, what a rank can't know."""
 
 import copy
 import json
