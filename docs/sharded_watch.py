@@ -11,6 +11,7 @@ as a share of them.
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,30 +45,31 @@ def run(world: int, names: list[str]) -> list[Row]:
 
 
 def table(by_world: dict[int, list[Row]]) -> str:
-    """A line per case: the largest error of any of its statistics."""
-    lines = ["| case | " + " | ".join(f"{n} ranks" for n in by_world) + " | worst in |"]
-    lines.append("|---|" + "---|" * (len(by_world) + 1))
-    for case in dict.fromkeys(row.case for rows in by_world.values() for row in rows):
-        cells, worst = [], ("", -1.0)
-        for rows in by_world.values():
-            own = [row for row in rows if row.case == case]
-            cells.append(f"{max(row.error for row in own):.1e}" if own else "")
-            worst = max([worst, *((row.statistic, row.error) for row in own)], key=lambda x: x[1])
-        lines.append(f"| {case} | " + " | ".join(cells) + f" | {worst[0] if worst[1] else ''} |")
-    return "\n".join(lines)
+    """A line per case: the largest error of any of its statistics, float32 and float64 apart."""
+    cases = dict.fromkeys(_plain(row.case) for rows in by_world.values() for row in rows)
+    return _lines("case", by_world, list(cases), lambda row: _plain(row.case))
 
 
 def statistics_table(by_world: dict[int, list[Row]]) -> str:
-    """A line per statistic: the largest error in any case but that of large scores, by precision."""
-    by_world = {n: [r for r in rows if "hundreds" not in r.case] for n, rows in by_world.items()}
-    lines = ["| statistic | " + " | ".join(f"{n} ranks | {n} ranks, float64" for n in by_world) + " |"]
-    lines.append("|---|" + "---|" * (2 * len(by_world)))
-    for name in dict.fromkeys(row.statistic for rows in by_world.values() for row in rows):
+    """A line per statistic: the largest error in any case but that of large scores."""
+    some = {n: [row for row in rows if "hundreds" not in row.case] for n, rows in by_world.items()}
+    names = dict.fromkeys(row.statistic for rows in some.values() for row in rows)
+    return _lines("statistic", some, list(names), lambda row: row.statistic)
+
+
+def _plain(case: str) -> str:
+    return case.removesuffix(", float64")
+
+
+def _lines(what: str, by_world: dict[int, list[Row]], names: list[str], key: Callable[[Row], str]) -> str:
+    head = " | ".join(f"{n} ranks | {n} ranks, float64" for n in by_world)
+    lines = [f"| {what} | {head} |", "|---|" + "---|" * (2 * len(by_world))]
+    for name in names:
         cells = []
         for rows in by_world.values():
             for double in (False, True):
-                own = [r.error for r in rows if r.statistic == name and ("float64" in r.case) == double]
-                cells.append(f"{max(own):.1e}" if own else "")
+                own = [row.error for row in rows if key(row) == name and ("float64" in row.case) == double]
+                cells.append(f"{max(own):.0e}".replace("0e+00", "0") if own else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -47,7 +47,7 @@ def read_dtensors(func: Any, arguments: dict[str, Any], result: Any, read: Any) 
     spread = spread_of(q, k, balanced=is_causal and _is_balanced(func, q))
     if spread.group is None:
         own = {name: local(x) if is_dtensor(x) else x for name, x in arguments.items()}
-        found: AttentionCall = read(own, tuple(local(x) if is_dtensor(x) else x for x in result))
+        found: AttentionCall = read(own, (result[0], _lse(result[1], q)))
         return replace(found, shard=spread.shard if spread.shard.axes else None)
     if any(isinstance(arguments.get(name), Tensor) for name in ("attn_mask", "attn_bias")):
         raise UnreadableError(
@@ -59,18 +59,22 @@ def read_dtensors(func: Any, arguments: dict[str, Any], result: Any, read: Any) 
     scale = arguments.get("scale")
     inputs = ScoreInputs(local(q), local(k), mask, q.size(-1) ** -0.5 if scale is None else scale)
     lead = (inputs.q.size(0), inputs.q.size(1))
-    lse = _lse(result[1], inputs.q) if len(result) > 1 else None
+    lse = _lse(result[1], q) if len(result) > 1 else None
     shard = spread.shard if spread.shard.axes else None
     return AttentionCall(inputs=inputs, lead=lead, lse=lse, shard=shard, ring=ring)
 
 
-def _lse(lse: Any, q: Tensor) -> Tensor | None:
-    """The merged log-sum-exp of this rank's queries, if the kernels gave it."""
-    own = local(lse) if is_dtensor(lse) else lse
-    if not isinstance(own, Tensor) or own.dim() not in (3, 4):
+def _lse(lse: Any, q: Any) -> Tensor | None:
+    """The log-sum-exp of this rank's queries, if that is what the kernel left here.
+
+    It is where it is spread as q is. Elsewhere torch has moved q on the way to its kernel.
+    """
+    if not is_dtensor(lse) or tuple(lse.placements) != tuple(q.placements):
         return None
-    own = own.squeeze(-1) if own.dim() == 4 else own
-    return own if own.shape == q.shape[:3] else None
+    own, t = local(lse), local(q).size(2)
+    own = own.squeeze(-1) if own.dim() == 4 else own  # cuDNN's has a last dimension of one
+    same = own.dim() == 3 and own.shape[:2] == local(q).shape[:2] and own.size(-1) >= t
+    return own[..., :t] if same else None  # the efficient kernel's is padded
 
 
 def _is_balanced(func: Any, q: Any) -> bool:
