@@ -163,7 +163,10 @@ class CallMeasurer:
         if ring is None:
             return
         with silence(), isolated():
-            ring.drop() if failed else ring.finish(keep=self._options.keep)
+            if failed:
+                ring.drop()
+            else:
+                ring.finish(keep=self._options.keep)
 
     def launch(self) -> None:
         """Measure all calls that wait; whatever goes wrong is noted, never raised."""

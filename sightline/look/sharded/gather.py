@@ -17,6 +17,7 @@ from torch import Tensor
 from sightline.look.seen import Seen
 from sightline.look.sharded.axes import Axis, Shard, consecutive, length_of
 from sightline.look.sharded.collectives import all_gather
+from sightline.look.sharded.placements import is_dtensor, local
 from sightline.look.sight import Sight
 
 __all__ = ["gather_seen", "gather_sights"]
@@ -155,7 +156,7 @@ def _dim(key: str, name: str, sight: Sight) -> int | None:
 
 
 def _local(x: Tensor) -> Tensor:
-    return x._local_tensor if type(x).__name__ == "DTensor" else x.detach()  # type: ignore[attr-defined, no-any-return] # noqa: SLF001
+    return local(x) if is_dtensor(x) else x.detach()
 
 
 def _all_gather(own: list[Tensor], shapes: list[list[tuple[int, ...]]], group: Any) -> list[list[Tensor]]:

@@ -79,16 +79,16 @@ def look_at_dtensors(
         spread_of(k, v)
     except UnreadableError as error:
         raise ValueError(f"these DTensors can't be looked at: {error}") from None
-    own = [local(x) for x in (q, k, v)]
+    own_q, own_k, own_v = (local(x) for x in (q, k, v))
     options: dict[str, Any] = {"measure": measure, "score": score, "scale": scale, "keep": keep}
     if spread.group is None:
         from sightline.look.look import look  # noqa: PLC0415 (it imports this)
 
-        sight = look(*own, _own_mask(as_mask(mask), spread.shard), **options)
+        sight = look(own_q, own_k, own_v, _own_mask(as_mask(mask), spread.shard), **options)
         sight = replace(sight, shard=spread.shard if spread.shard.axes else None)
     else:
         ring = make_ring(spread.group, spread.queries, spread.keys)
-        sight = _look(*own, mask, ring, spread.shard, **options)
+        sight = _look(own_q, own_k, own_v, mask, ring, spread.shard, **options)
     shape = (*q.shape[:3], v.size(3))
     return replace(sight, statistics=sight.statistics | {"output": _wrap(sight.output, spread, shape)})
 

@@ -76,8 +76,10 @@ def spread_of(q: Any, k: Any, *, balanced: bool = False) -> Spread:
             f"q is spread over processes as {_show(q)} and k as {_show(k)}; a look needs them alike, which "
             "k.redistribute(placements=q.placements) makes them"
         )
-    mesh, axes = q.device_mesh, {}
-    group, parts = None, ((), ())
+    mesh = q.device_mesh
+    axes: dict[int, Axis | None] = {}
+    group: Any = None
+    parts: tuple[tuple[Spans, ...], tuple[Spans, ...]] = ((), ())
     for dim, placement in enumerate(q.placements):
         if placement.is_replicate():
             continue

@@ -219,7 +219,7 @@ def _measure_block(block: Block, lse: Lse, request: StatsRequest, found: Partial
 
 def _add_part(found: Partial, block: Block, tile: Tile, part: TilePart) -> None:
     first, last = (x + block.first_key for x in tile.columns)
-    if found.received is not None:
+    if found.received is not None and part.received is not None:
         found.received[tile.batch, tile.heads, first:last] += part.received
     if found.sums is not None and part.cells is not None:
         stop = part.first_cell + part.cells.size(2)
