@@ -94,8 +94,11 @@ class Ring:
 def make_ring(group: Any, queries: tuple[Spans, ...], keys: tuple[Spans, ...]) -> Ring:
     """A ring over the ranks of a group, from what each of them has."""
     rank = dist.get_rank(group)
-    own = (Axis(parts[rank], sum(map(length_of, parts)), parts, group) for parts in (queries, keys))
-    return Ring(*own, group=group, rank=rank)
+
+    def axis(parts: tuple[Spans, ...]) -> Axis:
+        return Axis(parts[rank], sum(map(length_of, parts)), parts, group)
+
+    return Ring(axis(queries), axis(keys), group, rank)
 
 
 def exchange_lengths(t: int, s: int, group: Any, device: torch.device) -> list[tuple[int, int]]:
