@@ -9,6 +9,8 @@ from torch import Tensor
 from sightline.attention.masks import Mask
 from sightline.look.backward_record import BackwardRecord
 from sightline.look.score_inputs import ScoreInputs, ScoreModifier, StoredRows
+from sightline.look.sharded.axes import Shard
+from sightline.look.sharded.ring import Ring
 from sightline.look.unseen_keys import UnseenKeys
 from sightline.shapes import Bool, Float
 
@@ -31,6 +33,8 @@ class AttentionCall:
         backward: What the backward pass will tell of it, where the graph is kept.
         unseen: What scores that the model has computed itself show of keys that nobody looks at.
         crosses: Whether it looks from one sequence into another; None if nothing but its name could tell.
+        shard: Which items and heads of how many these are, where others have the rest.
+        ring: Where the keys of other processes are looked at too: those processes.
     """
 
     inputs: ScoreInputs
@@ -40,6 +44,8 @@ class AttentionCall:
     backward: BackwardRecord | None = None
     unseen: UnseenKeys | None = None
     crosses: bool | None = None
+    shard: Shard | None = None
+    ring: Ring | None = None
 
     def with_sink(self, sink: Float[Tensor, " H"] | None) -> "AttentionCall":
         """The same with scores beside those of the keys, as Hugging Face adds them to FlexAttention."""

@@ -14,6 +14,7 @@ from sightline.look.listen import hear_selections
 from sightline.look.media_tokens import media_ids, named_input_ids
 from sightline.look.reorders import Reorders
 from sightline.look.seen import Seen
+from sightline.look.sharded.axes import Shard
 from sightline.look.sight import CallShape, Sight
 from sightline.shapes import Int
 
@@ -29,16 +30,19 @@ class CallNote:
         waits: Whether it has no sight yet.
     """
 
-    __slots__ = ("after", "parents", "skipped", "tokens", "waits")
+    __slots__ = ("after", "parents", "shard", "skipped", "tokens", "waits")
 
     def __init__(self, tokens: _Tokens, skipped: tuple[CallShape, ...], parents: Tensor | None) -> None:
         self.tokens, self.skipped, self.parents = tokens, skipped, parents
         self.after: CallShape | None = None
+        self.shard: Shard | None = None
         self.waits = False
 
     def onto(self, sight: Sight) -> Sight:
         """The sight of the call with what was noted."""
         self.waits = False
+        if self.shard is not None:
+            sight = replace(sight, shard=self.shard)
         if not self.tokens and not self.skipped and self.parents is None and self.after is None:
             return sight
         return replace(

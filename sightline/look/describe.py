@@ -19,6 +19,8 @@ def describe(sight: Sight) -> str:
     what = "items, heads averaged" if sight.averaged else "heads"
     of = f" of {sight.name}" if sight.name else ""
     lines = [f"Sight{of}: {lead} {what}, T={sight.t} queries, S={sight.s} keys"]
+    if sight.shard is not None:
+        lines.append(f"  this rank has {sight.shard}")
     even = even_attention(sight) if sight.t and sight.s and _is_quick(sight) else None
     if "entropy" in sight.statistics and sight.t:
         known = "" if even is None else f"; even is {_mean(even.entropy, sight):.3f}"

@@ -17,6 +17,7 @@ _OF_QUERIES = ("lse", "entropy", "peak", "peak_at")
 
 def sight_to_dict(sight: Sight) -> dict[str, Any]:
     """A sight as what ``json.dumps`` takes."""
+    sight.require_whole("JSON")
     statistics = {name: _plain(x.detach().cpu().tolist()) for name, x in sight.statistics.items()}
     return {
         "name": sight.name,
@@ -32,6 +33,7 @@ def sight_to_dict(sight: Sight) -> dict[str, Any]:
 
 def sight_to_frame(sight: Sight) -> "pd.DataFrame":
     """A row for each query of each item and head."""
+    sight.require_whole("a data frame")
     try:
         import pandas as pd  # noqa: PLC0415
     except ImportError:

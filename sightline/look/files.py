@@ -18,6 +18,7 @@ from sightline.attention.masks import Band, Mask
 from sightline.border import need, parse_json
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.seen import Seen
+from sightline.look.sharded.axes import Axis, Shard
 from sightline.look.sight import CallShape, KeptInputs, Sight
 
 _SIGHT = "sightline.Sight/2"
@@ -79,7 +80,11 @@ def load_seen(path: str | Path) -> Seen:
 
 
 def _pack(sight: Sight, *, keep: bool) -> tuple[dict[str, Any], Tensors]:
+    sight.require_whole("a file")
     about = {name: getattr(sight, name) for name in _ABOUT}
+    if sight.shard is not None:
+        about["shard"] = [[name, axis.own, axis.size] for name, axis in sight.shard.axes.items()]
+        about["note"] = sight.shard.note
     about["skipped"] = [_pack_call(call) for call in sight.skipped]
     about["after"] = None if sight.after is None else _pack_call(sight.after)
     about["parents"] = None if sight.parents is None else sight.parents.tolist()
@@ -142,6 +147,9 @@ def _unpack(about: Mapping[str, Any], tensors: Tensors, path: Path) -> Sight:
     fields["skipped"] = tuple(map(_unpack_call, about["skipped"]))
     fields["after"] = None if about.get("after") is None else _unpack_call(about["after"])
     fields["parents"] = None if about.get("parents") is None else torch.tensor(about["parents"])
+    if "shard" in about:
+        axes = {name: Axis(tuple(map(tuple, own)), size) for name, own, size in about["shard"]}
+        fields["shard"] = Shard(**axes, note=about.get("note", ""))
     return Sight(**fields, statistics=statistics, kept=kept)
 
 

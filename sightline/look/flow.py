@@ -148,6 +148,7 @@ def _check_lengths(sights: Iterable[Sight], residual: float) -> list[Sight]:
                 f"a flow takes one sight of each layer, got a {type(sight).__name__}; where a module was "
                 "called more than once, choose one with seen.calls(name)[i]"
             )
+        sight.require_whole("a flow")
         if (sight.t, sight.s) != (listed[0].t, listed[0].t):
             raise ValueError(
                 f"a flow goes through self-attention of one length, got T={sight.t} and S={sight.s} in "

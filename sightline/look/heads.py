@@ -59,10 +59,11 @@ def head_table(
         columns |= _evenness(sight)
         shares = {} if sight.averaged else head_shares(sight, is_cross=crosses, period=period, span=span)
         rows = zip(*(x.tolist() for x in columns.values()), strict=True)
+        names = sight.heads or (0,)  # a tensor-parallel rank has some of the model's
         for head, numbers in enumerate(rows):
             known = {"distance": None, "evenness": None} | dict(zip(columns, numbers, strict=True))
             own = {kind: float(x[head]) for kind, x in shares.items()}
-            table.append(Head(layer=layer, head=head, **known, kind=kind_of(own), shares=own))
+            table.append(Head(layer=layer, head=names[head], **known, kind=kind_of(own), shares=own))
     return table
 
 
@@ -103,6 +104,8 @@ def by_layer(seen: Seen | Mapping[str, Sight], *, follow: bool = True) -> dict[s
         else:
             what = "call" if len(runs) == len(seen.calls(name)) else "run"
             layers |= {f"{name} {what} {i}": run for i, run in enumerate(runs)}
+    for sight in layers.values():
+        sight.require_whole("a table or a picture of layers")
     return layers
 
 
@@ -114,6 +117,7 @@ def share(sight: Sight, key: int = 0) -> Float[Tensor, "..."]:
         >>> share(sl.look(x, x, x))
         tensor([[0.2000, 0.2000]])
     """
+    sight.require_whole("the share of a key")
     if not -sight.s <= key < sight.s:
         raise ValueError(f"the key must be in 0..{sight.s - 1}, got {key}; S is {sight.s} here")
     return sight.received[..., key] / sight.is_looking.sum(-1).clamp(min=1)
@@ -133,6 +137,7 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
         >>> distance(sl.look(x, x, x, sl.masks.causal()))
         tensor([[[0.0000, 0.5000, 1.0000]]])
     """
+    sight.require_whole("the distance")
     if not sight.kept:
         raise ValueError("the distance needs q and k, which were not kept; keep them with keep=True")
     if first is None and not is_aligned(sight):

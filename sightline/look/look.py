@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ def look(
     score: Score | str | None = None,
     scale: float | None = None,
     keep: bool = True,
+    group: Any = None,
 ) -> Sight:
     """Attend as :func:`sightline.attention` does, and see where the weights went, in O(T + S) memory.
 
@@ -40,6 +42,9 @@ def look(
         measure: What to measure. Default: received, entropy and peak.
         keep: Hold on to q and k, so that maps, rows and tops can be had later. They are not copied: it
             costs what q and k take, once nobody else needs them.
+        group: A process group whose ranks have the queries, keys and values of one sequence between them,
+            each its own part of T and S, rank after rank; the mask is that of the whole. Every rank calls.
+            DTensors, spread over batch, heads or tokens, need none.
 
     Returns:
         A :class:`Sight`, whose ``output`` is bit for bit that of ``sl.attention``. Its lse, entropy, peak
@@ -56,6 +61,14 @@ def look(
     check_measure(measure)
     if not isinstance(keep, bool):
         raise TypeError(f"keep must be True or False, got {shown_value(keep)}")
+    if group is not None:
+        from sightline.look.sharded.look import look_in_group  # noqa: PLC0415 (it is rare)
+
+        return look_in_group(q, k, v, mask, group=group, measure=measure, score=score, scale=scale, keep=keep)
+    if any(type(x).__name__ == "DTensor" for x in (q, k, v)):
+        from sightline.look.sharded.look import look_at_dtensors  # noqa: PLC0415
+
+        return look_at_dtensors(q, k, v, mask, measure=measure, score=score, scale=scale, keep=keep)
     output, lses = call_and_catch(lambda: attention(q, k, v, mask, score=score, scale=scale))
     mask = as_mask(mask)
     if mask.added:  # the kernel rounds it likewise

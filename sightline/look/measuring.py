@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -17,9 +17,13 @@ from sightline.look.listeners import silence
 from sightline.look.padding import padding_of
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen
+from sightline.look.sharded.axes import Shard
 from sightline.look.sight import KeptInputs, Look, Sight, measure_sight
 from sightline.look.stream import tile_weights
 from sightline.look.waiting import WRITTEN_TO, StackedCall, WaitingCalls
+
+if TYPE_CHECKING:
+    from sightline.look.sharded.watching import RingCalls
 
 __all__ = ["CallMeasurer", "RefusedError", "WatchOptions", "reason_of"]
 
@@ -65,6 +69,7 @@ class CallMeasurer:
         self._put_by: list[CallNote] = []  # the notes of all calls that were put by, by their number
         self._counts: dict[str, int] = {}  # calls of each module so far
         self._waiting = WaitingCalls()
+        self._ring: RingCalls | None = None  # calls whose sequence is spread over processes
         self._measured: list[tuple[StackedCall, Sight]] = []  # together, and not split into calls yet
         seen.launch, seen.settle = self.launch, self.settle
 
@@ -87,18 +92,21 @@ class CallMeasurer:
         """Note a call that is not measured: those after it go on from where it leaves them."""
         self._notes.skip(name, call)
 
-    def put_by(self, name: str, heard: HeardCall, crosses: bool | None) -> bool:
+    def put_by(self, name: str, heard: HeardCall, crosses: bool | None, shard: Shard | None = None) -> bool:
         """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread.
 
         Args:
             name: The module that called.
             heard: What it called.
             crosses: Whether it is known to look into another sequence.
+            shard: Which heads of how many it has, where other processes have the rest.
         """
         if self._options.keep or not self._waiting.put(name, heard, crosses):
             return False
         q, k = heard.args[0], heard.args[1]
-        self._wait(self._notes.take(name, q.size(0), q.size(2), k.size(2), is_trained=q.requires_grad))
+        note = self._notes.take(name, q.size(0), q.size(2), k.size(2), is_trained=q.requires_grad)
+        note.shard = shard
+        self._wait(note)
         return True
 
     def _wait(self, note: CallNote) -> None:
@@ -121,7 +129,12 @@ class CallMeasurer:
                 "seen; capture it outside the block, or watch it without the graph"
             )
         b, _, t, s = call.inputs.shape
+        t, s = (t, s) if call.ring is None else call.ring.whole
         note = self._notes.take(name, b, t, s, is_trained=call.inputs.q.requires_grad)
+        if call.ring is not None:
+            self._measure_ring(name, call, note)
+            return None
+        note.shard = call.shard
         at_once = now or self._options.keep or call.inputs.sink is not None
         if not at_once and self._waiting.add(name, call):
             self._wait(note)
@@ -130,6 +143,30 @@ class CallMeasurer:
         sight = note.onto(self._measure(name, call))
         self._seen.add(name, sight)
         return sight
+
+    def _measure_ring(self, name: str, call: AttentionCall, note: CallNote) -> None:
+        """Measure a call whose sequence is spread over processes."""
+        from sightline.look.sharded.watching import RingCalls  # noqa: PLC0415
+
+        if self._options.padding is not None:
+            raise UnreadableError(
+                "its sequence is spread over processes, and attention_mask= or lengths= is not; leave it out"
+            )
+        if self._options.grad:
+            raise UnreadableError("its sequence is spread over processes, where grad=True keeps no graph")
+        self._ring = RingCalls(self._seen) if self._ring is None else self._ring
+        self._ring.measure(name, call, self._options.measure, note, keep=self._options.keep)
+
+    def finish(self, *, failed: bool) -> None:
+        """The block ends: put together what is spread over processes; all of them come by here."""
+        ring, self._ring = self._ring, None
+        if ring is None:
+            return
+        with silence(), isolated():
+            if failed:
+                ring.drop()
+            else:
+                ring.finish(keep=self._options.keep)
 
     def launch(self) -> None:
         """Measure all calls that wait; whatever goes wrong is noted, never raised."""

@@ -12,6 +12,7 @@ from sightline.look.adapters import AttentionCall, UnreadableError, stored_call
 from sightline.look.by_hand import SoftmaxTracker
 from sightline.look.heard import HeardCall
 from sightline.look.owners import Pointers, count_heads
+from sightline.look.sharded.placements import is_dtensor, local
 
 __all__ = ["AttentionRecorder", "CallListener", "read_kernel"]
 
@@ -144,6 +145,10 @@ def read_kernel(heard: HeardCall) -> AttentionCall:
         raise UnreadableError("the model was being traced")
     if all(type(x) in _KNOWN and (type(x) is not Tensor or not x.is_meta) for x in arguments.values()):
         return adapter(arguments, result)
+    if heard.kernel.is_fused and is_dtensor(arguments["query"]):
+        from sightline.look.sharded.watching import read_dtensors  # noqa: PLC0415 (it is rare)
+
+        return read_dtensors(heard.kernel.func, arguments, result, adapter)
     return adapter({name: _local(x) for name, x in arguments.items()}, _local(result))
 
 
@@ -156,7 +161,7 @@ def _local(x: Any) -> Any:
     kind = type(x)
     if kind.__name__ == "FakeTensor" or x.device.type == "meta":
         raise UnreadableError("it ran on meta or fake tensors, which hold no numbers")
-    if kind.__name__ == "DTensor":
+    if is_dtensor(x):
         return _local_part(x)
     if kind in _PLAIN or not _is_wrapper(kind):
         return x
@@ -173,8 +178,8 @@ def _is_wrapper(kind: type) -> bool:
 
 
 def _local_part(x: Any) -> Tensor:
+    """This process's items; kernels that are not torch's own say nothing of which dimension are heads."""
     for placement in x.placements:
-        if placement.is_partial() or (placement.is_shard() and placement.dim not in (0, 1)):
-            raise UnreadableError(f"it is spread over processes as {placement}, not by batch or heads")
-    part: Tensor = x._local_tensor  # noqa: SLF001
-    return part
+        if not placement.is_replicate() and not (placement.is_shard() and placement.dim == 0):
+            raise UnreadableError(f"it is spread over processes as {placement}, not by batch")
+    return local(x)

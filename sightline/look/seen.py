@@ -287,6 +287,17 @@ class Seen(ShowsItself):
         beside = (x for other, x in self._sights.items() if len(x) == len(own) and not is_cross_name(other))
         return next(map(split_runs, beside), runs)
 
+    def gather(self, *, batch: Any = None) -> "Seen":
+        """Heads and tokens of all ranks of a sharded model put together, on each of them; all call it.
+
+        Args:
+            batch: A data-parallel process group, ``torch.distributed.group.WORLD`` for DDP and FSDP: the
+                items of its ranks are put together too, rank after rank.
+        """
+        from sightline.look.sharded.gather import gather_seen  # noqa: PLC0415
+
+        return gather_seen(self, batch)
+
     def items(self) -> Iterator[tuple[str, list[Sight]]]:
         """Names and the sights of their calls."""
         return ((name, list(sights)) for name, sights in self._sights.items())
@@ -355,6 +366,8 @@ class Seen(ShowsItself):
         for name, sights in self._sights.items():
             last = sights[-1]
             facts = [f"{len(sights)} calls" if len(sights) > 1 else "1 call", f"T={last.t} S={last.s}"]
+            if last.shard is not None:
+                facts.append(f"this rank has {last.shard}")
             if "entropy" in last.statistics:
                 facts.append(f"entropy {_mean(last, 'entropy'):.3f}")
             if "peak" in last.statistics:

@@ -89,7 +89,20 @@ class Sight(SightQuestions, ShowsItself):
         tokens = tuple(self.tokens[i] for i in b) if len(self.tokens) > max(b, default=-1) else self.tokens
         backward = None if self.backward is None else self.backward.select(b, h)
         cut = replace(self, statistics=statistics, kept=kept, lead=lead, n_batch=batch.dim(), tokens=tokens)
-        return replace(cut, backward=backward)
+        return replace(cut, backward=backward, shard=None if self.shard is None else self.shard.select(b, h))
+
+    def gather(self, *, batch: Any = None) -> "Sight":
+        """The whole of an attention that is spread over processes, on each of them. Collective.
+
+        All ranks call it. What comes back has all heads, queries and keys, in order; q and k stay where they
+        are, so it answers from its statistics alone.
+
+        Args:
+            batch: A data-parallel process group, to put the items of its ranks together too.
+        """
+        from sightline.look.sharded.gather import gather_sights  # noqa: PLC0415
+
+        return gather_sights([self], batch)[0]
 
     def forget(self) -> "Sight":
         """The same without q and k: the statistics stay, later questions can't be answered."""

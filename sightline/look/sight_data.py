@@ -9,6 +9,7 @@ from torch import Tensor
 from sightline.look.backward_record import BackwardRecord
 from sightline.look.request import Span, is_integer_pair
 from sightline.look.score_inputs import ScoreInputs
+from sightline.look.sharded.axes import Shard
 from sightline.shapes import Bool, Float, Int
 
 __all__ = ["CallShape", "KeptInputs", "SightData"]
@@ -61,6 +62,8 @@ class SightData:
         parents: Which item of the call before each item goes on from, where beam search moved them.
         is_followed: Whether stacked steps have been put together by that.
         is_masked: Whether some queries may not look at some keys.
+        shard: Which items, heads, queries and keys of how many these are, where other processes have the
+            rest; None where this is the whole.
     """
 
     t: int
@@ -80,6 +83,7 @@ class SightData:
     parents: Int[Tensor, " B"] | None = None
     is_followed: bool = False
     is_masked: bool = False
+    shard: Shard | None = None
 
     @property
     def output(self) -> Float[Tensor, "... T Dv"]:
@@ -122,6 +126,13 @@ class SightData:
     def has_heads(self) -> bool:
         """Whether there is a dimension of heads that is not averaged yet."""
         return len(self.lead) > self.n_batch and not self.averaged
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The numbers that these heads have in the model, of which a tensor-parallel rank has some."""
+        if self.shard is not None and self.shard.heads is not None:
+            return tuple(self.shard.heads.positions().tolist())
+        return tuple(range(self.lead[-1])) if self.has_heads else ()
 
     @property
     def kept_nbytes(self) -> int:
@@ -171,6 +182,13 @@ class SightData:
         if history:
             return kept
         return tuple(x._replace(inputs=x.inputs.detached(), lse=x.lse.detach()) for x in kept)
+
+    def require_whole(self, what: str) -> None:
+        """Refuse a question about a whole sequence to a sight of this rank's part of it."""
+        if self.shard is not None and self.shard.queries is not None:
+            raise ValueError(
+                f"{what} needs the whole sequence, and this rank has {self.shard}; ask what gather() gives"
+            )
 
     def check_span(self, name: str, span: Span | None) -> Span:
         """A range of queries or keys within those that there are; all of them by default."""

@@ -31,6 +31,7 @@ def stack(sights: Sequence[Sight], beams: Sequence[int] | None = None, *, follow
     if not sights:
         raise ValueError("there is nothing to stack, got no sights")
     for sight in sights:
+        sight.require_whole("a stack of steps")
         if (sight.lead, sight.averaged) != (sights[0].lead, sights[0].averaged):
             kinds = [f"{x.lead}{' averaged' if x.averaged else ''}" for x in (sights[0], sight)]
             raise ValueError(

@@ -13,10 +13,8 @@ asked for, a tile is computed once more in the backward pass and nothing is kept
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,7 +22,29 @@ from torch.utils.checkpoint import checkpoint
 
 from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.threads import by_tile, shares_tiles
-from sightline.shapes import Float, Int
+from sightline.look.tile_stats import (
+    Cells,
+    Stats,
+    StatsRequest,
+    TilePart,
+    max_with_index,
+    reduce_tile,
+    sum_columns,
+    sum_rows,
+)
+from sightline.shapes import Float
+
+__all__ = [
+    "Cells",
+    "Stats",
+    "StatsRequest",
+    "max_with_index",
+    "measure",
+    "pool",
+    "sum_columns",
+    "sum_rows",
+    "tile_weights",
+]
 
 _TILE = {"cpu": 1 << 21, "cuda": 1 << 26}  # weights of a tile, at most: on a GPU enough to fill it
 _SHARED_TILE = 1 << 18, 1 << 20  # where threads share the tiles: an eighth of all, but between these
@@ -32,57 +52,6 @@ _SHARED_TILE = 1 << 18, 1 << 20  # where threads share the tiles: an eighth of a
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
 _COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6
 _ROW_SUM = 4e-6  # a row of weights that is further from one than this shows that a kernel's lse is off
-
-
-_Position = TypeVar("_Position", int, Tensor)
-
-
-class Cells(NamedTuple):
-    """A grid laid over some queries and keys, as even as whole numbers allow."""
-
-    rows: int
-    columns: int
-    queries: tuple[int, int]
-    keys: tuple[int, int]
-
-    def row_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
-        """The row of cells that each query falls into."""
-        return _cell_index(self.rows, self.queries, positions)
-
-    def column_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
-        """The column of cells that each key falls into."""
-        return _cell_index(self.columns, self.keys, positions)
-
-    def areas(self, device: torch.device) -> Int[Tensor, "rows columns"]:
-        """How many pairs each cell holds."""
-        rows, columns = (
-            torch.arange(n + 1, device=device).mul_(span[1] - span[0]).floor_divide_(n).diff()
-            for n, span in ((self.rows, self.queries), (self.columns, self.keys))
-        )
-        return rows[:, None] * columns
-
-
-class StatsRequest(NamedTuple):
-    """What a pass should find out."""
-
-    received: bool = False
-    entropy: bool = False
-    peak: bool = False
-    cells: Cells | None = None
-    top: int | None = None
-
-
-class Stats(NamedTuple):
-    """What it found; None for what it was not asked. All differentiable but indices, cells and top."""
-
-    lse: Float[Tensor, "B H T"]
-    received: Float[Tensor, "B H S"] | None
-    entropy: Float[Tensor, "B H T"] | None
-    peak: Float[Tensor, "B H T"] | None
-    peak_at: Int[Tensor, "B H T"] | None
-    cells: Float[Tensor, "B H rows columns"] | None
-    top: Float[Tensor, "B H T K"] | None
-    top_at: Int[Tensor, "B H T K"] | None
 
 
 def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None = None) -> Stats:
@@ -114,12 +83,12 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
 
 def _parts(
     inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None
-) -> Iterator[tuple[Tile, "_Part"]]:
+) -> Iterator[tuple[Tile, "TilePart"]]:
     """Every tile and what it contributes, in order."""
     size = _tile_size(inputs)
     scratches: list[_Scratch] = []  # those that nobody uses; as many are made as there are threads
 
-    def measure_one(tile: Tile) -> _Part:
+    def measure_one(tile: Tile) -> TilePart:
         try:
             scratch = scratches.pop()
         except IndexError:
@@ -214,26 +183,6 @@ def tile_weights(inputs: ScoreInputs, tile: Tile, lse: Float[Tensor, "b h t"]) -
     return weights.masked_fill_((lse == -torch.inf).unsqueeze(-1), 0.0)  # nothing to look at: -inf - -inf
 
 
-class _Part(NamedTuple):
-    """What one tile contributes."""
-
-    lse: Tensor
-    received: Tensor | None
-    entropy: Tensor | None
-    peak: Tensor | None
-    peak_at: Tensor | None
-    cells: Tensor | None
-    first_cell: int
-    top: Tensor | None
-    top_at: Tensor | None
-
-    def stats(self, request: StatsRequest) -> Stats:
-        """The same as all that there is to find; the lse may be the kernel's own, so it is copied."""
-        lse = self.lse.clone(memory_format=torch.contiguous_format)
-        received = self.received if request.received else None
-        return Stats(lse, received, self.entropy, self.peak, self.peak_at, self.cells, self.top, self.top_at)
-
-
 def _measure_tile(
     inputs: ScoreInputs,
     tile: Tile,
@@ -241,33 +190,16 @@ def _measure_tile(
     lse: Tensor | None,
     scratch: "_Scratch",
     differentiable: bool,
-) -> _Part:
+) -> TilePart:
     if tile.columns[0] >= tile.columns[1]:
         return _empty_part(inputs.scores(tile), request)
     if differentiable:
         lse, logs, weights, empty = _weights(inputs, tile)
     else:
         lse, logs, weights, empty = _weights_in_place(inputs, tile, lse, scratch)
-    first_cell, cells, received = 0, None, None
-    if request.cells is not None:
-        first_cell, by_row = sum_rows(weights.detach(), tile, request.cells)
-        cells = sum_columns(by_row, tile, request.cells, scratch.columns)
-        received = None if differentiable else by_row.sum(-2)  # so the weights need not be added up again
-    if request.received and received is None:
-        received = weights.sum(-2)
-    entropy = peak = peak_at = top = top_at = None
-    if request.peak:
-        peak, peak_at = max_with_index(weights)
-        peak_at = peak_at.add_(tile.columns[0]) if tile.columns[0] else peak_at
-        if empty is not None:
-            peak_at = peak_at.masked_fill_(empty, -1)
-    if request.top:
-        top, top_at = weights.detach().topk(min(request.top, weights.size(-1)), dim=-1)
-        top_at = top_at.add_(tile.columns[0]).masked_fill_(top == 0, -1)
-    if request.entropy:  # the last to need log w
-        products = logs * weights if differentiable else logs.mul_(weights)
-        entropy = 0.0 - products.sum(-1).clamp(max=0.0)  # 0 - 0 is 0, -0 would be "-0.000"
-    return _Part(lse, received, entropy, peak, peak_at, cells, first_cell, top, top_at)
+    return reduce_tile(
+        lse, logs, weights, tile, request, empty=empty, columns=scratch.columns, differentiable=differentiable
+    )
 
 
 class _Scratch:
@@ -346,25 +278,7 @@ def _weights_in_place(
     return lse if empty is None else lse.masked_fill(empty, -torch.inf), logs, weights, empty
 
 
-def sum_rows(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r s"]]:
-    """Add up the queries of a tile in each row of cells: the first of those rows, and the sums."""
-    first, last = (_cell_index(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
-    edges = [_cell_start(cells.rows, cells.queries, i) - tile.rows[0] for i in range(first, last + 2)]
-    edges = [min(max(edge, 0), weights.size(-2)) for edge in edges]
-    spans = itertools.pairwise(edges)
-    return first, torch.stack([weights[..., a:b, :].sum(-2) for a, b in spans], dim=-2)
-
-
-def sum_columns(
-    by_row: Float[Tensor, "b h r s"], tile: Tile, cells: Cells, columns: Int[Tensor, " keys"]
-) -> Float[Tensor, "b h r columns"]:
-    """Add up the keys in each column of cells; ``columns`` says into which one each key of the grid falls."""
-    sums = by_row.new_zeros(*by_row.shape[:3], cells.columns)
-    left = cells.keys[0]
-    return sums.index_add_(-1, columns[tile.columns[0] - left : tile.columns[1] - left], by_row)
-
-
-def _write_tile(stats: Stats, tile: Tile, part: _Part) -> None:
+def _write_tile(stats: Stats, tile: Tile, part: TilePart) -> None:
     """Put what a tile found where it belongs."""
     stats.lse[tile.row_index] = part.lse
     for name in ("entropy", "peak", "peak_at"):
@@ -386,11 +300,11 @@ def _write_tile(stats: Stats, tile: Tile, part: _Part) -> None:
         stats.top_at[tile.row_index][..., : part.top.size(-1)] = part.top_at
 
 
-def _empty_part(scores: Tensor, request: StatsRequest) -> _Part:
+def _empty_part(scores: Tensor, request: StatsRequest) -> TilePart:
     """The part of queries that may look at no key at all."""
     zero = scores.sum(-1)
     minus_one = torch.full_like(zero, -1, dtype=torch.long)
-    return _Part(
+    return TilePart(
         lse=zero - torch.inf,
         received=scores.sum(-2) if request.received else None,
         entropy=zero if request.entropy else None,
@@ -401,36 +315,6 @@ def _empty_part(scores: Tensor, request: StatsRequest) -> _Part:
         top=None,
         top_at=None,
     )
-
-
-def max_with_index(
-    weights: Float[Tensor, "... t s"], chunk: int | None = None
-) -> tuple[Float[Tensor, "... t"], Int[Tensor, "... t"]]:
-    """The largest weight and its place. On a CPU in chunks: a maximum is quick to find, its place is not."""
-    s = weights.size(-1)
-    chunk = chunk or (32 if s < 2048 else 64)
-    whole = s - s % chunk
-    if whole <= 8 * chunk or weights.is_cuda or weights.requires_grad:
-        return weights.amax(-1), weights.detach().argmax(-1)
-    chunks = weights[..., :whole].unflatten(-1, (-1, chunk))
-    largest, best = chunks.amax(-1).max(-1)  # of all, and the chunk that holds it
-    inside = chunks.take_along_dim(best[..., None, None], dim=-2).squeeze(-2)  # (..., t, chunk)
-    at = inside.argmax(-1) + best * chunk
-    if whole == s:
-        return largest, at
-    rest = weights[..., whole:]
-    last = rest.amax(-1)
-    return torch.maximum(largest, last), torch.where(last > largest, rest.argmax(-1) + whole, at)
-
-
-def _cell_index(n: int, span: tuple[int, int], position: _Position) -> _Position:
-    """Which of n cells a position, or each of some, falls into: cell i begins at ⌊i · length / n⌋."""
-    return ((position - span[0] + 1) * n - 1) // (span[1] - span[0])
-
-
-def _cell_start(n: int, span: tuple[int, int], cell: int) -> int:
-    """Where a cell begins."""
-    return span[0] + cell * (span[1] - span[0]) // n
 
 
 def _tile_size(inputs: ScoreInputs) -> int:

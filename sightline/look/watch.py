@@ -35,6 +35,7 @@ from sightline.look.owners import Owner, Owners, sinks_of, uncompiled
 from sightline.look.padding import given_padding
 from sightline.look.recorder import AttentionRecorder, read_kernel
 from sightline.look.seen import Seen
+from sightline.look.sharded.placements import HeadFinder
 from sightline.look.sight import Look, Sight, check_measure
 from sightline.look.tokens import clean_batch
 from sightline.look.torch_calls import read_attention_call
@@ -153,6 +154,7 @@ class Watch:
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._dark: dict[str, str] = {}  # modules that attended in a way that can't be read, and why
+        self._find_heads = HeadFinder()  # of tensor-parallel modules
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
         register_flex()
         with contextlib.ExitStack() as undo:
@@ -172,6 +174,7 @@ class Watch:
         undo, self._undo = self._undo, None
         undo.__exit__(kind, error, trace)
         self._measurer.launch()
+        self._measurer.finish(failed=error is not None)
         self._name_compiled()
         for name, reason in self._dark.items():
             self._seen.take_back(name, reason)
@@ -365,7 +368,7 @@ class Watch:
                 return
             if fused is not None and is_eager and plan == "measure":
                 into = _crosses_masked(owner, fused)
-                if self._measurer.put_by(name, fused, into):
+                if self._measurer.put_by(name, fused, into, self._find_heads(owner.module, fused.args[0])):
                     return
             with silence(), context():
                 call = read(owner.module)
@@ -376,6 +379,8 @@ class Watch:
                 if call.inputs.mask.tensors or call.unseen is not None or call.inputs.modify is not None:
                     named = owner._replace(name=name)
                     call = replace(call, crosses=crosses(named, call.inputs.shape[3], depth=2))
+                if call.shard is None:
+                    call = replace(call, shard=self._find_heads(owner.module, call.inputs))
                 sight = self._measurer.measure_call(name, call, now=not is_eager)
             if not is_eager and sight is not None:
                 self._compiled.append((owner.name, sight))
