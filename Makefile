@@ -8,7 +8,7 @@ JOBS   ?= 3
 # process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
+.PHONY: help demo test test-gpu fuzz kills lock licences sbom wheel smoke startup test-all check types doctest examples format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,9 @@ help:
 	@echo "make test      lint, types, tests, doctests and examples"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
 	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
+	@echo "make test-all  the same under each of Python 3.11, 3.12 and 3.13 that is installed"
+	@echo "make smoke     the wheel and the sdist, each extra in a clean environment"
+	@echo "make startup   what importing sightline and asking for help costs"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -76,6 +79,21 @@ sbom: $(READY)
 
 wheel: $(READY)
 	$(BIN)/python .ci/supply.py wheel
+
+# What somebody gets who has no repository, every extra in an environment of its own; and what a start costs.
+smoke: $(READY)
+	$(BIN)/python .ci/package.py smoke
+
+startup: $(READY)
+	$(BIN)/python .ci/package.py startup
+
+# The tests under every Python that is installed here, each in an environment of its own.
+PYTHONS ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v; done)
+test-all:
+	@for python in $(PYTHONS); do \
+	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || continue; \
+	    $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
+	done
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
