@@ -8,7 +8,7 @@ JOBS   ?= 3
 # process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-gpu fuzz kills lock licences sbom wheel smoke startup test-all check types doctest examples format clean
+.PHONY: help demo test test-gpu fuzz kills lock licences sbom wheel smoke startup test-all pages check types doctest examples format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make test-all  the same under each of Python 3.11, 3.12 and 3.13 that is installed"
 	@echo "make smoke     the wheel and the sdist, each extra in a clean environment"
 	@echo "make startup   what importing sightline and asking for help costs"
+	@echo "make pages     the pages of the reference that come from the code"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -94,6 +95,10 @@ test-all:
 	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || continue; \
 	    $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
 	done
+
+# The pages of docs/lookup that come from the code; the commands take some minutes.
+pages: $(READY)
+	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/figures/reference_pages.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -7,6 +7,7 @@ Usage: python docs/figures/pictures_do.py [FOLDER]
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -18,13 +19,13 @@ PICTURES = Path(__file__).resolve().parents[1] / "pictures"
 DPI = 110
 
 
-def panels(count: int) -> tuple[Figure, list]:
+def panels(count: int) -> tuple[Figure, list[Any]]:
     """A row of square panels."""
     figure = Figure(figsize=(2.9 * count, 3.1), layout="constrained")
     return figure, list(figure.subplots(1, count))
 
 
-def matrix(ax, weights: Tensor, title: str, **how) -> None:
+def matrix(ax: Any, weights: Tensor, title: str, **how: Any) -> None:
     """One matrix, queries down, keys across."""
     ax.imshow(weights.detach().numpy(), cmap="magma", interpolation="nearest", **how)
     ax.set(title=title, xlabel="key", ylabel="query")
@@ -110,4 +111,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for name, draw in DRAW.items():
         draw().savefig(folder / f"{name}.png", dpi=DPI, metadata={"Software": None})
-        print(folder / f"{name}.png")
+        sys.stdout.write(f"{folder / name}.png\n")

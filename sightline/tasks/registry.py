@@ -52,6 +52,11 @@ def register(new: "Task") -> "Task":
 
     Raises:
         ValueError: If its name is that of a task of Sightline's own.
+
+    Example:
+        >>> register(task_of("caption"))
+        Traceback (most recent call last):
+        ValueError: a task's kind must be its own, 'caption' is taken; choose another name
     """
     if new.kind in _BUILT_IN:
         raise ValueError(f"a task's kind must be its own, {new.kind!r} is taken; choose another name")
@@ -60,18 +65,32 @@ def register(new: "Task") -> "Task":
 
 
 def unregister(kind: str) -> None:
-    """Forget a task of your own."""
+    """Forget a task of your own.
+
+    Example:
+        >>> unregister("nobody registered this")
+    """
     if kind not in _BUILT_IN:
         _ENTRIES.pop(kind, None)
 
 
 def kinds() -> tuple[str, ...]:
-    """The names of all tasks."""
+    """The names of all tasks.
+
+    Example:
+        >>> kinds()[:3]
+        ('caption', 'translate', 'classify')
+    """
     return tuple(_ENTRIES)
 
 
 def summary(kind: str) -> str:
-    """What a task does, in a line; without loading it."""
+    """What a task does, in a line; without loading it.
+
+    Example:
+        >>> summary("classify")
+        'Tell which class an image is of.'
+    """
     return _ENTRIES[kind].summary
 
 
@@ -80,6 +99,10 @@ def task_of(kind: str) -> "Task":
 
     Raises:
         ValueError: If there is none.
+
+    Example:
+        >>> task_of("classify").kind
+        'classify'
     """
     if kind not in _ENTRIES:
         raise ValueError(f"unknown kind of task {kind!r}, {did_you_mean(kind, _ENTRIES)}")
