@@ -26,8 +26,8 @@ def errors() -> str:
         "# Error messages",
         "",
         "Every sentence that answers a mistake, by the file that says it, with the condition under which it",
-        "does; from the code, by `make pages`. What stands in braces is filled in with your values. In Python",
-        "they are exceptions; a command prints the sentence alone and ends with exit code 2. Look for words of yours.",
+        "does; from the code, by `make pages`. What stands in braces is filled in with your values. In",
+        "Python they are exceptions; a command prints the sentence alone and ends with exit code 2.",
     ]
     count = 0
     for path in sorted((ROOT / "sightline").rglob("*.py")):
