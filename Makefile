@@ -96,9 +96,10 @@ test-all:
 	    $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
 	done
 
-# The pages of docs/lookup that come from the code; the commands take some minutes.
+# The pages of docs/lookup that come from the code, where the commands take some minutes, and the notebooks.
 pages: $(READY)
 	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/figures/reference_pages.py
+	$(BIN)/python docs/figures/notebooks.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
