@@ -34,10 +34,14 @@ TRIED = [
     "look runs/caption runs/caption/sample.png --out look.html",
     "positions --length 64 --d-model 32 --out heatmap.png",
 ]
-HELPS = [
-    *("", "demo", "train", *(f"train {task}" for task in TINY), "evaluate", *TINY, "look", "serve"),
-    *("data check", "check", "positions", "bench", "bench attention"),
-]
+
+
+def every_command() -> list[str]:
+    """The words of every command, groups and what is in them."""
+    found = [""]
+    for name, lazy in app().commands.items():
+        found += [name, *(f"{name} {inner}" for inner in getattr(lazy.load(), "commands", {}))]
+    return found
 
 
 def commands() -> str:
@@ -67,7 +71,7 @@ def commands() -> str:
             said = _steady(done.stderr + done.stdout)
             lines += ["```text", f"$ sightline {line}", *said, "```", ""]
     lines += ["## Their help", ""]
-    for words in HELPS:
+    for words in every_command():
         name = f"sightline {words}".strip()
         lines += [f"### {name}", "", "```text", *help_of(words), "```", ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -35,7 +35,7 @@ def errors() -> str:
         if not rows:
             continue
         name = path.relative_to(ROOT / "sightline").as_posix()
-        lines += ["", f"## {name}", "", f"[source](../../sightline/{name})", ""]
+        lines += ["", f"## `{name}`", "", f"[source](../../sightline/{name})", ""]
         for kind, sentence, condition in rows:
             count += 1
             lines.append(
