@@ -21,7 +21,7 @@ def public_names() -> Iterator[tuple[str, Any]]:
     for space in SPACES:
         module = getattr(sl, space)
         names = module.__all__ if hasattr(module, "__all__") else []
-        for name in sorted(set(names), key=str.lower):
+        for name in sorted(set(names), key=lambda name: (name.lower(), name)):
             found = getattr(module, name)
             ours = (getattr(found, "__module__", None) or "").startswith("sightline")
             if ours and (inspect.isclass(found) or inspect.isfunction(found)):
