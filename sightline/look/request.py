@@ -33,6 +33,11 @@ class Look:
         peak: Each query's largest weight, and the key that got it.
         map: The size of a picture of the T x S weights, a number or (rows, columns).
         top: How many of each query's largest weights to keep.
+
+    Example:
+        >>> q = k = v = torch.randn(1, 2, 11, 8)
+        >>> sl.look(q, k, v, measure=Look(entropy=False, peak=False, map=3)).map(3).shape
+        torch.Size([1, 2, 3, 3])
     """
 
     received: bool = True

@@ -14,7 +14,15 @@ DECODERS = ("transformer", "recurrent")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptionerConfig:
-    """Settings of a captioner; a run keeps them beside its weights."""
+    """Settings of a captioner; a run keeps them beside its weights.
+
+    Example:
+        >>> CaptionerConfig(image_size=64, patch=8, d_model=32, n_heads=4).d_model
+        32
+        >>> CaptionerConfig(d_model=30, n_heads=4)
+        Traceback (most recent call last):
+        ValueError: n_heads must divide d_model, got n_heads=4 for d_model=30
+    """
 
     vocab_size: int = setting(
         10000, "Words the model knows, the special ones included.", at_least=5, largest=1 << 24, advanced=True

@@ -49,7 +49,12 @@ FEEDS = ("none", "context", "readout")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecurrentConfig:
-    """The shape of a recurrent translator."""
+    """The shape of a recurrent translator.
+
+    Example:
+        >>> RecurrentConfig(source_vocab_size=50, vocab_size=40, score="general").cell
+        'gru'
+    """
 
     architecture: Literal["recurrent"] = setting("recurrent", "Which translator this is.", advanced=True)
     source_vocab_size: int = setting(

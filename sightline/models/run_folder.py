@@ -48,6 +48,15 @@ class SaveableModel(nn.Module):
         kind: What the model is for: ``caption``, ``translate`` or ``classify``; in the folder's config.
         Config: The dataclass of its settings.
         config: Its settings.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> sizes = {"d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 8}
+        >>> config = sl.models.VisionTransformerConfig(image_size=8, patch=4, **sizes)
+        >>> folder = mkdtemp()
+        >>> sl.models.VisionTransformer(config).save(folder)
+        >>> sl.models.VisionTransformer.load(folder).config == config
+        True
     """
 
     kind: ClassVar[str]

@@ -34,7 +34,12 @@ NORMS = ("pre", "post")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslatorConfig:
-    """The shape of a Transformer translator."""
+    """The shape of a Transformer translator.
+
+    Example:
+        >>> TranslatorConfig(source_vocab_size=50, vocab_size=40, d_model=32, n_heads=4).norm
+        'pre'
+    """
 
     architecture: Literal["transformer"] = setting("transformer", "Which translator this is.", advanced=True)
     source_vocab_size: int = setting(

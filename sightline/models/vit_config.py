@@ -30,7 +30,12 @@ SIZES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VisionTransformerConfig:
-    """Settings of a Vision Transformer."""
+    """Settings of a Vision Transformer.
+
+    Example:
+        >>> VisionTransformerConfig(image_size=28, patch=7, channels=1).n_classes
+        10
+    """
 
     n_classes: int = setting(10, "How many classes there are.", at_least=1, largest=1 << 24, advanced=True)
     channels: int = setting(3, "1 for grey images, 3 for colour.", at_least=1, largest=1024, advanced=True)

@@ -65,6 +65,17 @@ def beam_tree(
 
     Raises:
         ValueError: If nothing was traced, or there are not as many names as keys.
+
+    Example:
+        >>> from sightline.decode.beam import beam
+        >>> from sightline.decode.trace import BeamTrace
+        >>> trace = BeamTrace()
+        >>> config = sl.models.TranslatorConfig(source_vocab_size=9, vocab_size=9, d_model=8, n_heads=2)
+        >>> model = sl.models.Translator(config).eval()
+        >>> ids = torch.tensor([[4, 5, 2]])
+        >>> found = beam(model, model.start(ids), max_length=4, width=2, trace=trace)
+        >>> len(beam_tree(trace, str).axes) > 0
+        True
     """
     if not trace.steps:
         raise ValueError("a beam search must have been traced to be drawn, got none; beam(..., trace=trace)")

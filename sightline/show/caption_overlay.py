@@ -31,6 +31,12 @@ class CaptionOverlay:
         score: The caption's score and its metric, as text.
         boxes: For some words, by index, the box of the object that the word names.
         note: A line under the caption, such as how the image was cropped.
+
+    Example:
+        >>> image, weights = torch.zeros(3, 8, 8, dtype=torch.uint8), torch.full((2, 1, 4), 0.25)
+        >>> told = CaptionOverlay(image=image, words=["a", "star"], weights=weights, grid=(2, 2))
+        >>> len(sl.show.overlay(told).axes) >= 2
+        True
     """
 
     image: Shaped[Tensor, "C h w"]

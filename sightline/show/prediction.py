@@ -37,6 +37,13 @@ def prediction(
 
     Raises:
         ValueError: If there is no attention, no such layer or head, or no word to draw.
+
+    Example:
+        >>> weights = torch.full((1, 1, 2, 3), 1 / 3)
+        >>> attention = sl.tasks.Attention(weights=weights, queries=("a", "b"), keys=("x", "y", "z"))
+        >>> p = sl.tasks.Prediction(input="x y z", text="a b", score=-0.5, attention=attention)
+        >>> len(prediction(p).axes) > 0
+        True
     """
     whole = attention_of(p)
     keys = whole.keys
@@ -67,6 +74,14 @@ def overlays(predictions: Iterable[PredictionRecord]) -> list[CaptionOverlay]:
 
     Raises:
         ValueError: If a prediction has no attention, or has it over words.
+
+    Example:
+        >>> grid = sl.tasks.Grid(rows=2, columns=2, image=torch.zeros(3, 8, 8, dtype=torch.uint8))
+        >>> weights = torch.full((1, 1, 2, 4), 0.25)
+        >>> attention = sl.tasks.Attention(weights=weights, queries=("a", "b"), keys=grid)
+        >>> p = sl.tasks.Prediction(input="x.png", text="a b", score=-0.5, attention=attention)
+        >>> overlays([p])[0].words
+        ('a', 'b')
     """
     return [_overlay_of(p, attention_of(p)) for p in predictions]
 

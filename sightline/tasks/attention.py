@@ -28,6 +28,11 @@ class Grid:
         rows, columns: How many cells down and across.
         image: The pixels that the model saw.
         boxes: For some queries, by position, the box of the object they name.
+
+    Example:
+        >>> grid = Grid(rows=2, columns=3, image=torch.zeros(3, 8, 12, dtype=torch.uint8))
+        >>> grid.rows * grid.columns
+        6
     """
 
     rows: int

@@ -24,6 +24,12 @@ class DatasetObjective(Objective):
     Args:
         dataset: With a ``train`` and a ``val`` split.
         settings: Of the training: its ``data`` go into the run's config.
+
+    Example:
+        >>> class Ones(DatasetObjective):
+        ...     def loss(self, model, batch):
+        ...         wrong = (model(batch) - 1).square()
+        ...         return sl.train.Loss(wrong.sum(), torch.tensor(wrong.numel()))
     """
 
     def __init__(self, dataset: Any, settings: Settings) -> None:

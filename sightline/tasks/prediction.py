@@ -15,7 +15,12 @@ __all__ = ["Alternative", "Evaluation", "Example", "Prediction"]
 
 
 class Alternative(NamedTuple):
-    """One possible output and its score."""
+    """One possible output and its score.
+
+    Example:
+        >>> Alternative("a red star", -0.5).text
+        'a red star'
+    """
 
     text: str
     score: float
@@ -30,6 +35,10 @@ class Example:
         value: What the model takes: pixels, token ids.
         references: What people wrote for it; empty where nobody did.
         truth: Whatever else a task knows of it: a label, a drawn scene.
+
+    Example:
+        >>> Example(input="a.png", value=torch.zeros(3, 8, 8), references=("a star",)).references
+        ('a star',)
     """
 
     input: Any
@@ -50,6 +59,10 @@ class Prediction(ShowsItself):
         attention: What the model looked at; None where it was not asked for.
         references: What people wrote for this input, in an evaluation.
         metrics: Scores of this prediction alone, in an evaluation.
+
+    Example:
+        >>> Prediction(input="a.png", text="a star", score=-0.5).alternatives
+        (Alternative(text='a star', score=-0.5),)
     """
 
     input: Any
@@ -76,6 +89,10 @@ class Evaluation:
         about: What was evaluated: "500 images of split 'test' of scenes, beam 5".
         tables: Further files by name, as text.
         figures: Further figures by title, each drawn when called, with a caption.
+
+    Example:
+        >>> Evaluation(scores={"accuracy": 0.75}).scores["accuracy"]
+        0.75
     """
 
     scores: Mapping[str, float]

@@ -21,6 +21,13 @@ class Predictor:
 
     Attributes:
         model: In eval, on its device.
+
+    Example:
+        >>> class Echo(Predictor):
+        ...     def read(self, inputs, **_):
+        ...         return [sl.tasks.Example(input=text, value=text) for text in inputs]
+        >>> Echo(nn.Identity()).read(["a"])[0].input
+        'a'
     """
 
     model: nn.Module

@@ -53,6 +53,11 @@ def register(new: "Task") -> "Task":
 
     Raises:
         ValueError: If its name is that of a task of Sightline's own.
+
+    Example:
+        >>> register(task_of("caption"))
+        Traceback (most recent call last):
+        ValueError: a task's kind must be its own, 'caption' is taken; choose another name
     """
     from sightline.tasks.task import Task  # noqa: PLC0415 - known names are listed without loading torch
 
@@ -65,19 +70,33 @@ def register(new: "Task") -> "Task":
 
 @checked
 def unregister(kind: str) -> None:
-    """Forget a task of your own."""
+    """Forget a task of your own.
+
+    Example:
+        >>> unregister("nobody registered this")
+    """
     if kind not in _BUILT_IN:
         _ENTRIES.pop(kind, None)
 
 
 def kinds() -> tuple[str, ...]:
-    """The names of all tasks."""
+    """The names of all tasks.
+
+    Example:
+        >>> kinds()[:3]
+        ('caption', 'translate', 'classify')
+    """
     return tuple(_ENTRIES)
 
 
 @checked
 def summary(kind: str) -> str:
-    """What a task does, in a line; without loading it."""
+    """What a task does, in a line; without loading it.
+
+    Example:
+        >>> summary("classify")
+        'Tell which class an image is of.'
+    """
     _check_known(kind)
     return _ENTRIES[kind].summary
 
@@ -88,6 +107,10 @@ def task_of(kind: str) -> "Task":
 
     Raises:
         ValueError: If there is none.
+
+    Example:
+        >>> task_of("classify").kind
+        'classify'
     """
     _check_known(kind)
     return _ENTRIES[kind].load()

@@ -45,6 +45,15 @@ class Run:
         config: Its config.json: ``kind``, ``version``, ``model``, ``data`` and ``train``.
         device: Where the model is.
         predictor: The model with what belongs to it.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> sizes = {"patch": 4, "d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 4}
+        >>> quick = {"steps": 1, "tensorboard": False, "shown": False}
+        >>> run = sl.tasks.train("classify", data="digits", out=mkdtemp(), **quick, **sizes)
+        >>> p = next(run.predict([torch.zeros(1, 8, 8, dtype=torch.uint8)], top=3))
+        >>> run.kind, len(p.alternatives), p.attention.weights.shape
+        ('classify', 3, torch.Size([1, 2, 1, 4]))
     """
 
     folder: Path
@@ -247,6 +256,11 @@ def open_run(folder: str | Path, device: str | torch.device | None = None, *, fo
 
     Raises:
         ValueError: If it is no run folder, or a file in it is missing, damaged or not the one it vouches for.
+
+    Example:
+        >>> open_run("runs/nowhere")
+        Traceback (most recent call last):
+        ValueError: a run is a folder that `sightline train` wrote, 'runs/nowhere' does not exist
     """
     folder = Path(folder)
     if not folder.is_dir():

@@ -31,6 +31,10 @@ class Settings(dict[str, Any]):
     Attributes:
         kind: Of the task.
         explicit: For each part, the fields that a preset, a saved run or the user set; the rest are defaults.
+
+    Example:
+        >>> Settings("sort", {"data": None}, {}).kind
+        'sort'
     """
 
     def __init__(self, kind: str, parts: Mapping[str, Any], explicit: Mapping[str, frozenset[str]]) -> None:
@@ -56,6 +60,10 @@ class Part:
         switch: Of an optional part, the flag that asks for it; None: the part is always there.
         switch_help: The help of that flag.
         stage: Of settings of a further stage, the stage's name in config.json.
+
+    Example:
+        >>> Part(name="train", config=sl.train.TrainConfig).title
+        'Train'
     """
 
     name: str
@@ -95,6 +103,10 @@ class Prepared:
         test_split: The split that is there to be evaluated on.
         sample: An input to try the model on: a path, a text, or an image, which is saved with the run.
         row_names: As :meth:`Predictor.row_names` of the run to be.
+
+    Example:
+        >>> Prepared(model=nn.Linear(3, 5), objective=None).test_split
+        'test'
     """
 
     model: nn.Module
@@ -174,6 +186,10 @@ class Task:
         predictions_json: What ``--json`` prints for predictions.
         look_json: What ``look --json`` prints for one, with the attentions that were asked for.
         look_figures: Further figures of a look's page for the same, by heading, each with a caption.
+
+    Example:
+        >>> sl.tasks.task_of("translate").metrics[0]
+        'loss'
     """
 
     kind: str

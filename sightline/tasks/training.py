@@ -70,6 +70,11 @@ def train(
 
     Raises:
         ValueError: If a setting is unknown or no good, or the folder is in use.
+
+    Example:
+        >>> train("classify", data="digits", out="run", epoch=3)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: unknown setting 'epoch' of classify, expected one of ...
     """
     task = task_of(kind)
     given, parts = _by_part(task, fields)

@@ -23,7 +23,15 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    """Settings of the loop; each is also a flag of ``sightline train``."""
+    """Settings of the loop; each is also a flag of ``sightline train``.
+
+    Example:
+        >>> TrainConfig(epochs=3).schedule
+        'cosine'
+        >>> TrainConfig(epochs=-1)
+        Traceback (most recent call last):
+        ValueError: epochs must be at least 1, got -1
+    """
 
     epochs: int = setting(10, "Passes through the training split.", at_least=1, largest=10**9)
     steps: int | None = setting(

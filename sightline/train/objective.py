@@ -28,6 +28,10 @@ class Loss(NamedTuple):
         also: Further sums over the same terms, to be averaged and shown beside the loss.
         mean: What is added to the mean of the terms: a mean over other things, such as rows.
         mean_count: Over how many; of several processes each counts by its share.
+
+    Example:
+        >>> Loss(torch.tensor(6.0), torch.tensor(3)).total
+        tensor(6.)
     """
 
     total: Tensor
@@ -39,7 +43,26 @@ class Loss(NamedTuple):
 
 @runtime_checkable
 class Objective(Protocol):
-    """One kind of thing to learn. Derive from it: what it needn't say has a default here."""
+    """One kind of thing to learn. Derive from it: what it needn't say has a default here.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> class Ones(Objective):                                # learn to answer 1
+        ...     kind = "ones"
+        ...     def plan(self, epoch):
+        ...         return [[0, 1], [2, 3]]
+        ...     def load(self, indices, epoch):
+        ...         return torch.eye(4)[list(indices)]
+        ...     def loss(self, model, batch):
+        ...         wrong = (model(batch) - 1).square()
+        ...         return Loss(wrong.sum(), torch.tensor(wrong.numel()))
+        ...     def evaluate(self, model):
+        ...         return {"loss": float((model(torch.eye(4)) - 1).square().mean())}
+        >>> config = sl.train.TrainConfig(epochs=2, device="cpu", tensorboard=False)
+        >>> out = sl.train.fit(nn.Linear(4, 1), Ones(), config, Path(mkdtemp()), shown=False)
+        >>> (out / "model.safetensors").is_file()
+        True
+    """
 
     one_shape: ClassVar[bool] = False  # whether all batches are alike, but perhaps the last of an epoch
     may_change: ClassVar[frozenset[str]] = frozenset()  # of its data's settings, when a run goes on
@@ -103,6 +126,10 @@ class Stage:
         objective: What is learned.
         config: How; a stage's settings are its own.
         settings: What the run's config says of the stage; None for ``config``.
+
+    Example:
+        >>> Stage(name="second", objective=None, config=sl.train.TrainConfig(epochs=2)).name
+        'second'
     """
 
     name: str

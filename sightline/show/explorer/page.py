@@ -30,6 +30,14 @@ class Page:
 
     As the last line of a notebook's cell it shows itself: live where anywidget is installed, each level
     computed when it is looked at; else as a frame with the saved page.
+
+    Example:
+        >>> model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        >>> with sl.watch(model, keep=True) as seen:
+        ...     y = model(torch.randn(1, 5, 8))
+        >>> page = sl.show.page(seen, tokens=["a", "few", "words", "of", "text"])
+        >>> type(page).__name__, "few" in page.html()
+        ('Page', True)
     """
 
     def __init__(self, answers: Answers, *, max_bytes: int = _ROOM, figures: Figures | None = None) -> None:

@@ -25,6 +25,10 @@ class Step:
         probability: How likely it was; None where that is not known.
         alternatives: The likeliest tokens with their probabilities, best first.
         query: Which query wrote it. Default: the steps are the last queries, in order.
+
+    Example:
+        >>> Step(token="star", probability=0.75, alternatives=[("star", 0.75), ("ring", 0.25)]).token
+        'star'
     """
 
     token: str
