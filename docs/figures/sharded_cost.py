@@ -1,8 +1,8 @@
 # ruff: noqa: INP001, T201
 """The cost model of sharded attention: its messages counted in real runs, its times predicted for many GPUs.
 
-    python docs/sharded_cost.py             # count messages on 2 and 4 processes, predict, draw the figure
-    python docs/sharded_cost.py --no-count  # predict and draw alone
+    python docs/figures/sharded_cost.py             # count messages on 2 and 4 processes, predict, draw the figure
+    python docs/figures/sharded_cost.py --no-count  # predict and draw alone
 
 A message is what a rank hands to torch.distributed. Counting patches the functions that Sightline calls, so
 it sees every one of them, and compares with the formulas below: number for number, byte for byte.

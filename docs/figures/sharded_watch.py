@@ -1,8 +1,8 @@
 # ruff: noqa: INP001, T201
 """What is seen of sharded attention on 2 and 4 processes, beside one process: the table of many_machines.md.
 
-    python docs/sharded_watch.py                                # 2 and 4 processes, all cases
-    python docs/sharded_watch.py --ranks 2 --cases ring ddp
+    python docs/figures/sharded_watch.py                                # 2 and 4 processes, all cases
+    python docs/figures/sharded_watch.py --ranks 2 --cases ring ddp
 
 Each process joins a gloo group on this machine's CPU. A row of the table has the largest difference, over all
 ranks, layers and entries, between what the ranks have seen and what one process sees; of numbers above one,

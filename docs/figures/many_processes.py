@@ -1,8 +1,8 @@
 # ruff: noqa: INP001, T201
 """Train small models in 1, 2 and 4 processes, and kill some: curves, scores and weights beside one process's.
 
-    python docs/many_processes.py                        # measures (minutes), writes many_processes.json
-    python docs/many_processes.py --draw                 # draws the picture of docs/many_machines.md from it
+    python docs/figures/many_processes.py                        # measures (minutes), writes many_processes.json
+    python docs/figures/many_processes.py --draw                 # draws the picture of docs/know/many_machines.md from it
 
 Processes are forked with the environment that torchrun gives them, on the CPU with gloo, one thread each,
 nothing dropped by chance. What one process computes is what the others are compared with.
@@ -29,7 +29,7 @@ import torch
 from safetensors.torch import load_file
 
 HERE = Path(__file__).parent
-RESULTS, PICTURE = HERE / "many_processes.json", HERE / "pictures" / "many_processes.png"
+RESULTS, PICTURE = HERE / "many_processes.json", HERE.parent / "pictures" / "many_processes.png"
 COMMON: dict[str, Any] = {"device": "cpu", "tensorboard": False, "log_every": 1, "threads": 0}
 SCENES = {"data": "scenes", "preset": "tiny", "n_train": 96, "n_val": 24, "n_test": 24, "dropout": 0.0}
 DATES = {"data": "dates", "n_train": 352, "n_val": 48, "n_test": 48, "dropout": 0.0, "d_model": 32}

@@ -1,5 +1,5 @@
 # ruff: noqa: INP001, T201
-"""A tensor-parallel model, watched: ``torchrun --nproc-per-node 2 docs/sharded_example.py``."""
+"""A tensor-parallel model, watched: ``torchrun --nproc-per-node 2 docs/figures/sharded_example.py``."""
 
 import torch
 import torch.distributed as dist

@@ -1,7 +1,7 @@
 # ruff: noqa: INP001, S311, S603, T201
 """Bulk prediction by two processes that are killed three times: every input exactly once in the result.
 
-    python docs/bulk_prediction.py runs/digits --inputs 100000 --processes 2 --kills 3
+    python docs/figures/bulk_prediction.py runs/digits --inputs 100000 --processes 2 --kills 3
 
 Draws scenes into tar shards in a temporary folder (10,000 different ones, repeated under other names),
 predicts them with ``torchrun -m sightline``, kills torchrun and all its workers with SIGKILL at random

@@ -1,7 +1,7 @@
 # ruff: noqa: INP001, S311, S603, T201
 """Stream shards that fit no memory: peak memory of each process, and the same batches after a kill.
 
-    python docs/stream_shards.py --gigabytes 20 --processes 2
+    python docs/figures/stream_shards.py --gigabytes 20 --processes 2
 
 Makes shards of images with captions in a temporary folder: small pictures in JPEGs of a megabyte, filled up
 with comments of zeros, and the same pictures in every shard. So it is reading that is measured, and the files
