@@ -1,8 +1,8 @@
 # ruff: noqa: INP001, T201
 """Train small models in 1, 2 and 4 processes, and kill some: curves, scores and weights beside one process's.
 
-    python docs/figures/many_processes.py                        # measures (minutes), writes many_processes.json
-    python docs/figures/many_processes.py --draw                 # draws the picture of docs/know/many_machines.md from it
+    python docs/figures/many_processes.py  # measures (minutes), writes many_processes.json
+    python docs/figures/many_processes.py --draw  # draws the picture of docs/know/many_machines.md from it
 
 Processes are forked with the environment that torchrun gives them, on the CPU with gloo, one thread each,
 nothing dropped by chance. What one process computes is what the others are compared with.

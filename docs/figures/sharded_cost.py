@@ -1,7 +1,7 @@
 # ruff: noqa: INP001, T201
 """The cost model of sharded attention: its messages counted in real runs, its times predicted for many GPUs.
 
-    python docs/figures/sharded_cost.py             # count messages on 2 and 4 processes, predict, draw the figure
+    python docs/figures/sharded_cost.py  # count messages on 2 and 4, predict, draw
     python docs/figures/sharded_cost.py --no-count  # predict and draw alone
 
 A message is what a rank hands to torch.distributed. Counting patches the functions that Sightline calls, so

@@ -387,7 +387,7 @@ def _check_ones_and_zeros(mask: Any) -> None:
         )
 
 
-def _checked_align(align: Align) -> Align:
+def _checked_align(align: Any) -> Align:
     if not isinstance(align, str) or align not in ("end", "start"):
         raise ValueError(f"align must be 'end' (the cache's rule) or 'start' (torch's), got {align!r}")
     return align
