@@ -388,9 +388,11 @@ def _check_ones_and_zeros(mask: Any) -> None:
 
 
 def _checked_align(align: Any) -> Align:
-    if not isinstance(align, str) or align not in ("end", "start"):
-        raise ValueError(f"align must be 'end' (the cache's rule) or 'start' (torch's), got {align!r}")
-    return align
+    known: Align
+    for known in ("end", "start"):
+        if isinstance(align, str) and align == known:
+            return known
+    raise ValueError(f"align must be 'end' (the cache's rule) or 'start' (torch's), got {align!r}")
 
 
 def _intersected(bands: tuple[Band, ...]) -> tuple[Band, ...]:
