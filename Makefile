@@ -59,9 +59,14 @@ fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 	PYTHONPATH=. OMP_NUM_THREADS=1 $(BIN)/python tests/serve/fuzz.py tests/fixtures/written_by_0_1/caption/finished 1000
 
-# SIGKILL before every single change that a run of each task makes to the file system.
+# SIGKILL before every single change that a run of each task makes to the file system, and the end anywhere.
 kills: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --kills
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --sweep kill --seed $(SEED)
+
+# A full disk, a folder without permission, a signal at each of those changes, and a disk of every size.
+faults: $(READY)
+	for fault in 'no space' 'read only' signal disk; do \
+	    OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --sweep "$$fault" || exit 1; done
 
 # What the project is made of; `make lock` needs uv, and is for those who change dependencies.
 lock:

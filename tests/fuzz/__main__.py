@@ -6,6 +6,7 @@ exit code is 1 if one failed.
 
 import argparse
 import contextlib
+import io
 import random
 import sys
 import tempfile
@@ -24,14 +25,17 @@ def main():
     parser.add_argument("--cases", type=int, help="of each, whatever the time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--kills", action="store_true", help="instead: SIGKILL at every change of each task's run"
+        "--sweep",
+        choices=[*faults.AT_EVERY, "disk"],
+        help="instead: this fault at every change of each task's run; kill: at --instants, too",
     )
+    parser.add_argument("--instants", type=int, default=30, help="runs of each task, ended twice anywhere")
     options = parser.parse_args()
     names = options.names or list(FUZZERS)
     torch.set_num_threads(1)
+    if options.sweep:
+        sys.exit(_sweep(options.sweep, options.instants, options.seed))
     preload()
-    if options.kills:
-        sys.exit(_kills())
     failed = False
     for name in names:
         end = time.monotonic() + 60 * options.minutes / len(names)
@@ -49,14 +53,19 @@ def main():
     sys.exit(int(failed))
 
 
-def _kills():
+def _sweep(fault, n_instants, seed):
     failed = False
     for task in faults.TASKS:
-        with tempfile.TemporaryDirectory(prefix="sightline-kills-") as place:
-            report = faults.sweep(task, Path(place))
-        sys.stdout.write(f"{report}\n")
+        with tempfile.TemporaryDirectory(prefix="sightline-sweep-") as place, contextlib.chdir(place):
+            folder, quiet = Path(place), io.StringIO()
+            with contextlib.redirect_stderr(quiet), contextlib.suppress(SystemExit):
+                faults.train(task, folder / "imports-everything")
+            reports = [faults.sweep(task, folder, fault)]
+            if fault == "kill":
+                reports.append(faults.instants(task, folder, n_instants, seed))
+        sys.stdout.write("".join(f"{report}\n" for report in reports))
         sys.stdout.flush()
-        failed |= bool(report.failures)
+        failed |= any(report.failures for report in reports)
     return int(failed)
 
 
