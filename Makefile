@@ -8,7 +8,7 @@ JOBS   ?= 3
 # process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean
+.PHONY: help demo test test-gpu fuzz kills faults mutants soak lock licences sbom wheel check types doctest examples format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,9 @@ help:
 	@echo "make test      lint, types, tests, doctests and examples"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
 	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
+	@echo "make kills     SIGKILL at every change of the file system of a run of each task; make faults: other faults"
+	@echo "make mutants   small mistakes in ROOM=attention, N=200 of them: do its tests notice?"
+	@echo "make soak      three hours of watching, looking, training and serving: does anything grow?"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -67,6 +70,16 @@ kills: $(READY)
 faults: $(READY)
 	for fault in 'no space' 'read only' signal disk; do \
 	    OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --sweep "$$fault" || exit 1; done
+
+# Small mistakes put into a room, one at a time: its tests must notice.
+ROOM    ?= attention
+N       ?= 200
+mutants: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.mutation $(ROOM) --n $(N) --seed $(SEED)
+
+# Hours of work in one process each: nothing may grow.
+soak: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/soak.py
 
 # What the project is made of; `make lock` needs uv, and is for those who change dependencies.
 lock:
