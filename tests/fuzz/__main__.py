@@ -20,7 +20,9 @@ from tests.fuzz import FUZZERS, faults, preload
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FUZZERS))
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(FUZZERS)}; of a sweep the tasks"
+    )
     parser.add_argument("--minutes", type=float, default=5.0, help="for all of them together")
     parser.add_argument("--cases", type=int, help="of each, whatever the time")
     parser.add_argument("--seed", type=int, default=0)
@@ -31,10 +33,10 @@ def main():
     )
     parser.add_argument("--instants", type=int, default=30, help="runs of each task, ended twice anywhere")
     options = parser.parse_args()
-    names = options.names or list(FUZZERS)
+    names = options.names or list(faults.TASKS if options.sweep else FUZZERS)
     torch.set_num_threads(1)
     if options.sweep:
-        sys.exit(_sweep(options.sweep, options.instants, options.seed))
+        sys.exit(_sweep(options.sweep, names, options.instants, options.seed))
     preload()
     failed = False
     for name in names:
@@ -47,26 +49,33 @@ def main():
         with tempfile.TemporaryDirectory(prefix="sightline-fuzz-") as place, contextlib.chdir(place):
             chance = random.Random(f"{options.seed} {name}")  # noqa: S311 - a seed makes the same cases
             report = FUZZERS[name](chance, Path(place), going, seed=options.seed)
-        sys.stdout.write(f"{report}\n")
-        sys.stdout.flush()
-        failed |= bool(report.failures)
+        failed |= _said(report)
     sys.exit(int(failed))
 
 
-def _sweep(fault, n_instants, seed):
+def _sweep(fault, tasks, n_instants, seed):
     failed = False
-    for task in faults.TASKS:
+    for task in tasks:
         with tempfile.TemporaryDirectory(prefix="sightline-sweep-") as place, contextlib.chdir(place):
             folder, quiet = Path(place), io.StringIO()
-            with contextlib.redirect_stderr(quiet), contextlib.suppress(SystemExit):
+            with (
+                contextlib.redirect_stderr(quiet),
+                contextlib.redirect_stdout(quiet),
+                contextlib.suppress(SystemExit),
+            ):
                 faults.train(task, folder / "imports-everything")
-            reports = [faults.sweep(task, folder, fault)]
+            undisturbed = faults.reference(task, folder)
+            failed |= _said(faults.sweep(task, folder, undisturbed, fault))
             if fault == "kill":
-                reports.append(faults.instants(task, folder, n_instants, seed))
-        sys.stdout.write("".join(f"{report}\n" for report in reports))
-        sys.stdout.flush()
-        failed |= any(report.failures for report in reports)
+                failed |= _said(faults.instants(task, folder, undisturbed, n_instants, seed))
     return int(failed)
+
+
+def _said(report):
+    """Print a report; whether something failed."""
+    sys.stdout.write(f"{report}\n")
+    sys.stdout.flush()
+    return bool(report.failures)
 
 
 if __name__ == "__main__":

@@ -68,18 +68,18 @@ def fuzz(chance, place, going, *, seed=0):
     return report
 
 
-def sweep(task, place, fault="kill"):
+def sweep(task, place, undisturbed, fault="kill"):
     """A fault at every single change that a run makes to the file system, or a disk of every size."""
-    report, undisturbed = Report(f"{fault}, at every place, {task}", 0), reference(task, place)
+    report = Report(f"{fault}, at every place, {task}", 0)
     places = range(1, undisturbed.pages) if fault == "disk" else range(undisturbed.changes)
     for n in places:
         case(report, random.Random(n), task, fault, place / f"{n}", undisturbed, at=n)  # noqa: S311
     return report
 
 
-def instants(task, place, n, seed):
+def instants(task, place, undisturbed, n, seed):
     """Ends at random instructions, two of each run."""
-    report, undisturbed = Report(f"ended at any instruction, twice, {task}", seed), reference(task, place)
+    report = Report(f"ended at any instruction, twice, {task}", seed)
     chance = random.Random(f"{seed} {task}")  # noqa: S311
     for i in range(n):
         case(report, chance, task, "instant", place / f"{i}", undisturbed)
