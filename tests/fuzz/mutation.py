@@ -1,8 +1,9 @@
 """Mutation testing: small mistakes are put into a room, one at a time, and its tests must notice.
 
     make mutants ROOM=attention N=200 SEED=0
-    python -m tests.fuzz.mutation look --n 400 --seed 1 --json survivors.json
-    python -m tests.fuzz.mutation look --again survivors.json       # those that lived, once more
+    python -m tests.fuzz.mutation look --n 400 --seed 1 --json look.json
+
+The second command, given once more, tries only what was not noticed, as long as the room is the same.
 
 The tests are collected once. Each mistake gets a child of that process, which has it in memory and runs the
 tests that pass the changed statement, the fastest first, until one fails; which those are is found by one run
@@ -46,8 +47,7 @@ def main():
     parser.add_argument("--files", help="only in files whose names contain this")
     parser.add_argument("--tests", nargs="*", default=[], help="further tests, besides the room's own")
     parser.add_argument("--seconds", type=float, default=10.0, help="of tests for one mistake")
-    parser.add_argument("--again", type=Path, help="those that survived in this file, instead of a sample")
-    parser.add_argument("--json", type=Path, help="where to write what came of each")
+    parser.add_argument("--json", type=Path, help="where to write what came of each, and to go on from")
     options = parser.parse_args()
     torch.set_num_threads(1)
     session = Session(options)
@@ -76,24 +76,35 @@ class Session:
         tests = coverage.some(self.options.seconds)
         control = tried([items[name] for name in tests], lambda: None, coverage.seconds(tests))
         assert control["end"] == SURVIVED, f"without a mistake there is {control}"
-        results = []
+        noticed, results = self._noticed(sources), []
         for site in chosen:
             tests, all_of_them = coverage.of(site, self.options.seconds)
-            result = self._try(
+            result = noticed.get(_name(site)) or self._try(
                 site, sources, living, [items[name] for name in tests], coverage.seconds(tests)
             )
             results.append(result | {"all tests": all_of_them})
             _print(results[-1])
-            if self.options.json:
-                self.options.json.write_text(json.dumps(results, indent=1) + "\n")
+            self._keep(sources, results)
         self.code = _report(self.options.room, results, self.options.seed)
         return True
+
+    def _noticed(self, sources):
+        """What a run before this one has seen to be noticed."""
+        path = self.options.json
+        kept = json.loads(path.read_text()) if path and path.exists() else {}
+        results = kept["results"] if kept.get("room") == _digest_of(sources) else []
+        return {tuple(x["site"][:3]): x for x in results if x["end"] in {KILLED, TIMEOUT}}
+
+    def _keep(self, sources, results):
+        if self.options.json:
+            kept = {"room": _digest_of(sources), "seed": self.options.seed, "results": results}
+            self.options.json.write_text(json.dumps(kept, indent=1) + "\n")
 
     def _try(self, site, sources, living, items, seconds):
         source = sources[site.path]
         before, after = shown(site, source)
         result = {
-            "site": list(site._replace(path=str(Path(site.path).relative_to(ROOT)))),
+            "site": [*_name(site), *site[3:]],
             "before": before,
             "after": after,
         }
@@ -111,28 +122,18 @@ class Session:
 
     def _chosen(self, sources):
         there = [site for path, source in sources.items() for site in sites(path, source)]
-        if self.options.again:
-            lived = [
-                x["site"]
-                for x in json.loads(self.options.again.read_text())
-                if x["end"] in {SURVIVED, NOT_RUN}
-            ]
-            # A line may have moved since; what the mistake is has not.
-            wanted = {(path, index, kind) for path, index, kind, *_ in lived}
-            return [x for x in there if (str(Path(x.path).relative_to(ROOT)), x.index, x.kind) in wanted]
         there = [site for site in there if (self.options.files or "") in site.path]
         chance = random.Random(self.options.seed)  # noqa: S311 - a seed makes the same sample
-        return sorted(chance.sample(there, min(self.options.n, len(there))))
+        return chance.sample(there, min(self.options.n, len(there)))
 
 
 class Coverage:
     """Which test passes which statement, and how long it takes."""
 
     def __init__(self, items, living, sources, options):
-        digest = hashlib.sha256("".join(sources.values()).encode()).hexdigest()[:16]
         folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sightline-mutation"
         folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / f"{options.room}-{digest}.json"
+        kept = folder / f"{options.room}-{_digest_of(sources)}.json"
         known = json.loads(kept.read_text()) if kept.exists() else {}
         files = {str(item.path.relative_to(ROOT)): _digest(item.path) for item in items}
         new = [x for x in items if _digest(x.path) not in known.get(str(x.path.relative_to(ROOT)), {})]
@@ -182,8 +183,17 @@ class Coverage:
         return [name for names in files.values() for name in names], len(chosen) == len(names)
 
 
+def _name(site):
+    """What a mistake is, whatever folder this is."""
+    return str(Path(site.path).relative_to(ROOT)), site.index, site.kind
+
+
 def _digest(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _digest_of(sources):
+    return hashlib.sha256("".join(sources.values()).encode()).hexdigest()[:16]
 
 
 def _measure(items, living, sources, known, kept):
@@ -301,7 +311,7 @@ def _report(room, results, seed):
     counts = ", ".join(f"{name} {n}" for name, n in sorted(ends.items()))
     share = noticed / max(1, len(results))
     sys.stdout.write(f"{room}: {len(results)} mistakes, {share:.1%} noticed (seed {seed}; {counts})\n")
-    for result in results:
+    for result in sorted(results, key=lambda result: result["site"][:2]):
         if result["end"] in {SURVIVED, NOT_RUN}:
             path, _, kind, line, *_ = result["site"]
             some = "" if result["all tests"] else ", not all of its tests were run"
