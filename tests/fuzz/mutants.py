@@ -203,7 +203,8 @@ class _Shorten(ast.NodeTransformer):
 
 def _statement(tree, site):
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and (node.lineno, node.col_offset) == site.statement:
+        at = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+        if isinstance(node, ast.stmt) and at == site.statement:
             return ast.unparse(node)
     return ""
 

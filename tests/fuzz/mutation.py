@@ -44,14 +44,18 @@ def main():
     parser.add_argument("room", choices=ROOMS)
     parser.add_argument("--n", type=int, default=200, help="mistakes, a random sample")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--files", help="only in files whose names contain this")
-    parser.add_argument("--tests", nargs="*", default=[], help="further tests, besides the room's own")
+    parser.add_argument(
+        "--files", nargs="*", default=[""], help="only in files whose names contain one of these"
+    )
+    parser.add_argument(
+        "--tests", nargs="*", default=[], help="these alone, instead of all of the room's own"
+    )
     parser.add_argument("--seconds", type=float, default=10.0, help="of tests for one mistake")
     parser.add_argument("--json", type=Path, help="where to write what came of each, and to go on from")
     options = parser.parse_args()
     torch.set_num_threads(1)
     session = Session(options)
-    words = [f"tests/{options.room}", f"sightline/{options.room}", "--doctest-modules", *options.tests]
+    words = options.tests or [f"tests/{options.room}", f"sightline/{options.room}", "--doctest-modules"]
     words += ["-q", "-s", "-p", "no:xdist", "--ignore-glob=*/kernels/*", "--no-header", "--no-summary"]
     words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # all is imported already
     with contextlib.chdir(ROOT):
@@ -122,7 +126,7 @@ class Session:
 
     def _chosen(self, sources):
         there = [site for path, source in sources.items() for site in sites(path, source)]
-        there = [site for site in there if (self.options.files or "") in site.path]
+        there = [site for site in there if any(name in Path(site.path).name for name in self.options.files)]
         chance = random.Random(self.options.seed)  # noqa: S311 - a seed makes the same sample
         return chance.sample(there, min(self.options.n, len(there)))
 
@@ -243,14 +247,17 @@ def tried(items, install, seconds):
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.setpgid(0, 0)
         _child(items, install, writing, seconds)
+    with contextlib.suppress(OSError):  # whoever of the two is first
+        os.setpgid(pid, pid)
     os.close(writing)
     end = {"end": TIMEOUT, "by": ""}
     # Processor time is bounded in the child; this is for one that waits for ever.
-    if select.select([reading], [], [], 60 + 60 * seconds)[0]:
+    if select.select([reading], [], [], 600 + 200 * seconds)[0]:
         said = os.read(reading, 1 << 16)
         end = json.loads(said) if said else end
-    os.kill(pid, signal.SIGKILL)
+    os.killpg(pid, signal.SIGKILL)  # and what a test has started
     os.waitpid(pid, 0)
     os.close(reading)
     return end
