@@ -26,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,20 +110,36 @@ def this() -> list[str]:
 # What is counted
 
 
+def remember(kind: type) -> "weakref.WeakSet[Any]":
+    """All instances of a class that are made from now on and live.
+
+    Asking the garbage collector for them would hold tuples that another thread is making.
+    """
+    living: weakref.WeakSet[Any] = weakref.WeakSet()
+    make = kind.__init__
+
+    def made(self: Any, *args: Any, **options: Any) -> None:
+        living.add(self)
+        make(self, *args, **options)
+
+    kind.__init__ = made  # type: ignore[misc]
+    return living
+
+
+MODULES, RECORDERS = remember(nn.Module), remember(AttentionRecorder)
+
+
 def count() -> dict[str, Any]:
     """What this process holds now."""
     gc.collect()
     process = psutil.Process()
-    there = gc.get_objects()
-    modules = [x for x in there if issubclass(type(x), nn.Module)]
     return {
         "megabytes": round(process.memory_info().rss / 2**20, 2),
         "threads": process.num_threads(),
         "files": process.num_fds(),
-        "hooks": sum(len(vars(module)[name]) for module in modules for name in HOOKS),
-        "listeners": sum(type(x) is AttentionRecorder for x in there),
+        "hooks": sum(len(vars(module).get(name, ())) for module in list(MODULES) for name in HOOKS),
+        "listeners": len(RECORDERS),
         "keys": sum(torch._C._dispatch_tls_is_dispatch_key_included(key) for key in keys.KEYS.values()),  # noqa: SLF001
-        "tensors": sum(issubclass(type(x), torch.Tensor) for x in there),
     }
 
 
@@ -212,7 +229,10 @@ async def load(address: str, end: float, counts: "collections.Counter[str]") -> 
     import httpx  # noqa: PLC0415 - the other phases do without
     from serve_load import ask, picture  # noqa: PLC0415
 
-    async with httpx.AsyncClient(base_url=address, timeout=600, trust_env=False) as client:
+    # A connection of its own for each request: the server ends those that are not used for some seconds, and
+    # one that is ended just as it is used again would look like a failure.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(base_url=address, timeout=600, limits=limits, trust_env=False) as client:
         await asyncio.gather(*(ask(client, picture(), end, counts, []) for _ in range(4)))
 
 
