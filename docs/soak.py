@@ -338,9 +338,9 @@ def draw(samples: dict[str, list[dict[str, Any]]]) -> Figure:
         bottom.set(xlabel="minutes", ylim=(-0.5, None))
         for axes in (top, bottom):
             axes.spines[["top", "right"]].set_visible(False)
-    above[0, 0].set_ylabel("MB held")
-    below[0, 0].set_ylabel("how many")
-    below[0, 0].legend(frameon=False, fontsize=7)
+    above[0].set_ylabel("MB held")
+    below[0].set_ylabel("how many")
+    below[0].legend(frameon=False, fontsize=7)
     return figure
 
 
