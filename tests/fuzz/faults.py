@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tests.fuzz.breaking import arm, at_changes, die_after, enlarge_disk, mount_disk
 from tests.fuzz.report import Report
-from tests.fuzz.sandbox import run
+from tests.fuzz.sandbox import MEGABYTES, run
 
 COMMON = "--device cpu --threads 0 --no-tensorboard --epochs 3 --log-every 2 --seed 3"
 TASKS = {
@@ -137,7 +137,8 @@ def case(report, chance, task, fault, out, undisturbed, at=None):
     elif weights != undisturbed.weights:
         faults.append("other weights")
     said = "; ".join(f"{end.code} {end.err[-300:]!r}" for end in ends[:-1])
-    ended = "finished" if all(end.code == 0 for end in ends) else "stopped"
+    stops = sum(end.code != 0 for end in ends[:-1])
+    ended = ("finished", "stopped", "stopped twice")[stops]
     report.add(f"{task}, {fault} at {at}: {said}", f"{fault}, {ended}", faults)
     shutil.rmtree(out, ignore_errors=True)
 
@@ -162,9 +163,10 @@ def _on_a_small_disk(task, out, pages):
 
     def call():
         mount_disk(out, pages)
-        first = run(lambda: train(task, out / "run"), seconds=SECONDS)
+        limits = {"seconds": SECONDS, "megabytes": MEGABYTES // 2}  # within those of this child
+        first = run(lambda: train(task, out / "run"), **limits)
         enlarge_disk(out, 64)
-        again = run(lambda: train(task, out / "run", "--resume"), seconds=SECONDS)
+        again = run(lambda: train(task, out / "run", "--resume"), **limits)
         weights = fingerprint(out / "run") if again.code == 0 else None
         result.write_bytes(pickle.dumps(([first, again], weights)))
 
