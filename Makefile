@@ -8,7 +8,7 @@ JOBS   ?= 3
 # process more than two cores: some wait for others that they started.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean test-lab smoke startup test-all pages
+.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean test-lab smoke startup test-all pages faults mutants soak
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,9 @@ help:
 	@echo "make smoke     the wheel and the sdist, each extra in a clean environment"
 	@echo "make startup   what importing sightline and asking for help costs"
 	@echo "make pages     the pages of the reference that come from the code"
+	@echo "make kills     SIGKILL at every change of the file system of a run of each task; make faults: other faults"
+	@echo "make mutants   small mistakes in ROOM=attention, N=200 of them: do its tests notice?"
+	@echo "make soak      three hours of watching, looking, training and serving: does anything grow?"
 	@echo "make check     lint and types only"
 	@echo "make format    let ruff put the code in order"
 
@@ -117,9 +120,24 @@ fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 	PYTHONPATH=. OMP_NUM_THREADS=1 $(BIN)/python tests/serve/fuzz.py tests/fixtures/written_by_0_1/caption/finished 1000
 
-# SIGKILL before every single change that a run of each task makes to the file system.
+# SIGKILL before every single change that a run of each task makes to the file system, and the end anywhere.
 kills: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --kills
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --sweep kill --seed $(SEED)
+
+# A full disk, a folder without permission, a signal at each of those changes, and a disk of every size.
+faults: $(READY)
+	for fault in 'no space' 'read only' signal disk; do \
+	    OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --sweep "$$fault" || exit 1; done
+
+# Small mistakes put into a room, one at a time: its tests must notice.
+ROOM    ?= attention
+N       ?= 200
+mutants: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.mutation $(ROOM) --n $(N) --seed $(SEED)
+
+# Hours of work in one process each: nothing may grow.
+soak: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/soak.py
 
 # What the project is made of; `make lock` needs uv, and is for those who change dependencies.
 lock:

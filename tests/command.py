@@ -24,7 +24,10 @@ from sightline.tasks import kinds
 
 __all__ = ["Child", "Result", "run", "start"]
 
+# The last two are what torch's optimizer and the digits import at their first use: 3 s, once instead of in
+# every child.
 _PRELOADED = ["accelerate", "pytest", "sightline.cli.train", *(f"sightline.tasks.{kind}" for kind in kinds())]
+_PRELOADED += ["torch._dynamo", "sklearn.datasets"]
 _WAIT = 120  # seconds; only a command that hangs takes so long
 
 

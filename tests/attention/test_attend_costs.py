@@ -114,3 +114,13 @@ def test_columns_that_lie_apart_do_not_cost_the_fused_kernel(mask):
         output = sl.attention(q, q, q, mask)
     assert len(calls) == 1
     torch.testing.assert_close(output, sl.attention(*(q.contiguous(),) * 3, mask))
+
+
+def test_values_of_another_width_do_not_cost_the_fused_kernel():
+    q, v = torch.randn(1, 1, 257, 5), torch.randn(1, 1, 257, 7)  # torch would build the matrix of these, too
+    calls = []
+    with FusedCallRecorder(calls.append):
+        output = sl.attention(q, q, v, scale=0.3)
+    assert len(calls) == 1
+    assert output.shape == v.shape
+    torch.testing.assert_close(output, (0.3 * q @ q.mT).softmax(-1) @ v)

@@ -6,6 +6,7 @@ exit code is 1 if one failed.
 
 import argparse
 import contextlib
+import io
 import random
 import signal
 import sys
@@ -20,19 +21,24 @@ from tests.fuzz import FUZZERS, faults, preload
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FUZZERS))
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(FUZZERS)}; of a sweep the tasks"
+    )
     parser.add_argument("--minutes", type=float, default=5.0, help="for all of them together")
     parser.add_argument("--cases", type=int, help="of each, whatever the time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--kills", action="store_true", help="instead: SIGKILL at every change of each task's run"
+        "--sweep",
+        choices=[*faults.AT_EVERY, "disk", "instant"],
+        help="instead: this fault at every change of each task's run; kill does --instants too",
     )
+    parser.add_argument("--instants", type=int, default=30, help="runs of each task, ended twice anywhere")
     options = parser.parse_args()
-    names = options.names or list(FUZZERS)
+    names = options.names or list(faults.TASKS if options.sweep else FUZZERS)
     torch.set_num_threads(1)
+    if options.sweep:
+        sys.exit(_sweep(options.sweep, names, options.instants, options.seed))
     preload()
-    if options.kills:
-        sys.exit(_kills())
     stopped = []  # Ctrl-C or SIGTERM: the case at hand is the last, and the counts so far are printed
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.append(True))
@@ -49,21 +55,34 @@ def main():
         with tempfile.TemporaryDirectory(prefix="sightline-fuzz-") as place, contextlib.chdir(place):
             chance = random.Random(f"{options.seed} {name}")  # noqa: S311 - a seed makes the same cases
             report = FUZZERS[name](chance, Path(place), going, seed=options.seed)
-        sys.stdout.write(f"{report}\n")
-        sys.stdout.flush()
-        failed |= bool(report.failures)
+        failed |= _said(report)
     sys.exit(int(failed))
 
 
-def _kills():
+def _sweep(fault, tasks, n_instants, seed):
     failed = False
-    for task in faults.TASKS:
-        with tempfile.TemporaryDirectory(prefix="sightline-kills-") as place:
-            report = faults.sweep(task, Path(place))
-        sys.stdout.write(f"{report}\n")
-        sys.stdout.flush()
-        failed |= bool(report.failures)
+    for task in tasks:
+        with tempfile.TemporaryDirectory(prefix="sightline-sweep-") as place, contextlib.chdir(place):
+            folder, quiet = Path(place), io.StringIO()
+            with (
+                contextlib.redirect_stderr(quiet),
+                contextlib.redirect_stdout(quiet),
+                contextlib.suppress(SystemExit),
+            ):
+                faults.train(task, folder / "imports-everything")
+            undisturbed = faults.reference(task, folder)
+            if fault != "instant":
+                failed |= _said(faults.sweep(task, folder, undisturbed, fault))
+            if fault in {"kill", "instant"}:
+                failed |= _said(faults.instants(task, folder, undisturbed, n_instants, seed))
     return int(failed)
+
+
+def _said(report):
+    """Print a report; whether something failed."""
+    sys.stdout.write(f"{report}\n")
+    sys.stdout.flush()
+    return bool(report.failures)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,29 @@
 """Faults of the machine during a training: whatever happens, going on gives the same weights to the bit.
 
 kill        SIGKILL before the n-th change of the file system: a file opened to be written, a rename, ...
-no space    the n-th of them, or a file beyond some bytes, is refused as by a full disk
-read only   the n-th of them is refused as by a folder without permission
+instant     the end at any instruction, and once more while it goes on
+no space    the n-th of the changes is refused as by a full disk
+disk        the run lies on a disk of n pages, which is full sooner or later; then it is made larger
+too large   a file beyond some bytes is refused
+read only   the n-th of the changes is refused as by a folder without permission
 signal      SIGINT or SIGTERM before the n-th of them
-memory      the GPU's memory ends in a step
+memory      the GPU's memory ends in a step, in the middle of an epoch or at its beginning
 worker      a thread that loads a batch dies
 clock       the clock jumps by years, back and forth
 """
 
-import errno
+import functools
 import hashlib
-import os
+import pickle
 import random
-import resource
 import shutil
 import signal
-import sys
 import time
+from typing import NamedTuple
 
+from tests.fuzz.breaking import arm, at_changes, die_after, enlarge_disk, mount_disk
 from tests.fuzz.report import Report
-from tests.fuzz.sandbox import run
+from tests.fuzz.sandbox import MEGABYTES, run
 
 COMMON = "--device cpu --threads 0 --no-tensorboard --epochs 3 --log-every 2 --seed 3"
 TASKS = {
@@ -33,36 +36,53 @@ TASKS = {
     "--d-model 4 --n-heads 2 --n-layers 1 --d-ff 4 --metric loss --max-length 41 --batch-size 8 "
     "--max-tokens none --save-steps 2",
 }
-FAULTS = ("kill", "kill", "kill", "no space", "read only", "too large", "signal", "memory", "worker", "clock")
-CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate", "shutil.rmtree"}
+FAULTS = (
+    *("kill", "kill", "instant", "no space", "disk", "too large"),
+    *("read only", "signal", "memory", "worker", "clock"),
+)
+AT_EVERY = ("kill", "no space", "read only", "signal")  # what a sweep does at every change
 SECONDS = 120
 
 
+class Reference(NamedTuple):
+    """A training that nothing disturbed: its weights, changes of the file system, seconds, pages on disk."""
+
+    weights: list
+    changes: int
+    seconds: float
+    pages: int
+
+
 def fuzz(chance, place, going, *, seed=0):
-    """Break trainings until ``going()`` says no; the first cases are kills at every change, in order."""
-    report = Report("faults", seed)
-    wanted, counts = {}, {}
+    """Break trainings until ``going()`` says no."""
+    report, references = Report("faults", seed), {}
     number = 0
     while going(report.count):
         number += 1
         task = list(TASKS)[number % len(TASKS)]
-        if task not in wanted:
-            wanted[task], counts[task] = _reference(task, place)
+        if task not in references:
+            references[task] = reference(task, place)
         fault = chance.choice(FAULTS)
-        out = place / f"{number}"
-        _case(report, chance, task, fault, out, wanted[task], counts[task])
-        shutil.rmtree(out, ignore_errors=True)
+        fault = "no space" if fault == "disk" and not can_mount() else fault
+        case(report, chance, task, fault, place / f"{number}", references[task])
     return report
 
 
-def sweep(task, place):
-    """SIGKILL before every single change that a run makes to the file system."""
-    report = Report(f"kill at every change, {task}", 0)
-    wanted, count = _reference(task, place)
-    for n in range(count):
-        out = place / f"{n}"
-        _case(report, random.Random(n), task, "kill", out, wanted, count, at=n)  # noqa: S311
-        shutil.rmtree(out, ignore_errors=True)
+def sweep(task, place, undisturbed, fault="kill"):
+    """A fault at every single change that a run makes to the file system, or a disk of every size."""
+    report = Report(f"{fault}, at every place, {task}", 0)
+    places = range(1, undisturbed.pages) if fault == "disk" else range(undisturbed.changes)
+    for n in places:
+        case(report, random.Random(n), task, fault, place / f"{n}", undisturbed, at=n)  # noqa: S311
+    return report
+
+
+def instants(task, place, undisturbed, n, seed):
+    """Ends at random instructions, two of each run."""
+    report = Report(f"ended at any instruction, twice, {task}", seed)
+    chance = random.Random(f"{seed} {task}")  # noqa: S311
+    for i in range(n):
+        case(report, chance, task, "instant", place / f"{i}", undisturbed)
     return report
 
 
@@ -70,147 +90,123 @@ def _words(task, out):
     return ["train", task, *TASKS[task].split(), *COMMON.split(), "--out", str(out)]
 
 
-def _reference(task, place):
-    """The fingerprint of a run that nothing disturbs, and how often it changes the file system."""
+def reference(task, place):
+    """What a run is that nothing disturbs."""
     out, tally = place / f"reference-{task}", place / f"changes-{task}"
 
     def call():
         seen = []
-        _at_changes(seen.append)
+        at_changes(seen.append)
         try:
-            _train(task, out)
+            train(task, out)
         finally:
             # The hook hears this too, but what it counts is written already.
-            tally.write_text(str(len(seen)))
+            tally.write_text(f"{len(seen)} {time.process_time()}")
 
     outcome = run(call, seconds=SECONDS)
     assert outcome.code == 0, outcome.err
-    return _fingerprint(out), int(tally.read_text())
+    changes, seconds = tally.read_text().split()
+    pages = sum(1 + path.stat().st_size // 4096 for path in out.rglob("*"))
+    return Reference(fingerprint(out), int(changes), float(seconds), pages)
 
 
-def _train(task, out, *more):
+def train(task, out, *more):
+    """A command, in this process."""
     from sightline.cli import main
 
     main([*_words(task, out), *more])
 
 
-def _case(report, chance, task, fault, out, wanted, count, at=None):
-    at = chance.randrange(count) if at is None else at
+def case(report, chance, task, fault, out, undisturbed, at=None):
+    """Break one training, go on, and see whether anything is lost."""
+    at = chance.randrange(undisturbed.pages if fault == "disk" else undisturbed.changes) if at is None else at
     number = chance.choice([signal.SIGINT, signal.SIGTERM])
     size = chance.choice([1, 100, 1000, 3000, 8000])
+    if fault == "instant":
+        whole = undisturbed.seconds
+        arms = [functools.partial(die_after, chance.uniform(0.001, share * whole)) for share in (1.2, 0.8)]
+    else:
+        arms = [functools.partial(arm, fault, at, number, size)]
+    if fault == "disk":
+        ends, weights = _on_a_small_disk(task, out, max(1, at))
+    else:
+        ends, weights = _broken(task, out, arms)
+    faults = [wrong for end in ends[:-1] for wrong in wrong_end(end, fault, number)]
+    if ends[-1].code != 0:
+        faults.append(f"did not go on: {ends[-1].err[-300:]}")
+    elif weights != undisturbed.weights:
+        faults.append("other weights")
+    said = "; ".join(f"{end.code} {end.err[-300:]!r}" for end in ends[:-1])
+    stops = sum(end.code != 0 for end in ends[:-1])
+    ended = ("finished", "stopped", "stopped twice")[stops]
+    report.add(f"{task}, {fault} at {at}: {said}", f"{fault}, {ended}", faults)
+    shutil.rmtree(out, ignore_errors=True)
+
+
+def _broken(task, out, arms):
+    """Train, broken in each way in turn, then undisturbed to the end; how each ended, and the weights."""
+
+    def attempt(prepare, *more):
+        prepare()
+        train(task, out, *more)
+
+    calls = [functools.partial(attempt, prepare, *["--resume"] * (i > 0)) for i, prepare in enumerate(arms)]
+    ends = [run(call, seconds=SECONDS) for call in calls]
+    ends.append(run(lambda: train(task, out, "--resume"), seconds=SECONDS))
+    return ends, fingerprint(out) if ends[-1].code == 0 else None
+
+
+def _on_a_small_disk(task, out, pages):
+    """Train on a disk of some pages, go on when it is larger; in a child, whose disk it is."""
+    out.mkdir()
+    result = out.with_suffix(".pickle")
 
     def call():
-        _arm(fault, at, number, size)
-        _train(task, out)
+        mount_disk(out, pages)
+        limits = {"seconds": SECONDS, "megabytes": MEGABYTES // 2}  # within those of this child
+        first = run(lambda: train(task, out / "run"), **limits)
+        enlarge_disk(out, 64)
+        again = run(lambda: train(task, out / "run", "--resume"), **limits)
+        weights = fingerprint(out / "run") if again.code == 0 else None
+        result.write_bytes(pickle.dumps(([first, again], weights)))
 
-    outcome = run(call, seconds=SECONDS)
-    faults = _wrong_end(outcome, fault, number)
-    if not faults:
-        again = run(lambda: _train(task, out, "--resume"), seconds=SECONDS)
-        if again.code != 0:
-            faults.append(f"did not go on: {again.err[-300:]}")
-        elif _fingerprint(out) != wanted:
-            faults.append("other weights")
-    report.add(f"{task}, {fault} at {at}: {outcome.code} {outcome.err[-300:]!r}", fault, faults)
+    outcome = run(call, seconds=2 * SECONDS)
+    assert outcome.code == 0, outcome.err
+    return pickle.loads(result.read_bytes())  # noqa: S301 - written a line above
 
 
-def _wrong_end(outcome, fault, number):
+@functools.cache
+def can_mount():
+    """Whether a disk can be had: root may."""
+
+    def call():
+        mount_disk("/tmp", 1)  # noqa: S108 - seen by a child alone
+
+    return run(call).code == 0
+
+
+def wrong_end(outcome, fault, number):
     """What is wrong with how a disturbed training ended."""
-    if fault == "kill":
-        ok = outcome.code in {0, -signal.SIGKILL}  # some changes come after the last word
-        return [] if ok else [f"exit code {outcome.code}"]
+    if fault in {"kill", "instant"}:
+        by = signal.SIGKILL if fault == "kill" else signal.SIGPROF
+        return (
+            [] if outcome.code in {0, -by} else [f"exit code {outcome.code}"]
+        )  # some come after the last word
     found = ["traceback"] if "Traceback" in outcome.err else []
     # Outside the loop, where nothing is under way, SIGTERM ends a program as it always does.
     allowed = {0, 2, 128 + number, -number} if fault == "signal" else {0} if fault == "clock" else {0, 2}
+    allowed = {2} if fault in {"memory", "worker"} else allowed
     if outcome.code not in allowed:
         found.append(f"exit code {outcome.code}")
     if outcome.code == 2 and not outcome.err.strip():
         found.append("silent")
+    if fault == "memory" and "lower --batch-size" not in outcome.err:
+        found.append("no remedy")
     return found
 
 
-def _fingerprint(out):
+def fingerprint(out):
     """The weights to use and those of the last checkpoint."""
     last = max((out / "checkpoints/main").glob("[0-9]*"))
     parts = (out / "model.safetensors", last / "tensors.safetensors")
     return [hashlib.sha256(path.read_bytes()).hexdigest() for path in parts]
-
-
-# What goes wrong
-
-
-def _arm(fault, at, number, size):
-    """Have the fault happen in this process, which is a child."""
-    if fault == "kill":
-        _at_changes(lambda n: os.kill(os.getpid(), signal.SIGKILL) if n == at else None)
-    elif fault == "signal":
-        _at_changes(lambda n: signal.raise_signal(number) if n == at else None)
-    elif fault in {"no space", "read only"}:
-        code = errno.ENOSPC if fault == "no space" else errno.EACCES
-        _at_changes(lambda n: _refuse(code) if n == at else None)
-    elif fault == "too large":
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        soft = size
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
-    elif fault == "clock":
-        _jump()
-    else:
-        _break_a_step(fault, 1 + at % 4)
-
-
-def _at_changes(call):
-    """Call with the number of each change of the file system, just before it happens."""
-    state = {"n": 0, "inside": False}
-
-    def hook(event, args):
-        change = event in CHANGES or (event == "open" and _writes(args))
-        if not change or state["inside"]:
-            return
-        state["inside"] = True
-        try:
-            n, state["n"] = state["n"], state["n"] + 1
-            call(n)
-        finally:
-            state["inside"] = False
-
-    sys.addaudithook(hook)
-
-
-def _writes(args):
-    path, mode, flags = (*args, None, None, None)[:3]
-    if not isinstance(path, str | bytes | os.PathLike) or str(path).startswith(("/dev/", "/proc/")):
-        return False
-    if isinstance(mode, str):
-        return any(sign in mode for sign in "wax+")
-    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-
-
-def _refuse(code):
-    raise OSError(code, os.strerror(code))
-
-
-def _jump():
-    chance = random.Random(7)  # noqa: S311
-    then = time.time()
-    time.time = lambda: then + chance.uniform(-1e9, 1e9)
-
-
-def _break_a_step(fault, step):
-    """The n-th step, or what loads its batch, raises."""
-    import torch
-
-    from sightline.train import loop, stepping
-
-    seen = {"n": 0}
-
-    def broken(self, *args, **options):
-        seen["n"] += 1
-        if seen["n"] == step:
-            if fault == "memory":
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return before(self, *args, **options)
-
-    owner, name = (stepping.Stepper, "step") if fault == "memory" else (loop._Trainer, "_loaded")
-    before = getattr(owner, name)
-    setattr(owner, name, broken)

@@ -69,10 +69,10 @@ def test_a_page_that_runs_something_is_seen():
 
 
 def test_a_lost_training_is_seen(tmp_path, monkeypatch):
-    monkeypatch.setattr(faults, "_fingerprint", lambda out: [str(out)])  # every run has other weights
-    report = Report("faults", 0)
-    wanted, count = faults._reference("classify", tmp_path)
-    faults._case(report, random.Random(0), "classify", "kill", tmp_path / "x", wanted, count, at=count // 2)  # noqa: S311
+    monkeypatch.setattr(faults, "fingerprint", lambda out: [str(out)])  # every run has other weights
+    report, undisturbed = Report("faults", 0), faults.reference("classify", tmp_path)
+    middle = undisturbed.changes // 2
+    faults.case(report, random.Random(0), "classify", "kill", tmp_path / "x", undisturbed, at=middle)  # noqa: S311
     assert "other weights" in report.failures[0]
 
 

@@ -18,7 +18,6 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from sightline.train.stepping import accelerator_for
 from tests.train.toy import Toy, ToyObjective
 
 CONFIG = TrainConfig(
@@ -69,9 +68,8 @@ def saved(out):
 
 def main(folder, seed, kills):
     torch.set_num_threads(1)
-    accelerator_for(CONFIG)  # imports it
     reference = folder / "reference"
-    os.waitpid(child(reference), 0)
+    train(reference, resume=False)  # here, so that all is imported before the first child
     n = saved(reference)
     sys.stdout.write(f"{fingerprint(reference)}\n")
     chance = random.Random(seed)  # noqa: S311
@@ -81,7 +79,7 @@ def main(folder, seed, kills):
         for after in sorted(chance.sample(range(1, n - 2), 2)):
             pid = child(out)
             while saved(out) < after:
-                time.sleep(0.0005)
+                time.sleep(0.002)
             time.sleep(chance.uniform(0, 0.03))
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

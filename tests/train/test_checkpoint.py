@@ -1,8 +1,5 @@
 import json
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
+import resource
 
 import pytest
 import torch
@@ -10,6 +7,7 @@ import torch
 from sightline.train.checkpoint import Checkpoints, load_weights, read_tensors, weights_of, write_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
+from tests.fuzz import sandbox
 from tests.train.toy import Toy, ToyObjective
 
 TENSORS = {"a": torch.arange(7.0), "b/c": torch.tensor(3), "half": torch.ones(2, 3, dtype=torch.bfloat16)}
@@ -142,31 +140,19 @@ def test_weights_of_another_model():
 
 
 @pytest.mark.bad_input
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_full_disk_costs_nothing_but_a_sentence(tmp_path):
     """A real one: the system refuses to write more than some bytes to a file, as it does without space."""
-    program = textwrap.dedent("""
-        import resource, sys
-        from pathlib import Path
-        import torch
-        from sightline.train.checkpoint import Checkpoints
 
-        checkpoints = Checkpoints(Path(sys.argv[1]))
+    def fill():
+        checkpoints = Checkpoints(tmp_path)
         checkpoints.save({"x": torch.ones(100)}, {"step": 1})
         resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))
-        try:
-            checkpoints.save({"x": torch.ones(10_000)}, {"step": 2})
-        except OSError as problem:
-            print(problem)
-    """)
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert f"can't write a checkpoint to '{tmp_path}': file too large" in done.stdout
-    assert "checkpoint 000001 is whole: make room and go on with --resume" in done.stdout
+        checkpoints.save({"x": torch.ones(10_000)}, {"step": 2})
+
+    done = sandbox.run(fill)
+    assert f"can't write a checkpoint to '{tmp_path}': file too large" in done.err
+    assert "checkpoint 000001 is whole: make room and go on with --resume" in done.err
     assert Checkpoints(tmp_path).latest().state["step"] == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000001", "latest.json"]
 

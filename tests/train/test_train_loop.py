@@ -16,6 +16,8 @@ from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
 from sightline.train.objective import Loss, Stage
 from sightline.train.weights import Ema
+from tests.fuzz import sandbox
+from tests.train import kill_and_resume
 from tests.train.toy import Toy, ToyConfig, ToyObjective
 
 pytestmark = pytest.mark.plain
@@ -292,16 +294,14 @@ def test_a_run_that_stops_at_a_known_step_ends_the_same(tmp_path, n):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_killed_runs_end_with_the_same_weights(tmp_path):
     """Each of three runs is killed twice with SIGKILL; weights, curve and optimizer are equal to the bit."""
-    program = Path(__file__).with_name("kill_and_resume.py")
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, program, tmp_path, "0", "3"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    prints = done.stdout.split("\n")[:-1]
+    done = sandbox.run(lambda: kill_and_resume.main(tmp_path, 0, 3), seconds=60)
+    assert done.code == 0, done.err
+    prints = done.out.split("\n")[:-1]
     assert len(prints) == 4
-    assert len(set(prints)) == 1, done.stdout
+    assert len(set(prints)) == 1, done.out
 
 
 def test_two_processes_are_one_with_the_doubled_batch(tmp_path):
