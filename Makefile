@@ -137,7 +137,7 @@ mutants: $(READY)
 
 # Hours of work in one process each: nothing may grow.
 soak: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python docs/soak.py
+	OMP_NUM_THREADS=1 $(BIN)/python docs/figures/soak.py
 
 # What the project is made of; `make lock` needs uv, and is for those who change dependencies.
 lock:

@@ -1,13 +1,13 @@
 # ruff: noqa: INP001, S603, T201
-"""Hours of work in one process, and whether anything grows: ``make soak`` or ``python docs/soak.py``.
+"""Hours of work in one process, and whether anything grows: ``make soak`` or ``python docs/figures/soak.py``.
 
 watch   2,000 blocks around a Transformer, every tenth with ``keep=True``, each sight asked a question
 look    10,000 looks at lengths from 1 to 128, masked and causal, every tenth with its gradient
 train   a captioner on drawn scenes for two hours, with checkpoints, TensorBoard and two loading threads
 serve   a run behind HTTP for an hour, four clients that send an image as soon as the last one was answered
 
-Usage: python docs/soak.py [PHASE...] [--train-minutes 120] [--serve-minutes 60] [--json FILE]
-       python docs/soak.py draw [--json FILE] [--out PICTURE]
+Usage: python docs/figures/soak.py [PHASE...] [--train-minutes 120] [--serve-minutes 60] [--json FILE]
+       python docs/figures/soak.py draw [--json FILE] [--out PICTURE]
 
 Each phase is a process of its own that counts, at intervals, what it holds. The exit code is 1 if one of them
 held more at its end than after its first fifth: a line is fitted, and it may rise by 3 % of the memory, and
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="what to serve, instead of what was trained")
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two counts")
     parser.add_argument("--json", type=Path, default=HERE / "soak.jsonl")
-    parser.add_argument("--out", type=Path, default=HERE / "pictures" / "soak.png")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "pictures" / "soak.png")
     parser.add_argument("--inside", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
