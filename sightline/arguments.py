@@ -162,6 +162,9 @@ def _check_device(device: Any) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as problem:
+        if str(device).lower().startswith("gpu"):
+            meant = f"cuda{str(device)[3:]}"
+            raise ValueError(f"there is no device {str(device)!r} here; did you mean {meant!r}?") from None
         reason = str(problem).partition("\n")[0].partition("Expected one of")[0]
         raise ValueError(
             f"there is no device {shortened(str(device))} here{reason and f' ({reason})'}; 'cpu' is there"

