@@ -46,6 +46,7 @@ _KINDS = {"Float": "a float", "Int": "an integer", "Bool": "a boolean", "Shaped"
 _PLAIN = (str, bytes, int, float, complex, type(None), list, tuple, slice, range)
 
 
+@typing.runtime_checkable
 class Limit(Protocol):
     """What bounds a number: a :class:`sightline.settings.Setting`."""
 
