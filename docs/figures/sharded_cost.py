@@ -33,7 +33,7 @@ Messages = dict[str, tuple[int, int]]  # kind -> how many, how many bytes in all
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What costs depend on: the letters of the house, the ranks P, and the bytes of an entry of k."""
+    """What costs depend on: the letters of a shape, the ranks P, and the bytes of an entry of k."""
 
     B: int
     H: int

@@ -119,12 +119,21 @@ _SHAPES = (
     "the shapes do not fit: print(x.shape) shows one, x[:, None] adds an axis of size 1, x.transpose(-2, -1) "
     "swaps the last two"
 )
+_SAID = {  # in torch's and Python's messages
+    "must match": _SHAPES,
+    "cannot be multiplied": _SHAPES,
+    "Expected size for first two dimensions": _SHAPES,
+    "size mismatch": _SHAPES,
+    "can't multiply sequence": "a list is not multiplied number by number: go over its numbers",
+    "operator.invert": "~ turns True and False alone; mask == 0 does it for 1.0 and 0.0, too",
+}
 _HINTS = {
     "MemoryError": "it asked for more memory than the grader gives; what is the shape of what you build?",
     "SystemExit": "a function returns its result; sys.exit and exit end the whole program",
     "IndentationError": "every line of a function begins with the same number of spaces",
     "OverflowError": "a number grew too large: subtract the largest score from all of them first",
     "ModuleNotFoundError": "math and torch are enough",
+    "ZeroDivisionError": "it divides by zero: a sum of scores can be 0, a sum of their exps can't",
 }
 
 
@@ -142,8 +151,8 @@ def _raised(line: dict[str, Any], call: str, source: str) -> tuple[str, str]:
         return f"{call.partition('(')[0]} is not written yet{where}", "put your code in place of that line"
     if "can't allocate memory" in message or "not enough memory" in message:
         error, message = "MemoryError", "there was not enough memory"
-    is_misfit = error == "RuntimeError" and ("must match" in message or "cannot be multiplied" in message)
-    hint = _SHAPES if is_misfit else _HINTS.get(error, "")
+    by_message = [hint for words, hint in _SAID.items() if words in message]
+    hint = by_message[0] if by_message else _HINTS.get(error, "")
     before = "" if error in {"SyntaxError", "IndentationError"} else f"{call}: "
     return f"{before}{error}{f', {message}' if message else ''}{where}", hint
 

@@ -112,7 +112,7 @@ def in_order(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterat
 
 
 def _take_one_over(waiting: deque[tuple[_Item, "Future[_Result]"]], work: Callable[[_Item], _Result]) -> bool:
-    """Do the first item that no helper has begun in this thread; False where there is none."""
+    """Do the first item that no other thread has begun; False where there is none."""
     for i, (item, future) in enumerate(waiting):
         if future.cancel():
             waiting[i] = (item, Future())

@@ -94,6 +94,11 @@ class Attention:
             object.__setattr__(self, "summary", self.weights.mean((0, 1)))
             object.__setattr__(self, "summary_label", self.summary_label or _label_mean(*shape[:2]))
 
+    def __repr__(self) -> str:
+        """The sizes: the weights themselves would fill the screen."""
+        layers, heads, t, s = self.weights.shape
+        return f"{type(self).__name__}({layers} layers of {heads} heads, {t} queries, {s} keys)"
+
     @classmethod
     def of(
         cls,

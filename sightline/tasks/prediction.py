@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
@@ -76,6 +77,12 @@ class Prediction(ShowsItself):
     def __post_init__(self) -> None:
         if not self.alternatives:
             object.__setattr__(self, "alternatives", (Alternative(self.text, self.score),))
+
+    def __repr__(self) -> str:
+        """What came out of what; an input that is no text, a picture's pixels, would fill the screen."""
+        of = f"input={self.input!r}, " if isinstance(self.input, str | Path) else ""
+        looked = "" if self.attention is None else f", attention={self.attention!r}"
+        return f"{type(self).__name__}({of}text={self.text!r}, score={self.score:.3g}{looked})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

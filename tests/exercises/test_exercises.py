@@ -236,7 +236,11 @@ def test_a_difference_is_said(expected, answer, said):
         ("RuntimeError", "DefaultCPUAllocator: can't allocate memory: you tried", "more memory"),
         ("NotImplementedError", "", "in place of that line"),
         ("SystemExit", "0", "a function returns its result"),
-        ("ZeroDivisionError", "division by zero", ""),
+        ("ZeroDivisionError", "division by zero", "a sum of scores can be 0"),
+        ("RuntimeError", "Expected size for first two dimensions of batch2 tensor", "the shapes do not fit"),
+        ("TypeError", "can't multiply sequence by non-int of type 'float'", "number by number"),
+        ("TypeError", "~ (operator.invert) is only implemented on integer", "mask == 0"),
+        ("KeyError", "'quince'", ""),
     ],
 )
 def test_an_exception_is_told_with_its_line(error, message, hint):

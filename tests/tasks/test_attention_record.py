@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sightline.tasks.attention import Attention, Grid, tokens
+from sightline.tasks.prediction import Prediction
 from sightline.tasks.run import Run
 
 WORDS = ("a", "red", "ring")
@@ -100,3 +101,15 @@ def test_a_watch_takes_a_list(inputs, sentence):
     run = Run(folder=None, task=None, config={}, device=None, predictor=None)
     with pytest.raises(ValueError, match=sentence):
         run.watch(inputs)
+
+
+def test_what_is_printed_is_one_line_whatever_the_sizes():
+    keys = Grid(rows=5, columns=7, image=torch.zeros(3, 11, 13))
+    attention = Attention(weights=torch.full((2, 3, 1, 35), 1 / 35), queries=("dog",), keys=keys)
+    assert repr(attention) == "Attention(2 layers of 3 heads, 1 queries, 35 keys)"
+    printed = repr(Prediction(input=keys.image, text="a dog", score=-0.51234, attention=attention))
+    assert printed == f"Prediction(text='a dog', score=-0.512, attention={attention!r})"
+    assert (
+        repr(Prediction(input="a.png", text="b", score=0.5))
+        == "Prediction(input='a.png', text='b', score=0.5)"
+    )

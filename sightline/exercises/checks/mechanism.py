@@ -76,6 +76,15 @@ DICTIONARY = Exercise(
             },
         ),
         Mistake(
+            "the answer is as long as one value: at each of its places, add up over the keys",
+            {
+                "look_up": lambda scores, values: [
+                    weight * sum(value)
+                    for weight, value in zip(e01_soft_dictionary.softmax(scores), values, strict=True)
+                ]
+            },
+        ),
+        Mistake(
             "that is the plain mean; each value counts by its own weight",
             {"look_up": lambda _, values: [sum(x) / len(values) for x in zip(*values, strict=True)]},
         ),
@@ -111,6 +120,9 @@ SCORES = Exercise(
             "cosine": lambda q, k: e02_scores.cosine(k, q),
             "general": lambda q, k, w: (q @ w @ k.T).T,
             "additive": lambda q, k, w_q, w_k, v: e02_scores.additive(q, k, w_q, w_k, v).T,
+        }),
+        Mistake("* multiplies number by number and adds nothing up: the matrix product is @", {
+            "dot": lambda q, k: q * k,
         }),
         Mistake("the dot product is not divided by the lengths yet", {"cosine": lambda q, k: q @ k.T}),
         Mistake(
