@@ -28,7 +28,7 @@ from starlette.types import ASGIApp
 from sightline.logs import logger
 from sightline.serve import uploads
 from sightline.serve.assets import Asset, read_assets
-from sightline.serve.guard import Access, Guard, ask_for_token, remember
+from sightline.serve.guard import Access, Guard, ask_for_token, refuse_busy, remember
 from sightline.serve.limits import Limits
 from sightline.serve.model import ExampleInput, ServedModel
 from sightline.serve.results import KeptResults, Result
@@ -101,8 +101,8 @@ class Service:
         return " ".join(first.replace(str(self.model.folder), self.model.title).split())
 
 
-def make_app(service: Service) -> ASGIApp:
-    """The app of a service, guarded."""
+def make_app(service: Service, is_full: Callable[[], bool] = lambda: False) -> ASGIApp:
+    """The app of a service, guarded; ``is_full`` says whether there are more connections than may be."""
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # who sent a broken form is told so
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     assets = read_assets()
@@ -113,7 +113,7 @@ def make_app(service: Service) -> ASGIApp:
     app.exception_handler(Busy)(_answer_busy)
     app.exception_handler(HTTPException)(_answer_unknown)
     app.exception_handler(RequestValidationError)(_answer_no_number)
-    return Guard(app, service.access, sign_in=assets["token.html"].content)
+    return Guard(app, service.access, sign_in=assets["token.html"].content, is_full=is_full)
 
 
 def _add_pages(app: FastAPI, service: Service, assets: Mapping[str, Asset]) -> None:
@@ -240,19 +240,15 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
-async def _answer_refused(request: Request, problem: Exception) -> Response:
+async def _answer_refused(request: Request, problem: Exception) -> Response:  # noqa: ARG001
     assert isinstance(problem, Refused)  # noqa: S101 - registered for it
-    if problem.is_unread:
-        await uploads.drain(request)
     closing = {"connection": "close"} if problem.status in {408, 413, 503} else {}
     return JSONResponse({"error": problem.sentence}, problem.status, headers=closing)
 
 
-async def _answer_busy(request: Request, problem: Exception) -> Response:
+async def _answer_busy(request: Request, problem: Exception) -> Response:  # noqa: ARG001
     assert isinstance(problem, Busy)  # noqa: S101 - registered for it
-    await uploads.drain(request)
-    sentence = "the model is busy with other requests; try again in a moment"
-    return JSONResponse({"error": sentence}, 503, headers={"retry-after": str(problem.seconds)})
+    return refuse_busy("the model is busy with other requests; try again in a moment", problem.seconds)
 
 
 async def _answer_unknown(request: Request, problem: Exception) -> Response:  # noqa: ARG001

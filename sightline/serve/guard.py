@@ -8,6 +8,7 @@ it sends here (cross-site request forgery; the Origin header tells).
 import hashlib
 import hmac
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
@@ -16,7 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "Access", "Guard", "ask_for_token", "is_loopback", "remember"]
+__all__ = ["HEADERS", "Access", "Guard", "ask_for_token", "is_loopback", "refuse_busy", "remember"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _POLICY = (
@@ -91,15 +92,22 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """Stands before an app: refuses who may not speak to it, and puts the headers on every answer."""
 
-    def __init__(self, app: ASGIApp, access: Access, sign_in: bytes = b"") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        sign_in: bytes = b"",
+        is_full: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Guard an app.
 
         Args:
             app: What is guarded.
             access: Who may come in.
             sign_in: The page that asks for the token.
+            is_full: Whether there are more clients than may be.
         """
-        self.app, self.access, self.sign_in = app, access, sign_in
+        self.app, self.access, self.sign_in, self.is_full = app, access, sign_in, is_full
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or let through."""
@@ -114,7 +122,7 @@ class Guard:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        answer = self._refusal(scope) or self._token(scope)
+        answer = self._refusal(scope) or self._token(scope) or self._full()
         await (answer or self.app)(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
@@ -133,6 +141,13 @@ class Guard:
                 return _refuse(403, "a page of another site may not send requests here")
         return None
 
+    def _full(self) -> Response | None:
+        if not self.is_full():
+            return None
+        answer = refuse_busy("too many connections are open; try again in a moment")
+        answer.headers["connection"] = "close"
+        return answer
+
     def _token(self, scope: Scope) -> Response | None:
         """Ask for the token, where one is asked for and none was given."""
         if self.access.token is None or scope["path"] in _OPEN:
@@ -150,6 +165,11 @@ class Guard:
                 return remember(self.access)
             return ask_for_token(self.sign_in)
         return _refuse(401, "a token is asked for; it was printed with the address when the server started")
+
+
+def refuse_busy(sentence: str, seconds: int = 1) -> Response:
+    """A refusal that says when to come back."""
+    return JSONResponse({"error": sentence}, 503, headers={"retry-after": str(seconds)})
 
 
 def ask_for_token(page: bytes) -> Response:

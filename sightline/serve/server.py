@@ -14,6 +14,7 @@ import uvicorn
 
 from sightline.logs import logger
 from sightline.serve.app import Service, make_app
+from sightline.serve.connection import KEEP_ALIVE, Connection
 from sightline.serve.guard import Access, is_loopback
 from sightline.serve.limits import Limits
 from sightline.serve.model import ExampleInput, ServedModel
@@ -103,17 +104,16 @@ class Server(uvicorn.Server):
             ready: Called when requests are answered.
         """
         config = uvicorn.Config(
-            make_app(service),
+            make_app(service, is_full=self._is_full),
             access_log=False,
-            http="h11",
+            http=Connection,
             lifespan="off",
-            limit_concurrency=service.limits.connections,
             log_config=None,
             log_level="critical",
             loop="asyncio",
             server_header=False,
             timeout_graceful_shutdown=_GRACE,  # type: ignore[arg-type]  # part of a second will do
-            timeout_keep_alive=5,
+            timeout_keep_alive=KEEP_ALIVE,
             ws="none",
         )
         super().__init__(config)
@@ -125,6 +125,9 @@ class Server(uvicorn.Server):
         self.loop = asyncio.get_running_loop()
         await super().startup(sockets)
         self.ready()
+
+    def _is_full(self) -> bool:
+        return len(self.server_state.connections) > self.service.limits.connections
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -22,7 +22,6 @@ __all__ = [
     "FORMATS",
     "Refused",
     "decode_image",
-    "drain",
     "read_body",
     "read_image_file",
     "read_json",
@@ -30,7 +29,6 @@ __all__ = [
 ]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
-_DRAIN_SECONDS = 1.0  # how long what is not wanted is listened to, so that the refusal is heard
 
 
 class Refused(Exception):  # noqa: N818  the name says what was done
@@ -39,12 +37,11 @@ class Refused(Exception):  # noqa: N818  the name says what was done
     Attributes:
         status: Of the answer.
         sentence: What the client is told.
-        is_unread: Whether a part of the request was not read.
     """
 
-    def __init__(self, status: int, sentence: str, *, is_unread: bool = False) -> None:
+    def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
-        self.status, self.sentence, self.is_unread = status, sentence, is_unread
+        self.status, self.sentence = status, sentence
 
 
 class _MemoryParser(MultiPartParser):
@@ -61,32 +58,19 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
     """
     declared = request.headers.get("content-length", "0")
     if not declared.isdecimal() or int(declared) > most:
-        raise Refused(413, _too_long(most, declared), is_unread=True)
+        raise Refused(413, _too_long(most, declared))
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
-                    raise Refused(413, _too_long(most, "more"), is_unread=True)
+                    raise Refused(413, _too_long(most, "more"))
     except TimeoutError:
         raise Refused(
             408, f"a request must arrive within {seconds:g} seconds, {len(body)} bytes came"
         ) from None
     return bytes(body)
-
-
-async def drain(request: Request) -> None:
-    """Listen for a while to what is not wanted: a client that still sends would not hear the answer."""
-
-    async def read() -> None:
-        while (message := await request.receive())["type"] == "http.request" and message.get("more_body"):
-            pass
-
-    try:
-        await asyncio.wait_for(read(), _DRAIN_SECONDS)
-    except TimeoutError:
-        return
 
 
 async def read_image_file(request: Request, limits: Limits) -> bytes:

@@ -28,7 +28,8 @@ export const linesView = (ctx) => {
   element.append(bar, place, note, table);
   const asked = newest();
   const sight = () => ctx.sight();
-  const isArcs = () => mode === "arcs" && sight().queries === sight().keys && sight().t === sight().s;
+  const isOneText = () => sight().queries === sight().keys && sight().t === sight().s;
+  const isArcs = () => mode === "arcs" && isOneText();
 
   const links = (most) => {
     if (!cells) return [];
@@ -70,6 +71,7 @@ export const linesView = (ctx) => {
   const draw = () => {
     if (!cells || !place.clientWidth) return;
     boxes = [];
+    shape.hidden = !isOneText(); // two texts have no arcs
     const svg = makeSvg("svg", { role: "img", "aria-label": "Lines from the words that look to the words they look at" });
     place.replaceChildren(svg);
     if (isArcs()) arcs(svg);
@@ -101,22 +103,32 @@ export const linesView = (ctx) => {
     const isAlone = alone.querySelector("input").checked && picked !== null;
     return links(MOST).filter(([q]) => !isAlone || q === picked);
   };
+  // Of an image's patches, which are many and lie in no line, those that a word reads.
+  const keysOf = (lines) => {
+    const all = [...names.keys.keys()];
+    if (sight().key_patches === null || sight().query_patches !== null) return all;
+    const read = new Set(lines.map(([, k]) => k));
+    return all.filter((k) => read.has(k));
+  };
   const thin = (w) => Math.max(0.6, 4.5 * Math.abs(w));
   const columns = (svg) => {
     const width = Math.min(place.clientWidth, WIDE);
     const label = clamp(width * 0.28, 70, 180);
-    const height = ROW * Math.max(names.queries.length, names.keys.length) + 12;
+    const lines = wanted();
+    const keys = keysOf(lines);
+    const row = new Map(keys.map((k, i) => [k, i]));
+    const height = ROW * Math.max(names.queries.length, keys.length) + 12;
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
     const at = (i) => 6 + ROW * (i + 0.5);
     const [x0, x1] = [label, width - label];
-    for (const [q, k, w] of wanted().reverse()) {
-      const bend = (x1 - x0) * 0.35;
-      const d = `M ${x0 + 6} ${at(q)} C ${x0 + bend} ${at(q)}, ${x1 - bend} ${at(k)}, ${x1 - 6} ${at(k)}`;
+    for (const [q, k, w] of lines.reverse()) {
+      const [bend, y] = [(x1 - x0) * 0.35, at(row.get(k))];
+      const d = `M ${x0 + 6} ${at(q)} C ${x0 + bend} ${at(q)}, ${x1 - bend} ${y}, ${x1 - 6} ${y}`;
       stroke(svg, d, q, k, w);
     }
     names.queries.forEach((_, i) => word(svg, "queries", i, x0, at(i), "end"));
-    names.keys.forEach((_, i) => word(svg, "keys", i, x1, at(i), "start"));
+    for (const k of keys) word(svg, "keys", k, x1, at(row.get(k)), "start");
   };
   const arcs = (svg) => {
     const n = names.queries.length;
@@ -154,7 +166,10 @@ export const linesView = (ctx) => {
       path.classList.toggle("dim", Boolean(on && !pointed && !isOn));
     }
     for (const text of boxes) text.classList.toggle("on", Boolean(on && text.dataset.side === on.side && Number(text.dataset.i) === on.i));
-    if (!on || !names[on.side][on.i]) { note.textContent = "\u00a0"; return; }
+    if (!on || !names[on.side][on.i]) {
+      note.textContent = place.querySelector("path") ? "\u00a0" : `No weight is ${least} or more: take lines from a smaller one.`;
+      return;
+    }
     const line = on.side === "queries" ? cells.subarray(on.i * column, (on.i + 1) * column)
       : cells.filter((_, i) => i % column === on.i);
     const best = strongest(line, 4).map(([i, w]) => `${names[on.side === "queries" ? "keys" : "queries"][i]} ${weightText(w)}`);

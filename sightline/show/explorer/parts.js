@@ -230,7 +230,9 @@ export const legend = () => {
   const [low, high] = [make("span", "number"), make("span", "number")];
   canvas.setAttribute("aria-hidden", "true");
   around.append(low, canvas, high);
+  around.hidden = true; // until there is something to read
   around.show = (largest, colours, signed = false, power = ROOT) => {
+    around.hidden = false;
     [canvas.width, canvas.height] = [128, 1];
     const context = canvas.getContext("2d");
     for (let i = 0; i < 128; i++) {

@@ -170,6 +170,7 @@ export const wordView = (ctx) => {
     for (const block of new Set([blocks.queries, blocks.keys])) { block?.text?.shade(null); block?.text?.select(null); block?.box?.clear(); }
     heading.textContent = "Point at a word";
     list.replaceChildren();
+    scale.hidden = true;
     lines?.replaceChildren();
     shown = { weights: [], first: 0, name: String };
   };

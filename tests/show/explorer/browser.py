@@ -37,7 +37,7 @@ class Opened:
     def __init__(self, context, url):
         self.complaints, self.requests = [], []
         self.page = context.new_page()
-        self.page.set_default_timeout(5000)
+        self.page.set_default_timeout(60_000)
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))

@@ -45,6 +45,22 @@ def test_the_picture_is_in_colour_until_a_word_is_pointed_at(context, saved):
     assert one.complaints == []
 
 
+def test_lines_lead_to_the_patches_that_are_read(context, saved):
+    one = saved.open(context, "image")
+    one.show(view="lines", sight=0)
+    means = shares(2, 3, 3, 35).mean((0, 1))
+    read = (means >= 0.05).any(0)
+    assert 0 < read.sum() < 35
+    assert one.page.locator(".view-lines path").count() == (means >= 0.05).sum()
+    assert one.page.locator(".view-lines text[data-side=keys]").count() == read.sum()
+    assert not one.page.get_by_role("button", name="Arcs").is_visible()
+    one.page.locator(".view-lines select").select_option("0.4")
+    assert one.page.locator(".view-lines .readout").inner_text().startswith("No weight is 0.4 or more")
+    one.show(view="word")
+    assert not one.page.locator(".view-word .legend").is_visible()
+    assert one.complaints == []
+
+
 def test_two_are_compared(context, saved):
     one = saved.open(context, "compare")
     one.show(view="compare", head=1)
