@@ -43,7 +43,7 @@ def difference(share: float, *, dark: bool = False) -> Colour:
     """The colour of a difference from -1, blue-green, over 0, the paper's, to 1, orange."""
     size = abs(share)
     light = 0.215 + 0.6 * size if dark else 0.985 - 0.45 * size
-    return _oklch(light, 0.15 * size**0.8, 215 if share < 0 else 55 if dark else 50)
+    return _oklch(light, 0.15 * size**0.8, 215.0 if share < 0 else 55.0 if dark else 50.0)
 
 
 def glow(share: float) -> Colour:
@@ -94,13 +94,13 @@ def _gamma(x: float) -> float:
 LINES = tuple(
     hexadecimal(_oklch(light, chroma, hue))
     for light, chroma, hue in (
-        (0.49, 0.085, 210),  # near to the link's
-        (0.55, 0.16, 45),  # and to the accent's
-        (0.40, 0.13, 277),
-        (0.66, 0.13, 80),
-        (0.58, 0.12, 145),
-        (0.50, 0.15, 345),
-        (0.70, 0.09, 235),
-        (0.46, 0.01, 260),
+        (0.49, 0.085, 210.0),  # near to the link's
+        (0.55, 0.16, 45.0),  # and to the accent's
+        (0.40, 0.13, 277.0),
+        (0.66, 0.13, 80.0),
+        (0.58, 0.12, 145.0),
+        (0.50, 0.15, 345.0),
+        (0.70, 0.09, 235.0),
+        (0.46, 0.01, 260.0),
     )
 )

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from sightline.border import need, to_json
 from sightline.data.dataset import Dataset
@@ -128,6 +128,7 @@ def _size(example: PackedExample) -> int:
     return len(example.image or b"") + texts + 2 * tarfile.BLOCKSIZE
 
 
+@runtime_checkable
 class _Writer(Protocol):
     """Writes one shard, between ``with`` and its end."""
 

@@ -4,7 +4,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -25,6 +25,7 @@ _OPEN_PARQUET = 16
 _IN_MEMORY = BUFFER_BYTES + BUFFER_BYTES // 4  # bytes of groups of rows: a buffer, and what comes after it
 
 
+@runtime_checkable
 class ShardReader(Protocol):
     """One shard."""
 

@@ -36,7 +36,7 @@ class Look:
 
     Example:
         >>> q = k = v = torch.randn(1, 2, 11, 8)
-        >>> sl.look(q, k, v, measure=Look(entropy=False, peak=False, map=3)).map(3).shape
+        >>> sl.look(q, k, v, measure=sl.Look(entropy=False, peak=False, map=3)).map(3).shape
         torch.Size([1, 2, 3, 3])
     """
 

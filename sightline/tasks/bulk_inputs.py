@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class BulkInput(NamedTuple):
     value: Any
 
 
+@runtime_checkable
 class BulkInputs(Protocol):
     """Inputs that are counted before any is read."""
 

@@ -208,7 +208,7 @@ def test_a_signal_ends_it_though_the_model_is_at_work(tmp_path):
         ((Path(__file__).parent,), "there is no config.json in"),
         ((RUN, "--port", "70000"), "a port is between 0 and 65535, got 70000"),
         ((RUN, "--host", "no.such.host.invalid"), "can't listen on port 8017 of 'no.such.host.invalid'"),
-        ((RUN, "--device", "gpu7"), "there is no device 'gpu7' here"),
+        ((RUN, "--device", "gpu7"), "there is no device 'gpu7' here; did you mean 'cuda7'?"),
     ],
 )
 @pytest.mark.bad_input
