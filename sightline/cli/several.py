@@ -6,7 +6,7 @@ from typing import Any
 
 from typer import BadParameter
 
-from sightline.logs import launched
+from sightline.launch import launched
 
 __all__ = ["run_command", "write_last_words"]
 

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,15 +9,13 @@ from typing import Any
 
 from torch import nn
 
+from sightline.data.files import lock_path
 from sightline.models.manifest import MANIFEST, check_unchanged, drop_manifest
 from sightline.models.run_folder import CONFIG, read_config, write_config
 from sightline.settings import as_json, current_names
 from sightline.train.config import MAY_CHANGE, TrainConfig
 from sightline.train.objective import Objective
 from sightline.train.processes import gather, world_size
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = [
     "check_alike",
@@ -109,24 +105,12 @@ def lock_folder(out: Path, *, resume: bool) -> Iterator[None]:
     """
     check_free(out, resume=resume)
     out.mkdir(parents=True, exist_ok=True)
-    if sys.platform == "win32":  # it has no such locks
+    refusal = (
+        f"one process at a time may train in {str(out)!r}, and another does; wait for it, or choose another "
+        "--out"
+    )
+    with lock_path(out, refusal=refusal):
         yield
-        return
-    folder = os.open(out, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(folder)
-        raise ValueError(
-            f"one process at a time may train in {str(out)!r}, and another does; wait for it, or choose "
-            "another --out"
-        ) from None
-    except OSError:  # a disk without locks
-        pass
-    try:
-        yield
-    finally:
-        os.close(folder)
 
 
 def prepare_folder(

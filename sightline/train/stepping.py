@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import seed_of
-from sightline.logs import launched
+from sightline.launch import launched
 from sightline.train.checkpoint import Checkpoint, check_same_model, weights_of
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective
