@@ -20,6 +20,7 @@ from sightline.train.processes import gather, world_size
 __all__ = [
     "check_alike",
     "check_free",
+    "check_same_data",
     "check_seen_by_all",
     "check_there",
     "lock_folder",
@@ -92,6 +93,20 @@ def check_alike(digest: str, model: nn.Module, plan: Sequence[Sequence[int]]) ->
                 f"all processes must train on the same, and the {what} of process {other} are not those of "
                 "process 0; do all machines have the same files and the same version?"
             )
+
+
+def check_same_data(out: Path, before: str, now: str) -> None:
+    """Refuse to go on with other data than those that a run began with, by their digests.
+
+    Raises:
+        ValueError: If both are known and differ.
+    """
+    if before and now and before != now:
+        raise ValueError(
+            f"a run goes on with the data it began with, named {before} in {str(out)!r}, and these are named "
+            f"{now}: examples were added, removed or changed; give it the former ones, or choose another "
+            "--out"
+        )
 
 
 @contextmanager
