@@ -1,12 +1,11 @@
 """What the library says, through :mod:`logging`; the command line prints it to standard error."""
 
 import logging
-import os
 import sys
 
 from sightline.messages import printable
 
-__all__ = ["launched", "logger", "print_to_stderr"]
+__all__ = ["logger", "print_to_stderr"]
 
 logger = logging.getLogger("sightline")
 
@@ -23,9 +22,3 @@ def print_to_stderr() -> None:
     logger.setLevel(logging.INFO)
     if not any(isinstance(handler, _Stderr) for handler in logger.handlers):
         logger.addHandler(_Stderr())
-
-
-def launched() -> bool:
-    """Whether a launcher such as torchrun started this process as one of several; known without torch."""
-    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    return all(name in os.environ for name in names) and int(os.environ["WORLD_SIZE"]) > 1

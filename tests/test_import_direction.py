@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "sightline"
 # Left to right. A file may import from its own place and from places with a smaller number.
 ORDER = [
     ["messages"],
-    ["arguments", "border", "logs", "palette"],
+    ["arguments", "border", "launch", "logs", "palette"],
     ["shapes"],
     ["settings"],
     ["attention", "positions"],

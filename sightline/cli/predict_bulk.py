@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from sightline.cli.outputs import check_place, print_line, print_paths
-from sightline.tasks.bulk import BulkProgress, predict_bulk, process_share, share_device
+from sightline.launch import process_share
+from sightline.tasks.bulk import BulkProgress, predict_bulk, share_device
 from sightline.tasks.bulk_inputs import bulk_inputs
 from sightline.tasks.bulk_parts import FORMATS
 from sightline.tasks.run import open_run

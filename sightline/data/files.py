@@ -1,13 +1,17 @@
 """Writing files whole or not at all, the sentences for those that can't be, and reading out of one."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sightline.border import open_regular
 
-__all__ = ["OpenFile", "atomic_write", "fsync_path", "reason", "user_cache"]
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["OpenFile", "atomic_write", "fsync_path", "lock_path", "reason", "user_cache"]
 
 
 @contextmanager
@@ -69,6 +73,36 @@ class OpenFile:
         if len(content) < size:
             raise OSError(f"the file {str(self.path)!r} is shorter than it was; copy it anew")
         return content
+
+
+@contextmanager
+def lock_path(path: Path, *, refusal: str | None = None) -> Iterator[None]:
+    """Hold the system's lock on a folder or a file, which a killed process loses.
+
+    On a disk or a system without locks there is none.
+
+    Args:
+        path: A folder that is there, or a file, made if it is not.
+        refusal: The sentence where another process holds it; None waits for that one.
+
+    Raises:
+        ValueError: If another process holds it and there is a refusal.
+    """
+    if sys.platform == "win32":  # it has no such locks
+        yield
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if refusal is None else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(handle)
+        raise ValueError(refusal) from None
+    except OSError:  # a disk without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def reason(problem: OSError) -> str:

@@ -1,7 +1,6 @@
 """What was seen of a model: a sight for each call of each attention in it, and what could not be seen."""
 
 import fnmatch
-import html
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -15,6 +14,7 @@ from sightline.look.crossing import is_cross_name
 from sightline.look.groups import is_integer
 from sightline.look.notebook import ShowsItself
 from sightline.look.runs import are_steps, split_runs
+from sightline.look.seen_text import seen_lines, seen_table
 from sightline.look.sight import CallShape, Sight
 from sightline.look.steps import stack
 from sightline.shapes import Int, did_you_mean
@@ -222,15 +222,7 @@ class Seen(ShowsItself):
 
     def _repr_html_(self) -> str:
         """For notebooks: a row for each module."""
-        rows = "".join(
-            f"<tr><td>{html.escape(name or '(the model itself)')}</td><td>{len(calls)}</td>"
-            f"<td>{calls[-1].t}</td><td>{calls[-1].s}</td><td>{html.escape(calls[-1].source)}</td></tr>"
-            for name, calls in self._sights.items()
-        )
-        head = "<tr><th>module</th><th>calls</th><th>T</th><th>S</th><th>read off</th></tr>"
-        unseen = self.unseen()
-        note = f"<p>not seen: {html.escape(self._list_unseen(unseen))}</p>" if unseen else ""
-        return f"<table>{head}{rows}</table>{note}"
+        return seen_table(self)
 
     @checked
     def calls(self, name: str) -> list[Sight]:
@@ -341,7 +333,7 @@ class Seen(ShowsItself):
             )
         unseen = self.unseen()
         if unseen:
-            return f"nothing was seen: {self._list_unseen(unseen)}"
+            return f"nothing was seen: {self.list_unseen(unseen)}"
         if not self.ran:
             return (
                 "nothing was seen because the model has not run yet; call it inside the with block, and in "
@@ -355,31 +347,16 @@ class Seen(ShowsItself):
         if not unseen:
             return None
         what = "an attention" if len(unseen) == 1 else f"{len(unseen)} attentions"
-        return f"{what} of {self._kind} ran and could not be read: {self._list_unseen(unseen)}"
+        return f"{what} of {self._kind} ran and could not be read: {self.list_unseen(unseen)}"
 
     def __repr__(self) -> str:
         """A line for each module."""
         if not self._sights:
             return f"Seen(nothing): {self.explanation()}"
-        lines = [f"Seen: {len(self)} attentions of {self._kind}, {self.nbytes / 1e6:.1f} MB"]
-        width = max(map(len, self._sights))
-        for name, sights in self._sights.items():
-            last = sights[-1]
-            facts = [f"{len(sights)} calls" if len(sights) > 1 else "1 call", f"T={last.t} S={last.s}"]
-            if last.shard is not None:
-                facts.append(f"this rank has {last.shard}")
-            if "entropy" in last.statistics:
-                facts.append(f"entropy {_mean(last, 'entropy'):.3f}")
-            if "peak" in last.statistics:
-                facts.append(f"peak {_mean(last, 'peak'):.3f}")
-            lines.append(f"  {name or '(the model itself)':<{width}}  {', '.join(facts)}")
-        unseen = self.unseen()
-        if unseen:
-            lines.append(f"  not seen: {len(unseen)}, {self._list_unseen(unseen)}")
-        return "\n".join(lines)
+        return seen_lines(self, f"{len(self)} attentions of {self._kind}, {self.nbytes / 1e6:.1f} MB")
 
-    def _list_unseen(self, unseen: dict[str, str]) -> str:
-        """The first names, by their reasons."""
+    def list_unseen(self, unseen: Mapping[str, str]) -> str:
+        """The first names of those that were not seen, by their reasons."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in unseen.items():
             kind = self._attentions.get(name, "")
@@ -408,9 +385,3 @@ def _parents(name: str) -> list[str]:
 
 def _nothing() -> None:
     """Nothing waits."""
-
-
-def _mean(sight: Sight, name: str) -> float:
-    """The mean of a statistic over the queries that look at something."""
-    values = sight.statistics[name].detach()[sight.is_looking]
-    return float(values.mean()) if values.numel() else 0.0

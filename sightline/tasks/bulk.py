@@ -23,8 +23,9 @@ from sightline.tasks.bulk_inputs import BulkInputs
 from sightline.tasks.bulk_parts import FORMATS, Parts
 from sightline.tasks.prediction import Prediction
 from sightline.tasks.run import Run
+from sightline.train.processes import own_gpu
 
-__all__ = ["BulkProgress", "BulkResult", "predict_bulk", "process_share", "share_device"]
+__all__ = ["BulkProgress", "BulkResult", "predict_bulk", "share_device"]
 
 _PART = 256  # inputs of a part, of few inputs
 _PARTS = 10_000  # of many inputs, there are about so many parts
@@ -66,21 +67,10 @@ class BulkResult(NamedTuple):
     errors: int = 0
 
 
-def process_share() -> tuple[int, int]:
-    """Which process this is, and of how many, as torchrun, Accelerate and Slurm's scripts tell it."""
-    rank, world = (os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
-    if not (rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
-        raise ValueError(
-            f"RANK must be a number below WORLD_SIZE, got RANK={rank!r} and WORLD_SIZE={world!r}"
-        )
-    return int(rank), int(world)
-
-
 def share_device(device: str | None) -> str | None:
     """The device of this process: of several GPUs the one that it was given, where none is named."""
-    local = os.environ.get("LOCAL_RANK", "")
-    if device is None and local.isdecimal() and torch.cuda.device_count() > 1:
-        return f"cuda:{int(local) % torch.cuda.device_count()}"
+    if device is None and "LOCAL_RANK" in os.environ and torch.cuda.device_count() > 1:
+        return f"cuda:{own_gpu()}"
     return device
 
 

@@ -7,19 +7,14 @@ Processes need not speak to each other: which part belongs to whom is a rule, an
 there merges them.
 """
 
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sightline.border import need, read_json, to_json
-from sightline.data.files import atomic_write, reason
+from sightline.data.files import atomic_write, lock_path, reason
 from sightline.messages import listing, shortened
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = ["FORMATS", "Parts"]
 
@@ -58,7 +53,7 @@ class Parts:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise OSError(f"can't write {str(self.folder)!r}: {reason(problem)}; {_REMEDY}") from problem
-        with self._locked():
+        with lock_path(self.folder):
             if not (self.folder / _PLAN).exists():
                 self._write_plan(done=False)
             kept = read_json(self.folder / _PLAN)
@@ -107,7 +102,7 @@ class Parts:
         Raises:
             ValueError: If a part is damaged.
         """
-        with self._locked():
+        with lock_path(self.folder):
             if self.is_done() or not all(map(self.is_there, range(len(self._counts)))):
                 return False
             with atomic_write(self.out, remedy=_REMEDY) as beside:
@@ -130,31 +125,12 @@ class Parts:
         Raises:
             ValueError: If another process has it.
         """
-        with self._locked(f".share-{rank}-of-{world}", wait=False):
+        refusal = (
+            f"one process at a time may write a share of {str(self.out)!r}, and another does; wait for it, "
+            f"or {_REMEDY}"
+        )
+        with lock_path(self.folder / f".share-{rank}-of-{world}", refusal=refusal):
             yield
-
-    @contextmanager
-    def _locked(self, name: str = "", *, wait: bool = True) -> Iterator[None]:
-        """Hold the system's lock on the folder or on a file in it, which a killed process loses."""
-        if sys.platform == "win32":  # it has no such locks
-            yield
-            return
-        place = self.folder / name
-        handle = os.open(place, os.O_RDONLY if not name else os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            os.close(handle)
-            raise ValueError(
-                f"one process at a time may write a share of {str(self.out)!r}, and another does; wait for "
-                f"it, or {_REMEDY}"
-            ) from None
-        except OSError:  # a disk without locks
-            pass
-        try:
-            yield
-        finally:
-            os.close(handle)
 
     def _part(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}{self.out.suffix.lower()}"

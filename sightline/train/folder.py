@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from sightline.data.files import lock_path
 from sightline.models.manifest import MANIFEST, check_unchanged, drop_manifest
 from sightline.models.run_folder import CONFIG, read_config, write_config
 from sightline.settings import as_json, current_names
@@ -18,12 +17,10 @@ from sightline.train.config import MAY_CHANGE, TrainConfig
 from sightline.train.objective import Objective
 from sightline.train.processes import gather, world_size
 
-if sys.platform != "win32":
-    import fcntl
-
 __all__ = [
     "check_alike",
     "check_free",
+    "check_same_data",
     "check_seen_by_all",
     "check_there",
     "lock_folder",
@@ -98,6 +95,20 @@ def check_alike(digest: str, model: nn.Module, plan: Sequence[Sequence[int]]) ->
             )
 
 
+def check_same_data(out: Path, before: str, now: str) -> None:
+    """Refuse to go on with other data than those that a run began with, by their digests.
+
+    Raises:
+        ValueError: If both are known and differ.
+    """
+    if before and now and before != now:
+        raise ValueError(
+            f"a run goes on with the data it began with, named {before} in {str(out)!r}, and these are named "
+            f"{now}: examples were added, removed or changed; give it the former ones, or choose another "
+            "--out"
+        )
+
+
 @contextmanager
 def lock_folder(out: Path, *, resume: bool) -> Iterator[None]:
     """Keep a run folder for this process, made if it is not there: two that write to one would ruin it.
@@ -109,24 +120,12 @@ def lock_folder(out: Path, *, resume: bool) -> Iterator[None]:
     """
     check_free(out, resume=resume)
     out.mkdir(parents=True, exist_ok=True)
-    if sys.platform == "win32":  # it has no such locks
+    refusal = (
+        f"one process at a time may train in {str(out)!r}, and another does; wait for it, or choose another "
+        "--out"
+    )
+    with lock_path(out, refusal=refusal):
         yield
-        return
-    folder = os.open(out, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(folder)
-        raise ValueError(
-            f"one process at a time may train in {str(out)!r}, and another does; wait for it, or choose "
-            "another --out"
-        ) from None
-    except OSError:  # a disk without locks
-        pass
-    try:
-        yield
-    finally:
-        os.close(folder)
 
 
 def prepare_folder(

@@ -11,7 +11,8 @@ from types import FrameType
 
 from torch import Tensor
 
-from sightline.logs import launched, logger
+from sightline.launch import launched
+from sightline.logs import logger
 from sightline.train.processes import any_process, is_main_process
 
 __all__ = ["Interrupt", "Interrupted", "interruptible"]

@@ -26,7 +26,14 @@ from sightline.settings import as_json
 from sightline.shapes import did_you_mean
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
 from sightline.train.config import TrainConfig, with_min_steps
-from sightline.train.folder import check_alike, check_seen_by_all, check_there, lock_folder, prepare_folder
+from sightline.train.folder import (
+    check_alike,
+    check_same_data,
+    check_seen_by_all,
+    check_there,
+    lock_folder,
+    prepare_folder,
+)
 from sightline.train.interrupt import Interrupt, Interrupted, interruptible
 from sightline.train.objective import Objective, Stage
 from sightline.train.optimizer import rate
@@ -41,7 +48,7 @@ from sightline.train.processes import (
 )
 from sightline.train.progress import Curve, Progress
 from sightline.train.sharding import share_weights, whole_weights
-from sightline.train.state import TrainState
+from sightline.train.state import TrainState, check_finite
 from sightline.train.stepping import INTERRUPTED, Part, Stepper, accelerator_for, to_device
 from sightline.train.weights import BestWeights
 
@@ -207,16 +214,16 @@ class _Trainer:
         share_weights(self.model)
         with together():
             if checkpoint is not None:
-                self._check_data(checkpoint.state.get("digest", ""), self.digest)
+                check_same_data(self.out, checkpoint.state.get("digest", ""), self.digest)
         self.stepper = Stepper(self.model, self.objective, self.config, self.accelerator, name=self.name)
         self.stepper.model.train()
         with together():  # none may write while another still reads
             if checkpoint is not None:
                 self.stepper.restore(checkpoint, str(self.folder))
             self.objective.prepare(device)
-        self.total = len(self.objective.plan(0)) * self.config.epochs
-        if self.config.steps is not None:
-            self.total = min(self.total, self.config.steps)
+        plan = self.objective.plan(0)
+        whole = len(plan) * self.config.epochs
+        self.total = whole if self.config.steps is None else min(whole, self.config.steps)
         self.sums = {k: torch.tensor(v, dtype=torch.float64, device=device) for k, v in state.sums.items()}
         self.curve = Curve(self.out, state.rows, tensorboard=self.config.tensorboard) if self.main else None
         try:
@@ -224,7 +231,7 @@ class _Trainer:
                 self._evaluate(self.stepper.model)  # what the stage starts from is what it has to beat
             with Progress(self.total, state.step, self.name, shown=self.shown) as self.progress:
                 after = None if checkpoint is None else state.step
-                self.progress.plan(self.objective.plan(0), self.config, self.model, self._where(), after)
+                self.progress.plan(plan, self.config, self.model, self.stepper.where(), after)
                 while not state.done:
                     self._epoch()
         except (RuntimeError, ProcessLost) as problem:
@@ -234,20 +241,6 @@ class _Trainer:
         finally:
             if self.curve is not None:
                 self.curve.close()
-
-    def _where(self) -> str:
-        """The device, and how many processes train on how many of them."""
-        world, device = self.accelerator.num_processes, self.accelerator.device
-        sharded = ", weights sharded" if self.stepper.sharded else ""
-        return str(device) if world == 1 else f"{device.type}, {world} processes{sharded}"
-
-    def _check_data(self, before: str, now: str) -> None:
-        if before and now and before != now:
-            raise ValueError(
-                f"a run goes on with the data it began with, named {before} in {str(self.out)!r}, and these "
-                f"are named {now}: examples were added, removed or changed; give it the former ones, or "
-                "choose another --out"
-            )
 
     def _epoch(self) -> None:
         state, config = self.state, self.config
@@ -389,11 +382,7 @@ class _Trainer:
     def _summed(self) -> dict[str, float]:
         """The sums since the last row; the device is waited for here and nowhere else."""
         sums = {name: value.item() for name, value in self.sums.items()}
-        if not all(map(math.isfinite, sums.values())):
-            raise ValueError(
-                f"the loss must be a number, it was {sums['loss']} before step {self.state.step}; train "
-                f"again with a lower lr than {self.config.lr}, a longer warmup or a clip"
-            )
+        check_finite(sums, self.state.step, self.config.lr)
         return sums
 
     def _save(self) -> None:

@@ -28,7 +28,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from sightline.logs import launched, logger
+from sightline.launch import launched, process_share
+from sightline.logs import logger
 
 __all__ = [
     "ProcessLost",
@@ -38,6 +39,7 @@ __all__ = [
     "is_main_process",
     "join",
     "leave",
+    "own_gpu",
     "print_lines_once",
     "process_index",
     "process_lost",
@@ -70,7 +72,7 @@ def process_index() -> int:
     """The number of this process, from 0; known before a group is made."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank()
-    return int(os.environ["RANK"]) if launched() else 0
+    return process_share()[0] if launched() else 0
 
 
 def world_size() -> int:
@@ -83,6 +85,12 @@ def is_main_process() -> bool:
     return process_index() == 0
 
 
+def own_gpu() -> int:
+    """The number of this process's GPU on its machine: that of its LOCAL_RANK."""
+    local = os.environ.get("LOCAL_RANK", "0")
+    return int(local) % torch.cuda.device_count() if local.isdecimal() else 0
+
+
 def join() -> None:
     """Make one group of the processes that were launched; nothing where there is one, or a group already.
 
@@ -93,13 +101,13 @@ def join() -> None:
         return
     backend = "gloo"
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        torch.cuda.set_device(own_gpu())
         backend = "cpu:gloo,cuda:nccl"
     dist.init_process_group(
         backend,
         store=PrefixStore("group", _shared_store(_LONGEST_WAIT)),
         rank=process_index(),
-        world_size=int(os.environ["WORLD_SIZE"]),
+        world_size=process_share()[1],
         timeout=_LONGEST_WAIT,
     )
 
@@ -235,7 +243,7 @@ def say_once(text: str) -> None:
     if store is None:
         return
     with contextlib.suppress(Exception):
-        if store.add("leaving", 1) == int(os.environ["WORLD_SIZE"]):
+        if store.add("leaving", 1) == process_share()[1]:
             store.set("all", "")
         end = time.monotonic() + _SPEECH.total_seconds()
         # A launcher ends all when it sees one end: let those come here that are on their way.

@@ -8,7 +8,7 @@ from typing import Any
 
 from sightline.train.config import LOWER_IS_BETTER
 
-__all__ = ["TrainState"]
+__all__ = ["TrainState", "check_finite"]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -48,3 +48,16 @@ class TrainState:
         if score == self.best:
             return loss < self.best_loss
         return (score < self.best) == (metric in LOWER_IS_BETTER)
+
+
+def check_finite(sums: Mapping[str, float], step: int, lr: float) -> None:
+    """Refuse sums of a loss that is no number any more.
+
+    Raises:
+        ValueError: If one of them is infinite or NaN.
+    """
+    if not all(map(math.isfinite, sums.values())):
+        raise ValueError(
+            f"the loss must be a number, it was {sums['loss']} before step {step}; train again with a lower "
+            f"lr than {lr}, a longer warmup or a clip"
+        )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import seed_of
-from sightline.logs import launched
+from sightline.launch import launched
 from sightline.train.checkpoint import Checkpoint, check_same_model, weights_of
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective
@@ -79,6 +79,12 @@ class Stepper:
     def unsharded(self, model: nn.Module) -> AbstractContextManager[None]:
         """Have the weights of what is evaluated whole on every process."""
         return unsharded(self._losing if model is self.model else model)
+
+    def where(self) -> str:
+        """The device, and how many processes train on how many of them."""
+        world, device = self.accelerator.num_processes, self.accelerator.device
+        sharded = ", weights sharded" if self.sharded else ""
+        return str(device) if world == 1 else f"{device.type}, {world} processes{sharded}"
 
     def share(self, indices: Sequence[int]) -> list[tuple[Sequence[int], bool]]:
         """This process's share of a batch, in parts; where it has none, an example that counts 0.

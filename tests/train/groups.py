@@ -1,6 +1,6 @@
 """Groups of processes in tests, forked from one that has imported everything, with a launcher's environment.
 
-with Group(2, lambda: fit(...), place) as group: ...
+group = Group(2, lambda: fit(...), place).end()
 group.codes, group.errors          how each process ended, and what all of them wrote to standard error
 """
 
@@ -22,9 +22,7 @@ class Group:
     def __init__(self, n, function, place):
         place.mkdir(parents=True, exist_ok=True)
         self.err, self.codes = place / "stderr.txt", []
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = _free_port()
         sys.stdout.flush()
         self.err.write_text("")
         self.pids = [self._fork(rank, n, port, function) for rank in range(n)]
@@ -56,18 +54,6 @@ class Group:
                 sys.stderr.flush()
             os._exit(code)
 
-    def wait_until(self, happened):
-        """Wait for something that they do."""
-        end = time.monotonic() + _LONGEST
-        while not happened():
-            assert time.monotonic() < end, f"too long: {self.err.read_text()}"
-            time.sleep(0.0005)
-
-    def send(self, number, *ranks):
-        """Send some of them, or all, a signal."""
-        for rank in ranks or range(len(self.pids)):
-            os.kill(self.pids[rank], number)
-
     def end(self):
         """Wait for all; those that hang are killed, and their code says so."""
         end = time.monotonic() + _LONGEST
@@ -86,3 +72,12 @@ class Group:
     def errors(self):
         """What they wrote."""
         return self.err.read_text()
+
+
+def _free_port():
+    """A port that nobody has, below those that the system hands out unasked."""
+    for port in range(20_000 + os.getpid() % 9_000, 32_000):
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")

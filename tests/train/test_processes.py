@@ -66,7 +66,7 @@ def test_an_evaluation_has_the_scores_of_one_process(found, folder, kind):
 
 def test_a_curve_does_not_depend_on_the_number_of_processes(found):
     """The last batch has one example: all processes but one have none."""
-    for name in ("two", "sharded"):
+    for name in ("three", "sharded"):
         assert set(found[name]["codes"]) == {0}, found[name]["lines"]
         assert_same_curve(found["one"], found[name])
         torch.testing.assert_close(flat(found["one"]), flat(found[name]), rtol=1e-5, atol=1e-6)
@@ -76,24 +76,26 @@ def test_a_killed_process_ends_all_and_the_run_goes_on(found):
     killed = found["killed"]
     assert killed["codes"] == [2, -9]
     assert len(killed["lines"]) == 1
-    assert "one of its 2 processes has ended" in killed["lines"][0]
+    assert "stopped in step 7: one of its 2 processes has ended" in killed["lines"][0]
+    assert "step 6 is saved" in killed["lines"][0]
     assert "--resume" in killed["lines"][0]
     assert found["resumed"]["codes"] == [0, 0], found["resumed"]["lines"]
-    assert found["resumed"]["weights"] == found["whole"]["weights"]
-    assert found["resumed"]["rows"] == found["whole"]["rows"]
+    assert found["resumed"]["weights"] == found["sharded"]["weights"]
+    assert found["resumed"]["rows"] == found["sharded"]["rows"]
 
 
 def test_a_sharded_run_goes_on_in_one_process(found):
     assert found["resumed alone"]["codes"] == [0], found["resumed alone"]["lines"]
-    assert_same_curve(found["whole"], found["resumed alone"])
-    torch.testing.assert_close(flat(found["whole"]), flat(found["resumed alone"]), rtol=1e-4, atol=1e-5)
+    assert_same_curve(found["sharded"], found["resumed alone"])
+    torch.testing.assert_close(flat(found["sharded"]), flat(found["resumed alone"]), rtol=1e-4, atol=1e-5)
 
 
 def test_a_signal_to_one_stops_all_after_the_same_step(found):
     told = found["told"]
     assert told["codes"] == [143, 143]
-    (sentence,) = [line for line in told["lines"] if line.startswith("stopped after step")]
-    assert f"stopped after step {told['saved']} of" in sentence
+    said = [line for line in told["lines"] if line.startswith("stopped after step")]
+    assert len(said) == 1
+    assert said[0].startswith("stopped after step 8 of 15; everything is saved")  # told in the seventh
 
 
 def test_trouble_of_one_process_is_one_sentence_and_no_wait(found):

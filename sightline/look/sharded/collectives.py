@@ -29,14 +29,17 @@ def reduce_scatter(parts: list[Tensor], group: Any, *, largest: bool = False) ->
     Args:
         parts: What this rank has for each of them.
         group: The ranks.
-        largest: Whether to take maxima instead of sums.
+        largest: Whether to take maxima of finite numbers and NaN instead of sums.
     """
     longest = max(x.numel() for x in parts)
     padded = torch.cat([torch.nn.functional.pad(x, (0, longest - x.numel())) for x in parts])
     own = padded.new_empty(longest)
-    op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
-    _function("reduce_scatter")(own, padded, op=op, group=group)
-    return own
+    if not largest:
+        _function("reduce_scatter")(own, padded, op=dist.ReduceOp.SUM, group=group)
+        return own
+    padded.masked_fill_(padded.isnan(), torch.inf)  # a backend's maximum may drop a NaN
+    _function("reduce_scatter")(own, padded, op=dist.ReduceOp.MAX, group=group)
+    return own.masked_fill_(own == torch.inf, torch.nan)
 
 
 def add_up(tensors: list[Tensor], group: Any) -> list[Tensor]:

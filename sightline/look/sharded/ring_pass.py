@@ -127,8 +127,8 @@ def _add_lse(total: Tensor, part: Tensor) -> None:
 
 
 def _share(part: Tensor, total: Tensor) -> Float[Tensor, "B H T 1"]:
-    """What a part has of a total; nothing of nothing."""
-    return (part - total).exp().nan_to_num(nan=0.0).unsqueeze(-1)
+    """What a part has of a total; nothing of nothing, and NaN of a query that is NaN."""
+    return (part - total).masked_fill(total == -torch.inf, -torch.inf).exp().unsqueeze(-1)
 
 
 @dataclass(eq=False)
@@ -238,7 +238,7 @@ def _keep_largest(
 ) -> None:
     """Keep the largest of those known and some new ones; of equal ones that with the smaller key."""
     known, known_at = found.statistics[name], found.statistics[f"{name}_at"]
-    at = torch.where(values > 0, at + block.first_key, -1)
+    at = torch.where(values != 0, at + block.first_key, -1)
     both, both_at = torch.cat([known[rows], values], -1), torch.cat([known_at[rows], at], -1)
     by_key = both_at.argsort(dim=-1, stable=True)  # stable sorts: first by the key, then by the weight
     both, both_at = both.gather(-1, by_key), both_at.gather(-1, by_key)

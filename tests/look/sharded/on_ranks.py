@@ -3,6 +3,7 @@
 
 import copy
 import json
+import operator
 import sys
 import warnings
 from pathlib import Path
@@ -84,6 +85,49 @@ def sentences(mesh):
     return found
 
 
+def nan_query(mesh):
+    """Which answers are not those of one process where a query is NaN and another may look at nothing."""
+    torch.manual_seed(3)
+    q, k, v = (torch.randn(2, 3, 14, 5) for _ in range(3))
+    q[0, 1, 4, 2] = torch.nan
+    rank = mesh.get_local_rank()
+    own = slice(5 * rank, 5 + 9 * rank)  # 5 and 9 of them
+    nothing = torch.ones(14, 14, dtype=torch.bool)
+    nothing[[3, 12]] = False
+    masks = {"none": None, "causal": sl.masks.causal(), "padding": sl.masks.padding([4, 14]), "rows": nothing}
+    wrong = []
+    for name, mask in masks.items():
+        part = mask[own] if isinstance(mask, torch.Tensor) else mask
+        mine = [x[:, :, own].contiguous() for x in (q, k, v)]
+        sight = sl.look(*mine, part, group=dist.group.WORLD, measure=sl.Look(map=(14, 7), top=2))
+        whole = sl.look(q, k, v, mask, measure=sl.Look(map=(14, 7), top=2))
+        questions = {what: operator.attrgetter(what) for what in ("lse", "entropy", "peak", "peak_at")}
+        questions |= {
+            # Torch's kernel for the CPU gives zeros without a mask and NaN with one.
+            "output": lambda x: x.output.masked_fill(x.lse.isnan().unsqueeze(-1), torch.nan),
+            "rows": lambda x: x.rows(range(14)).sum(-1),
+            "top": lambda x: x.top(2)[0][..., 0],
+            "mass": lambda x: x.mass([slice(0, 6), [5, 13]]).sum(-1),
+        }
+        wrong += [f"output, {name}"] * (not torch.equal(sight.output.isnan().any(-1), sight.lse.isnan()))
+        if name != "causal":  # keys that come later are NaN there or zero, as tiles are cut
+            questions |= {
+                "received": operator.attrgetter("received"),
+                "received_from, max": lambda x: x.received_from((1, 9), "max"),
+                "map": lambda x: x.map((14, 7)),
+            }
+        for what, ask in questions.items():
+            wrong += [f"{what}, {name}"] * differ(ask(sight), ask(whole), own)
+    return wrong
+
+
+def differ(part, whole, own):
+    """Whether a rank's answer is not the whole's, or its own part of it."""
+    dim = next((i for i, (a, b) in enumerate(zip(part.shape, whole.shape, strict=True)) if a != b), None)
+    expected = whole if dim is None else whole.narrow(dim, own.start, own.stop - own.start)
+    return not torch.allclose(part, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
 class Failing(nn.Module):
     """Attends, and fails."""
 
@@ -138,6 +182,7 @@ def all_of_it(mesh):
         "messages": sharded_cost.count(mesh),
         "sentences": sentences(mesh),
         "block": block(mesh),
+        "nan": nan_query(mesh),
     }
 
 

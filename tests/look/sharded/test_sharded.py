@@ -132,3 +132,7 @@ def test_context_parallel_calls_are_put_together_at_the_end_of_the_block(ranks):
         assert found["every"] == [1, 1]
         assert len(found["apart"]) == 2
         assert all("connection closed by peer" in reason for reason in found["apart"].values())
+
+
+def test_a_nan_query_is_nan_and_one_without_keys_is_zeros_as_in_one_process(ranks):
+    assert [rank["nan"] for rank in ranks] == [[], []]

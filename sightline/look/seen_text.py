@@ -1,0 +1,47 @@
+"""What was seen of a model as text: lines for a terminal, a table for a notebook."""
+
+import html
+from typing import TYPE_CHECKING
+
+from sightline.look.sight import Sight
+
+if TYPE_CHECKING:
+    from sightline.look.seen import Seen
+
+__all__ = ["seen_lines", "seen_table"]
+
+
+def seen_lines(seen: "Seen", summary: str) -> str:
+    """A line for each module, below one for all of them."""
+    lines = [f"Seen: {summary}"]
+    width = max(map(len, seen.names()))
+    for name, sights in seen.items():
+        last = sights[-1]
+        facts = [f"{len(sights)} calls" if len(sights) > 1 else "1 call", f"T={last.t} S={last.s}"]
+        if last.shard is not None:
+            facts.append(f"this rank has {last.shard}")
+        facts += [f"{x} {_mean(last, x):.3f}" for x in ("entropy", "peak") if x in last.statistics]
+        lines.append(f"  {name or '(the model itself)':<{width}}  {', '.join(facts)}")
+    unseen = seen.unseen()
+    if unseen:
+        lines.append(f"  not seen: {len(unseen)}, {seen.list_unseen(unseen)}")
+    return "\n".join(lines)
+
+
+def seen_table(seen: "Seen") -> str:
+    """HTML: a row for each module."""
+    rows = "".join(
+        f"<tr><td>{html.escape(name or '(the model itself)')}</td><td>{len(calls)}</td>"
+        f"<td>{calls[-1].t}</td><td>{calls[-1].s}</td><td>{html.escape(calls[-1].source)}</td></tr>"
+        for name, calls in seen.items()
+    )
+    head = "<tr><th>module</th><th>calls</th><th>T</th><th>S</th><th>read off</th></tr>"
+    unseen = seen.unseen()
+    note = f"<p>not seen: {html.escape(seen.list_unseen(unseen))}</p>" if unseen else ""
+    return f"<table>{head}{rows}</table>{note}"
+
+
+def _mean(sight: Sight, name: str) -> float:
+    """The mean of a statistic over the queries that look at something."""
+    values = sight.statistics[name].detach()[sight.is_looking]
+    return float(values.mean()) if values.numel() else 0.0
