@@ -136,8 +136,8 @@ def watched(chance):
     except Exception as failure:  # noqa: BLE001 - looking at what was seen is no failure either
         faults.append(f"seen: {failure!r:.100}")
     wrong = _differences(wanted, found)
-    # Without autograd, or with weights that need no gradients (an ensemble's), torch would take its
-    # whole-layer fast path, which is off in the block: then the output is that of torch without it, bit for bit.
+    # Without autograd, or with weights that need no gradients (an ensemble's), torch may take its whole-layer
+    # fast path, which is off in the block: then the output is that of torch without it, bit for bit.
     return case, faults + (wrong and _differences(_slowly(model, x, kind), found))
 
 
