@@ -274,7 +274,7 @@ def special_input(chance, folder):
     """The same as what a command is given."""
     os.mkfifo(folder / "pipe.png")
     given = chance.choice(
-        ["/dev/zero", "/dev/null", "/proc/self/mem", str(folder / "pipe.png"), str(folder), "/"]
+        ["/dev/zero", "/dev/null", "/proc/self/mem", str(folder / "pipe.png"), str(folder), "/dev"]
     )
     return chance.choice(
         [

@@ -31,7 +31,7 @@ TEXTS = (
         "all",
         "*",
         "[",
-        "../..",
+        "../nowhere",
         "~",
     ),
     *(
@@ -48,7 +48,7 @@ TEXTS = (
         "digits",
         "loss",
     ),
-    *("/dev/zero", "/dev/null", "/proc/self/mem", "/", ".", "nowhere", "$(touch owned)", "'", '"', "\udc80"),
+    *("/dev/zero", "/dev/null", "/proc/self/mem", "/dev", ".", "nowhere", "$(touch owned)", "'", '"', "\udc80"),
     *("train", "test", "val", "transformer", "recurrent", "tiny", "default", "word", "bpe", "en", "layer.0"),
 )
 OUTS = (
