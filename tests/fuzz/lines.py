@@ -48,7 +48,18 @@ TEXTS = (
         "digits",
         "loss",
     ),
-    *("/dev/zero", "/dev/null", "/proc/self/mem", "/dev", ".", "nowhere", "$(touch owned)", "'", '"', "\udc80"),
+    *(
+        "/dev/zero",
+        "/dev/null",
+        "/proc/self/mem",
+        "/dev",
+        ".",
+        "nowhere",
+        "$(touch owned)",
+        "'",
+        '"',
+        "\udc80",
+    ),
     *("train", "test", "val", "transformer", "recurrent", "tiny", "default", "word", "bpe", "en", "layer.0"),
 )
 OUTS = (
