@@ -152,10 +152,22 @@ def check_argument(name: str, value: Any, rule: Rule | None, limit: Limit | None
 
 def _check_named(name: str, value: Any, what: str) -> None:
     """Refuse a path that no system has, and a device that is not there."""
-    if what == "path" and "\0" in str(value):
-        raise ValueError(f"{name} must be a path, which holds no NUL, got {shown_value(str(value))}")
+    if what == "path":
+        _check_path(name, str(value))
     if what == "device":
         _check_device(value)
+
+
+def _check_path(name: str, path: str) -> None:
+    if "\0" in path:
+        raise ValueError(f"{name} must be a path, which holds no NUL, got {shown_value(path)}")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as problem:
+        raise ValueError(
+            f"{name} must be a path that the system can write, {shown_value(path)} has half a letter at "
+            f"{problem.start}; leave it out"
+        ) from None
 
 
 def _check_device(device: Any) -> None:

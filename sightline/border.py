@@ -24,6 +24,7 @@ __all__ = [
     "MOST_BYTES",
     "check_memory",
     "check_regular",
+    "check_unicode",
     "free_memory",
     "need",
     "open_regular",
@@ -84,6 +85,24 @@ def _check_kind(about: os.stat_result, path: Path, at_most: int | None) -> None:
 def check_regular(path: Path, *, at_most: int | None = None) -> None:
     """Refuse what :func:`open_regular` refuses; for libraries that open files by themselves."""
     open_regular(path, at_most=at_most).close()
+
+
+def check_unicode(path: Path, what: str) -> None:
+    """Refuse a place to write to whose name is no UTF-8: weights are not read from there again.
+
+    Args:
+        path: The place; Python has halves of letters for bytes that are none.
+        what: For the sentence: "a run folder".
+
+    Raises:
+        ValueError: If it has one.
+    """
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"the path of {what} must be UTF-8, which {str(path)!a} is not; choose another name"
+        ) from None
 
 
 def read_bytes(path: Path, *, at_most: int = MOST_BYTES) -> bytes:

@@ -44,6 +44,7 @@ __all__ = [
     "Float",
     "Int",
     "Shaped",
+    "are_cast",
     "are_plain",
     "autocasting",
     "check_qkv",
@@ -109,7 +110,7 @@ def check_rows(**tensors: Tensor) -> None:
 def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
     """Refuse queries, keys and values that can't belong together; their widths are the score's business."""
     check_rows(q=q, k=k, v=v)
-    if not q.dtype == k.dtype == v.dtype and not autocasting(q):
+    if not q.dtype == k.dtype == v.dtype and not are_cast(q, k, v):
         raise TypeError(
             f"q, k and v must have the same dtype, got {q.dtype}, {k.dtype} and {v.dtype}; "
             "convert them with .to(q.dtype)"
@@ -130,6 +131,11 @@ def autocasting(x: Tensor) -> bool:
     """Whether torch will bring tensors on this device to one dtype by itself."""
     device = x.device.type
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+
+def are_cast(*tensors: Tensor) -> bool:
+    """Whether torch will bring these to one dtype by itself: autocast does, but for float64."""
+    return autocasting(tensors[0]) and all(x.dtype != torch.float64 for x in tensors)
 
 
 def are_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:

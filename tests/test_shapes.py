@@ -3,6 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sightline as sl
 from sightline import shapes
 
 
@@ -69,6 +70,40 @@ def test_under_autocast_dtypes_may_differ():
     q, k = torch.zeros(5, 3), torch.zeros(7, 3)
     with torch.autocast("cpu", torch.bfloat16):
         shapes.check_qkv(q, k.bfloat16(), k)
+        with pytest.raises(
+            TypeError, match=r"same dtype, got torch\.float32, torch\.float32 and torch\.float64"
+        ):
+            shapes.check_qkv(q, k, k.double())  # which autocast leaves alone
+        shapes.check_qkv(q.double(), k.double(), k.double())
+
+
+def test_of_float64_under_autocast_ours_is_said_and_not_torchs():
+    q, v, x = torch.ones(5, 3), torch.ones(5, 3).double(), torch.ones(2, 5, 3)
+    single = sl.nn.SelfAttention(3, 2, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        for call in (
+            lambda: sl.attention(q, q, v),
+            lambda: sl.look(q, q, v),
+            lambda: sl.attention(q.double(), q, q),
+            lambda: sl.attention(q, q, q, score=sl.scores.General(3, 3).double()),
+            lambda: single(x.double()),
+        ):
+            with pytest.raises(TypeError, match=r"must (have the|share one) (same )?dtype"):
+                call()
+        assert sl.attention(v, v, v).dtype == sl.look(v, v, v).output.dtype == torch.float64
+        assert single(x).dtype == torch.bfloat16
+
+
+def test_float8_is_refused_in_a_sentence():
+    q = torch.ones(5, 3)
+    for stored in (torch.float8_e4m3fn, torch.float8_e5m2):
+        for call in (sl.attention, sl.look):
+            with pytest.raises(
+                TypeError, match=r"v must be a float tensor of 16 bits or more, got torch\.float8"
+            ):
+                call(q, q, q.to(stored))
+        with pytest.raises(TypeError, match="a bias must be a float tensor"):
+            sl.masks.bias(torch.zeros(5, 5).to(stored))
 
 
 @pytest.mark.bad_input

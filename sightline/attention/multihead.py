@@ -20,7 +20,7 @@ from sightline.attention.mask_values import warn_of_hidden_rows, warn_of_ones, w
 from sightline.attention.masks import Mask, causal
 from sightline.border import check_memory
 from sightline.settings import Setting
-from sightline.shapes import Float, Shaped, autocasting, is_tensor
+from sightline.shapes import Float, Shaped, are_cast, autocasting, is_tensor
 
 __all__ = ["MultiHeadSelfAttention", "MultiheadAttention", "SelfAttention"]
 
@@ -67,7 +67,7 @@ class SelfAttention(nn.Module):
                 f"x must be on the device of the weights, {self.Wq.weight.device}, got {x.device}; "
                 "x.to(module.Wq.weight.device) does it"
             )
-        if x.dtype != dtype and not autocasting(x):
+        if x.dtype != dtype and not are_cast(x, self.Wq.weight):
             raise TypeError(
                 f"x must have the dtype of the weights, {dtype}, got {x.dtype}; x.to({dtype}) does it"
             )

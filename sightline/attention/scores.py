@@ -30,7 +30,7 @@ from sightline.attention.additive import additive_scores
 from sightline.border import check_memory
 from sightline.shapes import (
     Float,
-    autocasting,
+    are_cast,
     check_qkv,
     check_rows,
     check_same_width,
@@ -243,7 +243,7 @@ def _check_fits(q: Tensor, k: Tensor, d_q: int, d_k: int, weight: Tensor) -> Non
             f"for {shown(q=q, k=k)}; build it with the widths of q and k"
         )
     if {x.device for x in (q, k, weight)} != {q.device} or (
-        {x.dtype for x in (q, k, weight)} != {q.dtype} and not autocasting(q)
+        {x.dtype for x in (q, k, weight)} != {q.dtype} and not are_cast(q, k, weight)
     ):
         kinds = ", ".join(f"{name} {x.dtype} on {x.device}" for name, x in (("q", q), ("k", k)))
         raise TypeError(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sightline.attention.masks import Band, Mask
-from sightline.border import need, parse_json
+from sightline.border import check_unicode, need, parse_json
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.seen import Seen
 from sightline.look.sharded.axes import Axis, Shard
@@ -169,6 +169,7 @@ def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> KeptInputs:
 
 def _write(path: Path, kind: str, about: Any, tensors: Tensors, what: str, example: str) -> None:
     to_bytes = need("safetensors.torch", "saving a sight", "look").save
+    check_unicode(path, what)
     if path.is_dir():
         raise ValueError(f"{what} is saved as a file, got the folder {path}; add a name, such as {example}")
     if not path.parent.is_dir():

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from sightline.arguments import checked
-from sightline.border import check_memory, need, read_json, to_json
+from sightline.border import check_memory, check_unicode, need, read_json, to_json
 from sightline.data.files import atomic_write
 from sightline.logs import logger
 from sightline.messages import shortened
@@ -67,10 +67,11 @@ class SaveableModel(nn.Module):
         """Write the weights, and the settings into the folder's config; what else the config says stays.
 
         Raises:
-            ValueError: If the folder holds a model of another kind.
+            ValueError: If the folder holds a model of another kind, or its name is no UTF-8.
             OSError: If a file can't be written.
         """
         folder = Path(folder)
+        check_unicode(folder, "a run")
         need("safetensors", "saving a model", "look")
         kept: dict[str, Any] = {}
         if (folder / CONFIG).exists():

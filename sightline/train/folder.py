@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from sightline.border import check_unicode
 from sightline.data.files import lock_path
 from sightline.models.manifest import MANIFEST, check_unchanged, drop_manifest
 from sightline.models.run_folder import CONFIG, read_config, write_config
@@ -34,8 +35,10 @@ def check_free(out: Path, *, resume: bool) -> None:
     """Refuse a folder that holds anything, unless its run is to go on.
 
     Raises:
-        ValueError: If it is a file, or holds something and ``resume`` was not asked for.
+        ValueError: If it is a file, or holds something and ``resume`` was not asked for; or if its name is no
+            UTF-8.
     """
+    check_unicode(out, "a run")
     if out.exists() and not out.is_dir():
         raise ValueError(f"a run needs a folder, {str(out)!r} is a file; choose another --out")
     if not resume and out.is_dir() and any(out.iterdir()):

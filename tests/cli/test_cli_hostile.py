@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+import sightline as sl
 from sightline.border import DEEPEST, check_memory, parse_json, read_bytes, to_json
 from sightline.data.images import MOST_PIXELS, _PixelBudget
 from sightline.data.sources import files_of, text_of
@@ -102,6 +103,30 @@ def test_files_that_are_none(tmp_path):
         with pytest.raises(OSError, match="a regular file can be read"):
             files_of(tmp_path / name)
     assert read_bytes(tmp_path / "large", at_most=101) == bytes(101)
+
+
+def test_places_to_write_that_are_no_utf8(tmp_path):
+    sight = sl.look(*torch.ones(3, 1, 1, 5, 2))
+    for name in ("\udc80", "\ud800"):  # a byte that is no UTF-8, and half a letter that no system can write
+        where = tmp_path / name
+        for call in (
+            lambda where=where: sl.tasks.train("classify", out=where, data="digits", steps=1, shown=False),
+            lambda where=where: sight.save(where),
+            lambda where=where: sl.open_run(RUN).model.save(where),
+        ):
+            with pytest.raises(
+                ValueError, match=r"must be (UTF-8|a path that the system can write)"
+            ) as found:
+                call()
+            str(found.value).encode("utf-8")
+    with pytest.raises(
+        ValueError, match=r"path must be a path that the system can write, .* has half a letter"
+    ):
+        sl.show.page(sight).save(tmp_path / "\ud800.html")
+    assert not list(tmp_path.iterdir())
+    result = run("train", "classify", "--data", "digits", "--out", tmp_path / "\udc80", "--steps", "1")
+    assert result.code == 2
+    assert "the path of a run must be UTF-8" in result.err
 
 
 def test_json_is_bounded_and_every_reader_takes_ours():

@@ -39,7 +39,18 @@ NUMBERS = (
     *(True, False, 0, 1, -1, -7, 3, 2**31, 2**63, 10**30, np.int64(2), np.float32(0.5)),
     *(0.0, 0.5, -0.5, 2.0, 1e308, 1e-320, float("nan"), float("inf"), float("-inf"), 1j),
 )
-TEXTS = ("", "x", "nowhere/x.png", "\x00", "\udc80", b"x", "x" * 5000, Path("nowhere"), Path("/dev/null/x"))
+TEXTS = (
+    "",
+    "x",
+    "nowhere/x.png",
+    "\x00",
+    "\udc80",
+    "\ud800",
+    b"x",
+    "x" * 5000,
+    Path("nowhere"),
+    Path("/dev/null/x"),
+)
 THINGS = (
     *(
         None,

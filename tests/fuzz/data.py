@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tests.fuzz.pictures import encoded, picture
 from tests.fuzz.report import Report, about, ended
 from tests.fuzz.runs import HERE, NO_ROOM
 from tests.fuzz.sandbox import command
+from tests.fuzz.shards import SHARD_MAKERS
 
 TEXTS = (
     "<script>alert(1)</script>",
@@ -70,7 +72,7 @@ NAMES = (
 def fuzz(chance, place, going, *, seed=0):
     """Build hostile sets and have them read, until ``going()`` says no."""
     report = Report("data", seed)
-    makers = [*IMAGE_MAKERS, *FILE_MAKERS, *SET_MAKERS]
+    makers = [*IMAGE_MAKERS, *FILE_MAKERS, *SET_MAKERS, *SHARD_MAKERS]
     number = 0
     while going(report.count):
         number += 1
@@ -95,17 +97,6 @@ def _remove(folder):
 
 
 # Images: each maker gives the bytes of one, or a name for it
-
-
-def picture(chance, mode="RGB", size=None):
-    side = size or (chance.randrange(1, 40), chance.randrange(1, 40))
-    return Image.new(mode, side, chance.randrange(200) if mode in "L1PIF" or mode == "I;16" else None)
-
-
-def encoded(image, kind="PNG", **options):
-    out = io.BytesIO()
-    image.save(out, kind, **options)
-    return out.getvalue()
 
 
 def png_bomb(chance):
@@ -283,7 +274,7 @@ def special_input(chance, folder):
     """The same as what a command is given."""
     os.mkfifo(folder / "pipe.png")
     given = chance.choice(
-        ["/dev/zero", "/dev/null", "/proc/self/mem", str(folder / "pipe.png"), str(folder), "/"]
+        ["/dev/zero", "/dev/null", "/proc/self/mem", str(folder / "pipe.png"), str(folder), "/dev"]
     )
     return chance.choice(
         [

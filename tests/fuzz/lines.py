@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.fuzz.report import Report, about, ended
 from tests.fuzz.runs import HERE, IMAGE
-from tests.fuzz.sandbox import command
+from tests.fuzz.sandbox import commands
 
 FLAGS = json.loads((Path(__file__).parents[1] / "golden/flags.json").read_text(encoding="utf-8"))
 NUMBERS = (
@@ -31,7 +31,7 @@ TEXTS = (
         "all",
         "*",
         "[",
-        "../..",
+        "../nowhere",
         "~",
     ),
     *(
@@ -48,7 +48,18 @@ TEXTS = (
         "digits",
         "loss",
     ),
-    *("/dev/zero", "/dev/null", "/proc/self/mem", "/", ".", "nowhere", "$(touch owned)", "'", '"', "\udc80"),
+    *(
+        "/dev/zero",
+        "/dev/null",
+        "/proc/self/mem",
+        "/dev",
+        ".",
+        "nowhere",
+        "$(touch owned)",
+        "'",
+        '"',
+        "\udc80",
+    ),
     *("train", "test", "val", "transformer", "recurrent", "tiny", "default", "word", "bpe", "en", "layer.0"),
 )
 OUTS = (
@@ -73,6 +84,7 @@ TINY = {
     "--n-layers 1 --metric loss --max-length 41",
     "train classify": "--data digits --steps 1 --patch 4 --d-model 8 --n-heads 2 --n-layers 1 --d-ff 4",
 }
+TOGETHER = 20  # lines of one child
 NEVER = {"--compile", "--tensorboard", "--help-all", "--help", "--cache", "--encoder", "--finetune", "--ptb"}
 # A training takes as long as five other commands: every tenth line is one.
 KINDS = (
@@ -85,6 +97,9 @@ KINDS = (
     "train",
     "positions",
     "data",
+    "pack",
+    "exercise",
+    "table",
     "check",
     "any",
 )
@@ -101,12 +116,14 @@ def fuzz(chance, place, going, *, seed=0):
     report = Report("lines", seed)
     number = 0
     while going(report.count):
-        number += 1
-        words = _words(chance, place / f"out-{number}")
-        outcome = command(*words, seconds=60)
-        faults = outcome.faults()
-        faults += ["something ran"] if Path("owned").exists() else []
-        report.add(about(outcome), f"{_first(words)} {ended(outcome)}", faults)
+        some = []
+        while len(some) < TOGETHER and going(report.count + len(some)):
+            number += 1
+            some.append(_words(chance, place / f"out-{number}"))
+        for outcome in commands(some, seconds=60):
+            faults = outcome.faults()
+            faults += ["something ran"] if Path("owned").exists() else []
+            report.add(about(outcome), f"{_first(outcome.words)} {ended(outcome)}", faults)
     return report
 
 
@@ -128,6 +145,16 @@ def _words(chance, out):
     run = str(HERE / RUNS[task] / "finished")
     if chance.random() < 0.1:
         run = chance.choice(TEXTS)
+    if kind == "exercise":
+        return _with_flags(chance, "sightline exercise", ["exercise", *_exercise(chance)], out)
+    if kind == "pack":
+        place = chance.choice(["digits", str(HERE / "data/pictures"), *TEXTS])
+        base = ["data", "pack", place, chance.choice([str(out), str(out), *TEXTS]), "--shard-size", "1MB"]
+        return _with_flags(chance, "sightline data pack", base, out)
+    if kind == "table":
+        given = chance.choice([*INPUTS[task][:1], *TEXTS, str(IMAGE.parent)])
+        base = [task, run, given, "--out", f"{out}.{chance.choice(['jsonl', 'parquet'])}"]
+        return _with_flags(chance, f"sightline {task}", base, out)
     if kind == "evaluate":
         base = ["evaluate", run, "--limit", "2"]
     elif kind == "check":
@@ -141,6 +168,12 @@ def _words(chance, out):
     else:
         base = [task, run, *INPUTS[task]]
     return _with_flags(chance, f"sightline {'data check' if kind == 'data' else base[0]}", base, out)
+
+
+def _exercise(chance):
+    """What an exercise is asked for by; no file is there to be graded, which would take seconds."""
+    number = chance.choice(["1", "3", "14", *NUMBERS])
+    return chance.choice([[], [number], ["check", number, chance.choice(TEXTS)], [chance.choice(TEXTS)]])
 
 
 def _with_flags(chance, name, base, out=None):

@@ -80,7 +80,7 @@ def run(call, words=(), *, seconds=SECONDS, megabytes=MEGABYTES):
         texts = []
         for file in (out, err):
             file.seek(0)
-            texts.append(file.read(1 << 24).decode("utf-8", "surrogateescape"))
+            texts.append(_text(file.read(1 << 24)))
     took = time.monotonic() - started
     return Outcome(tuple(words), code, *texts, took, usage // 1024 if usage else 0)
 
@@ -91,6 +91,75 @@ def command(*words, **limits):
 
     texts = [str(word) for word in words]
     return run(lambda: main(texts), texts, **limits)
+
+
+def commands(lines, **limits):
+    """Run commands one after the other in one child, which is faster; what is wrong is run again, alone.
+
+    A child ends at the first command that is wrong, that hangs or that dies; the rest get another.
+    """
+    from sightline.cli import main
+
+    left = [[str(word) for word in words] for words in lines]
+    while left:
+        yes, done = 0, _together(main, left, **limits)
+        for outcome in done:
+            if outcome.faults():
+                break
+            yes += 1
+            yield outcome
+        left = left[yes:]
+        if left:
+            yield command(*left.pop(0), **limits)
+
+
+def _together(main, lines, *, seconds=SECONDS, megabytes=MEGABYTES):
+    """The outcomes of as many of the commands as one child did."""
+    with tempfile.TemporaryDirectory() as place:
+
+        def file(name):
+            return os.open(f"{place}/{name}", os.O_WRONLY | os.O_CREAT)
+
+        def call():
+            for i, words in enumerate(lines):
+                started, status = time.monotonic(), 0
+                for target, name in ((1, f"{i}.out"), (2, f"{i}.err")):
+                    opened = file(name)
+                    os.dup2(opened, target)
+                    os.close(opened)
+                _limit_time(seconds)
+                try:
+                    main(words)
+                except SystemExit as ended:
+                    status = _status(ended)
+                sys.stdout.flush()
+                sys.stderr.flush()
+                Path(place, f"{i}.code").write_text(f"{status} {time.monotonic() - started}")
+
+        run(call, seconds=seconds, megabytes=megabytes)
+        done = []
+        for i, words in enumerate(lines):
+            ended = Path(place, f"{i}.code")
+            if not ended.exists():
+                break
+            status, took = ended.read_text().split()
+            out, err = (_text(Path(place, f"{i}.{name}").read_bytes()) for name in ("out", "err"))
+            done.append(Outcome(tuple(words), int(status), out, err, float(took), 0))
+    return done
+
+
+def _text(content):
+    return content[: 1 << 24].decode("utf-8", "surrogateescape")
+
+
+def _limit_time(seconds):
+    """From now on, of the processor; the last limit is for all that a child does."""
+    spent = int(time.process_time()) + max(1, int(seconds))
+    resource.setrlimit(resource.RLIMIT_CPU, (spent, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def _status(ended):
+    return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
 
 
 def _child(call, out, err, seconds, megabytes):
@@ -109,12 +178,11 @@ def _child(call, out, err, seconds, megabytes):
         used = _data_bytes()
         resource.setrlimit(resource.RLIMIT_DATA, (used + (megabytes << 20),) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        spent = int(time.process_time()) + max(1, int(seconds))
-        resource.setrlimit(resource.RLIMIT_CPU, (spent, spent + 5))
+        _limit_time(seconds)
         call()
         status = 0
     except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        status = _status(ended)
     except BaseException:  # noqa: BLE001 - what a user would see
         import traceback
 

@@ -8,7 +8,7 @@ import torch
 
 from tests.fuzz import FUZZERS, faults, pages, preload
 from tests.fuzz.report import Report
-from tests.fuzz.sandbox import Outcome, run
+from tests.fuzz.sandbox import Outcome, commands, run
 from tests.show.explorer.browser import launched
 
 pytestmark = [
@@ -55,6 +55,24 @@ def test_the_sandbox_sees_what_is_wrong():
     assert Outcome((), 2, "", "", 0.1, 1).faults() == ["silent"]
     assert Outcome((), 2, "", "'str' object has no attribute 'x'", 0.1, 1).faults() == ["foreign sentence"]
     assert not Outcome((), 2, "", "d_model must be a whole number, got '8'", 0.1, 1).faults()
+
+
+def test_lines_that_share_a_child_are_judged_one_by_one(monkeypatch):
+    def main(words):
+        print(words[0])  # noqa: T201
+        if words == ["dead"]:
+            signal.raise_signal(signal.SIGKILL)
+        if words != ["fine"]:
+            raise LookupError(words[0])
+        raise SystemExit(2)
+
+    monkeypatch.setattr("sightline.cli.main", main)
+    lines = [["fine"], ["wrong"], ["fine"], ["dead"], ["fine"]]
+    found = list(commands(lines, seconds=5.0))
+    assert [outcome.words for outcome in found] == [tuple(words) for words in lines]
+    fine, wrong, dead = [], ["traceback"], ["killed by signal 9"]
+    assert [outcome.faults() for outcome in found] == [fine, wrong, fine, dead, fine]
+    assert [outcome.out for outcome in found] == ["fine\n", "wrong\n", "fine\n", "", "fine\n"]
 
 
 def test_a_page_that_runs_something_is_seen():
