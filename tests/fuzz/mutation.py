@@ -8,7 +8,8 @@ The second command, given once more, tries only what was not noticed, as long as
 The tests are collected once. Each mistake gets a child of that process, which has it in memory and runs the
 tests that pass the changed statement, the fastest first, until one fails; which those are is found by one run
 of all tests, and kept in a file. The shape hook, under which these tests run in ``make test``, is left out:
-it would notice more. Kernels are left out, which a GPU compiles; so are fields of dataclasses.
+it would notice more. Kernels are left out, which a GPU compiles; so are the statements that ``on_a_gpu.py``
+lists, as long as no test passes them, and fields of dataclasses.
 """
 
 import argparse
@@ -31,6 +32,7 @@ import pytest
 import torch
 
 from tests.fuzz.mutants import Living, shown, sites
+from tests.fuzz.on_a_gpu import only_there
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("attention", "look", "decode", "train")
@@ -74,8 +76,9 @@ class Session:
         if session.testsfailed:
             return None
         sources = self._sources()
-        living, chosen = Living(set(sources)), self._chosen(sources)
+        living = Living(set(sources))
         coverage = Coverage(session.items, living, sources, self.options)
+        chosen = self._chosen(sources, coverage)
         items = {item.nodeid: item for item in session.items}
         tests = coverage.some(self.options.seconds)
         control = tried([items[name] for name in tests], lambda: None, coverage.seconds(tests))
@@ -124,9 +127,12 @@ class Session:
         files = sorted((ROOT / "sightline" / self.options.room).glob("*.py"))
         return {str(path): path.read_text() for path in files}
 
-    def _chosen(self, sources):
+    def _chosen(self, sources, coverage):
         there = [site for path, source in sources.items() for site in sites(path, source)]
         there = [site for site in there if any(name in Path(site.path).name for name in self.options.files)]
+        out = {x for x in there if only_there(x, sources[x.path]) and not coverage.of(x, 1.0)[0]}
+        there = [site for site in there if site not in out]
+        sys.stdout.write(f"{len(there)} mistakes can be made; {len(out)} more only where a GPU runs them\n")
         chance = random.Random(self.options.seed)  # noqa: S311 - a seed makes the same sample
         return chance.sample(there, min(self.options.n, len(there)))
 
