@@ -1,7 +1,7 @@
 """Statements that only a GPU reaches: mistakes in them are left out of a sample, and their number is said.
 
-By file and function: the first lines of such statements, or ALL. One that a test passes all the same is in the
-sample. A statement around them, an ``if`` that asks for a GPU, is always in.
+By file and function: the first lines of such statements, or ALL. One that a test passes all the same is in
+the sample. A statement around them, an ``if`` that asks for a GPU, is always in.
 """
 
 ALL = ("",)
