@@ -1,12 +1,14 @@
 """Edges that a small mistake would move: two blocks, one row, keys that all queries see, and the like."""
 
 import importlib
+import re
 
 import pytest
 import torch
 from torch import nn
 
 import sightline as sl
+from sightline import border
 from sightline.attention import mask_values
 from sightline.attention.additive import TILE, additive_scores
 from sightline.attention.attend import observe
@@ -223,3 +225,60 @@ def test_the_last_masks_of_a_gpu_are_judged_at_the_end(monkeypatch, capsys):
     assert waited == [1]
     assert not mask_values._pending
     assert capsys.readouterr().err.startswith("sightline: an earlier call: a float mask is added")
+
+
+def test_a_bias_between_nothing_and_one_is_looked_at_whole_and_no_other():
+    rule = mask_values._ones_and_zeros("a sentence", refused=True)
+    assert rule.refused
+    assert rule.summary(torch.tensor([[0.5, -2.0], [3.0, 1.0]])).tolist() == [-2.0, 3.0]
+    assert rule.judge([0, 2]) is None
+    closer = rule.judge([0, 1])
+    assert closer.summary(torch.tensor([0.0, 1.0])).tolist() == [True]
+    assert closer.summary(torch.tensor([0.0, 0.5, 1.0])).tolist() == [False]
+    assert closer.judge([True]) == "a sentence"
+    assert closer.judge([False]) is None
+
+
+# Sentences
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("build", "need", "sentence"),
+    [
+        (lambda: sl.scores.General(3, 5), 4 * 3 * 5, "^the score's matrix needs .*; choose smaller widths$"),
+        (
+            lambda: sl.nn.SelfAttention(3, 5, 7),
+            4 * 3 * (5 + 5 + 7),
+            "^SelfAttention needs .*; choose smaller widths$",
+        ),
+        (
+            lambda: sl.nn.MultiHeadSelfAttention(3, 10, 14, 2),
+            4 * (14 * 14 + 3 * (10 + 10 + 14)),
+            "^MultiHeadSelfAttention needs .*; choose smaller widths$",
+        ),
+        (lambda: sl.masks.causal().dense(5, 7), 5 * 7, "^a mask of 5 x 7 needs .*; choose less$"),
+    ],
+)
+def test_what_needs_more_memory_than_there_is_says_how_much(monkeypatch, build, need, sentence):
+    monkeypatch.setattr(border, "free_memory", lambda: need)
+    build()
+    monkeypatch.setattr(border, "free_memory", lambda: need - 1)
+    with pytest.raises(ValueError, match=sentence):
+        build()
+
+
+@pytest.mark.bad_input
+def test_a_score_with_parameters_is_shown_as_it_is_built():
+    for name, built in (
+        ("general", "General(d_q, d_k)"),
+        ("low_rank", "LowRank(d_q, d_k, rank)"),
+        ("additive", "Additive(d_q, d_k, d_attn)"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(f"build it once, sl.scores.{built}, and pass that")):
+            sl.scores.named(name)
+
+
+def test_the_former_name_of_the_heads_points_to_the_caller():
+    with pytest.warns(DeprecationWarning, match="^n_heads is num_heads now, as in torch$"):
+        assert len(sl.nn.MultiHeadSelfAttention(3, 10, 14, n_heads=2).heads) == 2

@@ -31,7 +31,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.fuzz.mutants import Living, shown, sites
+from tests.fuzz.mutants import Living, lines, shown, sites
 from tests.fuzz.on_a_gpu import only_there
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,9 @@ def main():
         "--tests", nargs="*", default=[], help="these alone, instead of all of the room's own"
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="of tests for one mistake")
+    parser.add_argument(
+        "--again", type=Path, help="only what was not noticed in a run before, by the file that --json wrote"
+    )
     parser.add_argument("--json", type=Path, help="where to write what came of each, and to go on from")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -133,8 +136,23 @@ class Session:
         out = {x for x in there if only_there(x, sources[x.path]) and not coverage.of(x, 1.0)[0]}
         there = [site for site in there if site not in out]
         sys.stdout.write(f"{len(there)} mistakes can be made; {len(out)} more only where a GPU runs them\n")
+        if self.options.again:
+            return _again(json.loads(self.options.again.read_text())["results"], there, sources)
         chance = random.Random(self.options.seed)  # noqa: S311 - a seed makes the same sample
         return chance.sample(there, min(self.options.n, len(there)))
+
+
+def _again(results, there, sources):
+    """The sites whose mistakes were not noticed before, by what they look like: lines may have moved."""
+    left = [result for result in results if result["end"] in {SURVIVED, NOT_RUN}]
+    looks = {(x["site"][0], x["site"][2], x["before"], x["after"]) for x in left}
+    befores, texts = {look[:3] for look in looks}, {path: lines(source) for path, source in sources.items()}
+
+    def may_be(site):
+        path, _, kind = _name(site)
+        return any((path, kind, line) in befores for line in texts[site.path].get(site.statement, ()))
+
+    return [x for x in there if may_be(x) and (_name(x)[0], x.kind, *shown(x, sources[x.path])) in looks]
 
 
 class Coverage:
