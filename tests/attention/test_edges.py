@@ -268,6 +268,12 @@ def test_what_needs_more_memory_than_there_is_says_how_much(monkeypatch, build, 
         build()
 
 
+def test_a_score_of_width_one_is_a_product():
+    score = sl.scores.General(1, 1)
+    q, k = torch.randn(3, 1), torch.randn(5, 1)
+    torch.testing.assert_close(score(q, k), q * k.mT * next(score.parameters()))
+
+
 @pytest.mark.bad_input
 def test_a_score_with_parameters_is_shown_as_it_is_built():
     for name, built in (
