@@ -288,3 +288,9 @@ def test_a_score_with_parameters_is_shown_as_it_is_built():
 def test_the_former_name_of_the_heads_points_to_the_caller():
     with pytest.warns(DeprecationWarning, match="^n_heads is num_heads now, as in torch$"):
         assert len(sl.nn.MultiHeadSelfAttention(3, 10, 14, n_heads=2).heads) == 2
+
+
+@pytest.mark.bad_input
+def test_a_sparse_mask_is_refused():
+    with pytest.raises(TypeError, match="^mask must be a dense tensor, got "):
+        sl.attention(*qkv(1, 1, t=5, s=7), torch.eye(5, 7).bool().to_sparse())
