@@ -292,5 +292,5 @@ def test_the_former_name_of_the_heads_points_to_the_caller():
 
 @pytest.mark.bad_input
 def test_a_sparse_mask_is_refused():
-    with pytest.raises(TypeError, match="^mask must be a dense tensor, got "):
+    with pytest.raises(TypeError, match=r"^mask must be a dense tensor, got "):
         sl.attention(*qkv(1, 1, t=5, s=7), torch.eye(5, 7).bool().to_sparse())
