@@ -184,6 +184,13 @@ def shown(site, source):
     return changed[0][0].strip(), changed[0][1].strip()
 
 
+def lines(source):
+    """The lines of every statement of a file, by where it stands, as ``shown`` shows them."""
+    tree = _Shorten().visit(ast.parse(source))
+    statements = [x for x in ast.walk(tree) if isinstance(x, ast.stmt) and hasattr(x, "lineno")]
+    return {(x.lineno, x.col_offset): [y.strip() for y in ast.unparse(x).splitlines()] for x in statements}
+
+
 class _Replace(ast.NodeTransformer):
     def __init__(self, node, instead):
         self.node, self.instead = node, instead

@@ -8,7 +8,8 @@ The second command, given once more, tries only what was not noticed, as long as
 The tests are collected once. Each mistake gets a child of that process, which has it in memory and runs the
 tests that pass the changed statement, the fastest first, until one fails; which those are is found by one run
 of all tests, and kept in a file. The shape hook, under which these tests run in ``make test``, is left out:
-it would notice more. Kernels are left out, which a GPU compiles; so are fields of dataclasses.
+it would notice more. Kernels are left out, which a GPU compiles; so are the statements that ``on_a_gpu.py``
+lists, as long as no test passes them, and fields of dataclasses.
 """
 
 import argparse
@@ -30,7 +31,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.fuzz.mutants import Living, shown, sites
+from tests.fuzz.mutants import Living, lines, shown, sites
+from tests.fuzz.on_a_gpu import only_there
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("attention", "look", "decode", "train")
@@ -51,6 +53,9 @@ def main():
         "--tests", nargs="*", default=[], help="these alone, instead of all of the room's own"
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="of tests for one mistake")
+    parser.add_argument(
+        "--again", type=Path, help="only what was not noticed in a run before, by the file that --json wrote"
+    )
     parser.add_argument("--json", type=Path, help="where to write what came of each, and to go on from")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -74,8 +79,9 @@ class Session:
         if session.testsfailed:
             return None
         sources = self._sources()
-        living, chosen = Living(set(sources)), self._chosen(sources)
+        living = Living(set(sources))
         coverage = Coverage(session.items, living, sources, self.options)
+        chosen = self._chosen(sources, coverage)
         items = {item.nodeid: item for item in session.items}
         tests = coverage.some(self.options.seconds)
         control = tried([items[name] for name in tests], lambda: None, coverage.seconds(tests))
@@ -124,11 +130,29 @@ class Session:
         files = sorted((ROOT / "sightline" / self.options.room).glob("*.py"))
         return {str(path): path.read_text() for path in files}
 
-    def _chosen(self, sources):
+    def _chosen(self, sources, coverage):
         there = [site for path, source in sources.items() for site in sites(path, source)]
         there = [site for site in there if any(name in Path(site.path).name for name in self.options.files)]
+        out = {x for x in there if only_there(x, sources[x.path]) and not coverage.of(x, 1.0)[0]}
+        there = [site for site in there if site not in out]
+        sys.stdout.write(f"{len(there)} mistakes can be made; {len(out)} more only where a GPU runs them\n")
+        if self.options.again:
+            return _again(json.loads(self.options.again.read_text())["results"], there, sources)
         chance = random.Random(self.options.seed)  # noqa: S311 - a seed makes the same sample
         return chance.sample(there, min(self.options.n, len(there)))
+
+
+def _again(results, there, sources):
+    """The sites whose mistakes were not noticed before, by what they look like: lines may have moved."""
+    left = [result for result in results if result["end"] in {SURVIVED, NOT_RUN}]
+    looks = {(x["site"][0], x["site"][2], x["before"], x["after"]) for x in left}
+    befores, texts = {look[:3] for look in looks}, {path: lines(source) for path, source in sources.items()}
+
+    def may_be(site):
+        path, _, kind = _name(site)
+        return any((path, kind, line) in befores for line in texts[site.path].get(site.statement, ()))
+
+    return [x for x in there if may_be(x) and (_name(x)[0], x.kind, *shown(x, sources[x.path])) in looks]
 
 
 class Coverage:
