@@ -170,7 +170,7 @@ class TranslateObjective(Objective):
         rows = [[BOS, *self.tokens.target.encode(pair.target), EOS] for pair in pairs]
         target = pad([row[: self.max_length + 1] for row in rows])
         loss = translation_loss(model, PairBatch(source.to(device), target.to(device)))
-        return loss.total.item(), loss.terms.item()
+        return loss.total.item(), float(loss.terms)
 
     def data(self) -> dict[str, Any]:
         """The settings of the data."""
