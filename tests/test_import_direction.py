@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "sightline"
 # Left to right. A file may import from its own place and from places with a smaller number.
 ORDER = [
     ["messages"],
+    ["argument_rules"],
     ["arguments", "border", "launch", "logs", "palette"],
     ["shapes"],
     ["settings"],
