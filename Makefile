@@ -49,13 +49,14 @@ check: $(READY)
 	$(BIN)/mypy
 
 # The types are checked beside the tests. Each test runs once: the rooms' own under a hook that checks the shapes of
-# all they call, the rest (tasks, commands, kernels, what the hook would change) without it.
+# all they call, the rest (tasks, commands, kernels, what the hook would change) without it. The examples of
+# docs/lookup/api.md are the code's own and run there.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy > $(VENV)/mypy.txt & types=$$!; \
 	$(PYTEST) tests --without-shaped && $(PYTEST) tests --jaxtyping-packages=sightline,beartype.beartype && \
-	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md $$(find docs -name '*.md') && \
+	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md $$(find docs -name '*.md' ! -name api.md) && \
 	$(BIN)/python -W error examples/run_all.py; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests + types))
 
