@@ -72,7 +72,13 @@ def add_positional_encoding(
     """
     is_tensor(word_embeddings, "word_embeddings")
     check_argument("positional_encodings", positional_encodings, _TABLE)
-    table = torch.as_tensor(positional_encodings)
+    try:
+        table = torch.as_tensor(positional_encodings)
+    except ValueError:
+        raise ValueError(
+            "positional_encodings must be a table (T, E) with rows of one length, got "
+            f"{positional_encodings!r}"
+        ) from None
     if table.device != word_embeddings.device:
         raise ValueError(
             "word_embeddings and positional_encodings must be on the same device, got "
@@ -85,7 +91,7 @@ def add_positional_encoding(
             "PositionalEncoding(d_model=E, max_len=T) makes a table that fits, positional_encodings[:T] a "
             "shorter one"
         )
-    return word_embeddings + positional_encodings
+    return word_embeddings + table
 
 
 def visualize_positional_encoding(PE: Any) -> Any:  # noqa: N803

@@ -168,6 +168,7 @@ def test_what_the_exercises_are_given_wrong_is_a_sentence():
     table = PositionalEncoding(d_model=6, max_len=5).get_encoding()
     x = torch.zeros(3, 5, 6)
     assert add_positional_encoding(x, table[None]).shape == x.shape  # (1, seq_len, d_model), as the text says
+    torch.testing.assert_close(add_positional_encoding(x, table.tolist()), x + table)  # rows will do
     for embeddings in (torch.zeros(3, 7, 6), torch.zeros(3, 1, 6), torch.zeros(3, 5, 8), torch.zeros(6)):
         shape = str(tuple(embeddings.shape)).replace("(", r"\(").replace(")", r"\)")
         with pytest.raises(ValueError, match=rf"same length .* {shape} and .* \(5, 6\); Positional"):
@@ -193,3 +194,9 @@ def test_exercise_3_the_weights_that_the_docstring_speaks_of():
     output, weights = attention_score(*layer.project(X))
     torch.testing.assert_close(layer(X), output)
     assert weights.shape == (3, 5, 5)
+
+
+@pytest.mark.bad_input
+def test_rows_of_several_lengths_are_no_table():
+    with pytest.raises(ValueError, match=r"rows of one length, got \[\[1, 2\], \[3\]\]"):
+        add_positional_encoding(torch.zeros(1, 2, 2), [[1, 2], [3]])
