@@ -220,7 +220,7 @@ def _remembered(groups: KeyGroups) -> KeyGroups:
 
 def is_integer(x: object) -> TypeGuard[int]:
     """Whether it is a whole number, numpy's included."""
-    return isinstance(x, Integral) and not isinstance(x, bool)
+    return type(x) is int or (isinstance(x, Integral) and not isinstance(x, bool))
 
 
 def _is_ids(groups: object, s: int) -> bool:

@@ -21,6 +21,7 @@ __all__ = ["look"]
 
 _EVERYTHING = Look()
 _SCALED_DOT = scores.ScaledDot()
+_NO_MASK = Mask()
 
 
 def look(
@@ -65,12 +66,12 @@ def look(
         from sightline.look.sharded.look import look_in_group  # noqa: PLC0415 (it is rare)
 
         return look_in_group(q, k, v, mask, group=group, measure=measure, score=score, scale=scale, keep=keep)
-    if any(type(x).__name__ == "DTensor" for x in (q, k, v)):
+    if not type(q) is type(k) is type(v) is Tensor and any(type(x).__name__ == "DTensor" for x in (q, k, v)):
         from sightline.look.sharded.look import look_at_dtensors  # noqa: PLC0415
 
         return look_at_dtensors(q, k, v, mask, measure=measure, score=score, scale=scale, keep=keep)
     output, lses = call_and_catch(lambda: attention(q, k, v, mask, score=score, scale=scale))
-    mask = as_mask(mask)
+    mask = _NO_MASK if mask is None else as_mask(mask)
     if mask.added:  # the kernel rounds it likewise
         mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))
     inputs, lead = make_score_inputs(q, k, v, mask, scale, score)
@@ -81,10 +82,19 @@ def make_score_inputs(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float | None = None, score: Score | str | None = None
 ) -> tuple[ScoreInputs, tuple[int, ...]]:
     """What the weights of an attention are made of, and the leading dimensions it was asked with."""
+    shape, keys = q.shape, k.shape
+    if (  # nothing has to be done to them; short inputs feel every step
+        score is None
+        and len(shape) == 4
+        and shape[:2] == keys[:2] == v.shape[:2]
+        and shape[3] == keys[3] > 0
+        and not autocasting(q)
+    ):
+        lead = tuple(shape[:2])
+        if mask is not _NO_MASK and mask.limits:
+            mask = mask.fitted(lead, shape[2], keys[2])
+        return ScoreInputs(q, k, mask, 1 / math.sqrt(shape[3]) if scale is None else scale), lead
     lead = leading(q, k, v)
-    if score is None and _is_operator_layout(q, k, v):
-        mask = mask.fitted(lead, q.size(2), k.size(2)) if mask.limits else mask
-        return ScoreInputs(q, k, mask, 1 / math.sqrt(q.size(3)) if scale is None else scale), lead
     matched = _SCALED_DOT if score is None else scores.named(score)
     dot = matched.as_dot(q, k)
     if dot is None:
@@ -105,16 +115,6 @@ def make_score_inputs(
     return ScoreInputs(q4, k4, mask4, scale, matched if dot is None else None), lead
 
 
-def _is_operator_layout(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether nothing has to be done to them; short inputs feel every step."""
-    return (
-        q.dim() == 4
-        and q.shape[:2] == k.shape[:2] == v.shape[:2]
-        and q.size(3) == k.size(3) > 0
-        and not autocasting(q)
-    )
-
-
 def _autocast(x: Tensor) -> Tensor:
     """Round as the kernel's inputs are rounded inside ``torch.autocast``."""
     return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype(x.device.type))
@@ -122,7 +122,10 @@ def _autocast(x: Tensor) -> Tensor:
 
 def captured_lse(lses: list[Tensor | None], inputs: ScoreInputs) -> Tensor | None:
     """The kernel's lse of all queries, if every block of them went through one that gave it."""
+    if len(lses) == 1:
+        lse = lses[0]
+        return None if lse is None or lse.size(-1) != inputs.q.size(2) else lse
     parts = [lse for lse in lses if lse is not None]
     if not parts or len(parts) != len(lses) or sum([x.size(-1) for x in parts]) != inputs.q.size(2):
         return None
-    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+    return torch.cat(parts, dim=-1)

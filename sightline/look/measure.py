@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sightline.look import kernels, stream
+from sightline.look.kernels import plans
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.stream import Stats, StatsRequest
 from sightline.look.weights import measure_weights
@@ -22,13 +23,22 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
     known = _usable_lse(inputs, lse) if request == StatsRequest() else None
     if known is not None:
         return Stats(known, *(None,) * 7)
+    differentiable, key = inputs.requires_grad, None
+    if inputs.q.is_cuda and not differentiable:
+        lse = None if lse is None else lse.float().contiguous()  # as the kernels read it
+        key = plans.key_of(inputs, request, lse)
+        stats = plans.measure_again(key, inputs, lse)
+        if stats is not None:
+            return stats
     if not kernels.supports(inputs, request):
         return stream.measure(inputs, request, lse)
-    if inputs.requires_grad:
+    if differentiable:
         from sightline.look.kernels.differentiable import measure as measure_on_gpu  # noqa: PLC0415
-    else:
-        from sightline.look.kernels.measure import measure as measure_on_gpu  # noqa: PLC0415
-    return measure_on_gpu(inputs, request, lse)
+
+        return measure_on_gpu(inputs, request, lse)
+    from sightline.look.kernels.measure import measure as measure_on_gpu  # noqa: PLC0415
+
+    return plans.planned(key, inputs, lse, lambda: measure_on_gpu(inputs, request, lse))
 
 
 def _usable_lse(inputs: ScoreInputs, lse: Float[Tensor, "B H T"] | None) -> Float[Tensor, "B H T"] | None:

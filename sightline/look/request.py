@@ -47,7 +47,8 @@ class Look:
     top: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, own=("map", "top"))
+        if not type(self.received) is type(self.entropy) is type(self.peak) is bool:
+            check_fields(self, own=("map", "top"))
         if self.top is not None and (not is_integer(self.top) or self.top < 1):
             raise ValueError(f"top must be a whole number >= 1, got {self.top!r}; None keeps no weights")
         if self.map is not None and min(parse_map_size(self.map)) < 1:

@@ -119,8 +119,10 @@ class ScoreInputs:
     @property
     def requires_grad(self) -> bool:
         """Whether statistics should be differentiable."""
+        if not torch.is_grad_enabled():
+            return False
         parameters = () if self.score is None else tuple(self.score.parameters())
-        return torch.is_grad_enabled() and any(
+        return any(
             x.requires_grad
             for x in (self.q, self.k, *self.mask.added, *parameters, self.sink)
             if x is not None

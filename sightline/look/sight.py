@@ -39,6 +39,7 @@ __all__ = [
     "pad_last",
 ]
 
+_STATISTICS = ("lse", "received", "entropy", "peak", "peak_at", "map", "top", "top_at")  # in Stats' order
 _AVERAGED = ("output", "entropy", "peak", "received", "map")
 _PICTURE = 96  # cells of the picture that a notebook shows, down and across, at most
 
@@ -232,17 +233,7 @@ def measure_sight(
     """Measure what was asked and wrap it up."""
     t, s = inputs.shape[2:]
     stats = measure(inputs, measure_.request(t, s), lse)
-    named = {
-        "lse": stats.lse,
-        "received": stats.received,
-        "entropy": stats.entropy,
-        "peak": stats.peak,
-        "peak_at": stats.peak_at,
-        "map": stats.cells,
-        "top": stats.top,
-        "top_at": stats.top_at,
-    }
-    statistics = {n: x for n, x in named.items() if x is not None}
+    statistics = {n: x for n, x in zip(_STATISTICS, stats, strict=True) if x is not None}
     if len(lead) != 2:
         statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in statistics.items()}
     if output is not None:

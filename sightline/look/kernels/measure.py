@@ -9,6 +9,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from sightline.look.kernels import hopper, prepared
 from sightline.look.kernels.limits import NO_LIMIT, Limits, limits_of
+from sightline.look.kernels.plans import allocate
 from sightline.look.kernels.rows import finish_kernel, rows_kernel
 from sightline.look.kernels.shapes import Tiles, blocks_of, power_of_two, tiles_of, width_of
 from sightline.look.kernels.tiles import EMPTY_LSE
@@ -128,23 +129,26 @@ class KernelArgs:
 
     def rows_like(self, dtype: torch.dtype) -> Tensor:
         """A number for each query."""
-        return torch.empty((self.b, self.h, self.t), dtype=dtype, device=self.q.device)
+        return self.per_head((self.t,), dtype)
+
+    def per_head(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A place for something of each head."""
+        return allocate(torch.empty, (self.b, self.h, *shape), dtype, self.q)
 
 
 def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor | None) -> _Found:
     """received, and what is gathered for entropies, peaks and the map."""
-    cells, device = request.cells, args.q.device
+    cells = request.cells
     found = _Found()
     if request.received:
-        received = torch.empty((args.b, args.h, args.s), dtype=torch.float32, device=device)
-        found = found._replace(received=received)
+        found = found._replace(received=args.per_head((args.s,), torch.float32))
     rows, heads = args.b * args.h * args.t, args.b * args.h
     sizes = (
         rows if request.entropy else 0,
         rows if request.peak else 0,
         0 if cells is None else heads * cells.rows * cells.columns,
     )
-    parts = torch.zeros(sum(sizes), dtype=torch.int64, device=device).split(sizes)
+    parts = allocate(torch.zeros, (sum(sizes),), torch.int64, args.q).split(sizes)
     sums, packed, masses = (part if n else None for part, n in zip(parts, sizes, strict=True))
     found = found._replace(sums=sums, packed=packed, masses=masses)
     if rest is None and hopper.supports(args):
@@ -155,7 +159,8 @@ def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor 
     if args.t and args.s:
         unused, tile = args.q, args.tiles.weights
         q_tiles = args.q_tiles(tile.queries)
-        weights_kernel[args.blocks(args.s, 2 * tile.keys)](
+        prepared.launch(
+            weights_kernel, args.blocks(args.s, 2 * tile.keys),
             unused if q_tiles is None else q_tiles, *args.tensors,
             lse, unused if rest is None else rest, *args.mask,
             *(unused if x is None else x for x in (found.received, masses, sums, packed)),
@@ -198,7 +203,8 @@ def _rows(
     entropy = args.rows_like(torch.float32) if request.entropy else None
     groups = args.rows_like(torch.int32) if request.peak else None
     if args.t:
-        rows_kernel[args.blocks(args.t, tile.queries)](
+        prepared.launch(
+            rows_kernel, args.blocks(args.t, tile.queries),
             *args.tensors, *args.mask, lse, largest, rest,
             lse if entropy is None else entropy, lse if groups is None else groups,
             *args.sizes, *args.scale_and_band, ENTROPY=request.entropy, PEAK=request.peak,
@@ -230,8 +236,7 @@ def _finish(args: KernelArgs, found: _Found, cells: Cells | None, rest: Tensor |
     if peaks:
         found = found._replace(peak=args.rows_like(torch.float32), peak_at=args.rows_like(torch.int64))
     if cells is not None:
-        shape = (args.b, args.h, cells.rows, cells.columns)
-        found = found._replace(cells=torch.empty(shape, dtype=torch.float32, device=args.q.device))
+        found = found._replace(cells=args.per_head((cells.rows, cells.columns), torch.float32))
     if not (found.sums is not None or peaks or cells is not None) or not args.b * args.h:
         return found
     keys, n = (args.tiles.rows.keys, 1) if found.groups is not None else (args.tiles.weights.keys, 2)
@@ -255,10 +260,8 @@ def _finish(args: KernelArgs, found: _Found, cells: Cells | None, rest: Tensor |
 def _top(args: KernelArgs, n: int, lse: Tensor, rest: Tensor | None) -> tuple[Tensor, Tensor]:
     tile = args.tiles.top
     kept = max(2, power_of_two(n))
-    shape, device = (args.b, args.h, args.t), args.q.device
-    groups = torch.empty((*shape, kept), dtype=torch.int32, device=device)
-    top = torch.empty((*shape, n), dtype=torch.float32, device=device)
-    top_at = torch.empty_like(top, dtype=torch.int64)
+    groups = args.per_head((args.t, kept), torch.int32)
+    top, top_at = args.per_head((args.t, n), torch.float32), args.per_head((args.t, n), torch.int64)
     if not args.t:
         return top, top_at
     # The order of the products is that of the scores, unless the scale turns it around.
@@ -268,12 +271,14 @@ def _top(args: KernelArgs, n: int, lse: Tensor, rest: Tensor | None) -> tuple[Te
 
         launch_top(args, groups)
     else:
-        groups_kernel[args.blocks(args.t, tile.queries)](
+        prepared.launch(
+            groups_kernel, args.blocks(args.t, tile.queries),
             *args.tensors, *args.mask, groups, *args.sizes, *args.scale_and_band, **args.has,
             PRECISION=args.precision, K=kept, BM=tile.queries, BN=tile.keys, BD=args.width,
             STAGES=tile.stages, num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
-    choose_kernel[args.blocks(args.t, 16)](
+    prepared.launch(
+        choose_kernel, args.blocks(args.t, 16),
         *args.tensors, lse, lse if rest is None else rest, *args.mask, groups, top, top_at,
         *args.sizes, *args.scale_and_band, n, **args.has, TWO_PARTS=rest is not None,
         K=kept, BM=16, BN=2 * hopper.BLOCK if by_hopper else tile.keys, N=0 if by_hopper else 1, num_warps=4,

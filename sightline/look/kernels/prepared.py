@@ -13,6 +13,8 @@ from triton import knobs
 from triton.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
 
+from sightline.look.kernels import plans
+
 # ruff: noqa: SLF001 (torch has no public way to the number of a stream)
 _C: Any = torch._C
 _MAX_KEPT = 512
@@ -29,6 +31,7 @@ def launch(kernel: Any, grid: tuple[int, int], *args: Any, **constants: Any) -> 
         constants: The kernel's constexprs, all of them, and options such as ``num_warps``.
     """
     if not isinstance(kernel, JITFunction) or torch.version.hip or torch.compiler.is_compiling():
+        plans.spoil()
         kernel[grid](*args, **constants)  # the interpreter, or a compiler with other rules
         return
     device = _C._cuda_getDevice()
@@ -36,7 +39,8 @@ def launch(kernel: Any, grid: tuple[int, int], *args: Any, **constants: Any) -> 
     kept = _kept.get(key)
     if kept is not None:
         compiled, rest = kept
-        if _is_unhooked(knobs.runtime.launch_enter_hook) and _is_unhooked(knobs.runtime.launch_exit_hook):
+        plans.note_launch(compiled, grid, (*args, *rest))
+        if is_unhooked():
             stream = _C._cuda_getCurrentRawStream(device)
             run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
             run(grid[0], grid[1], 1, stream, function, metadata, None, None, None, *args, *rest)
@@ -44,15 +48,20 @@ def launch(kernel: Any, grid: tuple[int, int], *args: Any, **constants: Any) -> 
             compiled[(*grid, 1)](*args, *rest)
         return
     compiled = kernel[grid](*args, **constants)
-    if isinstance(compiled, CompiledKernel):
-        if len(_kept) >= _MAX_KEPT:
-            _kept.clear()
-        _kept[key] = compiled, tuple(constants[name] for name in kernel.arg_names[len(args) :])
+    if not isinstance(compiled, CompiledKernel):
+        plans.spoil()
+        return
+    rest = tuple(constants[name] for name in kernel.arg_names[len(args) :])
+    if len(_kept) >= _MAX_KEPT:
+        _kept.clear()
+    _kept[key] = compiled, rest
+    plans.note_launch(compiled, grid, (*args, *rest))
 
 
-def _is_unhooked(hook: Any) -> bool:
-    """Whether nobody is to be told of launches: no hook, or an empty chain of them."""
-    return not getattr(hook, "calls", hook)
+def is_unhooked() -> bool:
+    """Whether nobody is to be told of launches: no hooks, or empty chains of them."""
+    enter, leave = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
+    return not getattr(enter, "calls", enter) and not getattr(leave, "calls", leave)
 
 
 def key_of(kernel: Any, device: int, args: tuple[Any, ...], constants: dict[str, Any]) -> Hashable:

@@ -1,0 +1,243 @@
+"""A measurement that was made before, made again with other tensors: its allocations and launches are known.
+
+The first call with some shapes, strides, mask and request goes the whole way and is written down, each tensor
+by what it is: q, k, the log-sum-exp, or the n-th allocation. The next call of that kind follows the script:
+pointers are put in their places, and nothing is looked up, checked or specialised again. A plan holds on to no
+tensor, and whatever could change a compiled kernel is part of its key.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sightline.look.score_inputs import ScoreInputs
+from sightline.look.stream import Stats, StatsRequest
+
+__all__ = ["Plan", "allocate", "key_of", "measure_again", "note_launch", "planned", "spoil"]
+
+# ruff: noqa: SLF001 (torch has no public way to the number of a stream)
+_C: Any = torch._C
+_MAX_KEPT = 256
+_kept: dict[Hashable, "Plan"] = {}
+_Q, _ALLOCATED = 0, 3  # the places of a plan's tensors: q, k and lse, and then its own
+
+
+class _Launch:
+    """A launch without its tensors.
+
+    Args:
+        compiled: The compiled kernel.
+        grid: How many programs, along two axes.
+        args: All arguments of the kernel, in its order.
+        place_of: Where a tensor comes from, and how many bytes after its beginning.
+    """
+
+    __slots__ = ("_args", "_compiled", "_descriptors", "_function", "_grid", "_metadata", "_pointers", "_run")
+
+    def __init__(
+        self,
+        compiled: Any,
+        grid: tuple[int, int],
+        args: tuple[Any, ...],
+        place_of: Callable[[Tensor], tuple[int, int]],
+    ) -> None:
+        self._compiled = compiled  # which keeps the kernel loaded
+        self._run, self._function, self._metadata = compiled.run, compiled.function, compiled.packed_metadata
+        self._grid = grid
+        self._args: list[Any] = list(args)
+        self._pointers: list[tuple[int, int, int]] = []
+        self._descriptors: list[tuple[int, int, type, dict[str, Any]]] = []
+        for at, x in enumerate(args):
+            if isinstance(x, Tensor):
+                self._pointers.append((at, *place_of(x)))
+                self._args[at] = None
+            elif hasattr(x, "block_shape"):  # a tensor as the copy engine reads it
+                fields = {name: value for name, value in vars(x).items() if name != "base"}
+                place, offset = place_of(x.base)
+                if offset:
+                    raise LookupError("a part of a tensor")
+                self._descriptors.append((at, place, type(x), fields))
+                self._args[at] = None
+
+    def __call__(self, stream: int, tensors: list[Any], pointers: list[int]) -> None:
+        """Launch it on these tensors."""
+        args = self._args.copy()
+        for at, place, offset in self._pointers:
+            args[at] = pointers[place] + offset
+        for at, place, kind, fields in self._descriptors:
+            descriptor = object.__new__(kind)  # its checks have been made
+            descriptor.__dict__.update(fields)
+            descriptor.base = tensors[place]
+            args[at] = descriptor
+        x, y = self._grid
+        self._run(x, y, 1, stream, self._function, self._metadata, None, None, None, *args)
+
+
+class Plan:
+    """What was allocated and launched to measure something.
+
+    Args:
+        record: How it went.
+        given: q, k and the log-sum-exp, if there was one.
+        stats: What came out.
+    """
+
+    __slots__ = ("_device", "_found", "_index", "_steps")
+
+    def __init__(self, record: "Record", given: tuple[Tensor, Tensor, Tensor | None], stats: Stats) -> None:
+        own = [step.tensor for step in record.steps if isinstance(step, _Allocated)]
+        self._device, self._index = given[_Q].device, given[_Q].get_device()
+        self._steps: list[tuple[Callable[..., Tensor], tuple[int, ...], torch.dtype] | _Launch] = []
+
+        def place_of(x: Tensor) -> tuple[int, int]:
+            begin = x.data_ptr()
+            for place, tensor in enumerate(given):
+                if tensor is not None and tensor.data_ptr() == begin:
+                    return place, 0
+            for place, tensor in enumerate(own, start=_ALLOCATED):
+                if 0 <= begin - tensor.data_ptr() < tensor.nbytes:
+                    return place, begin - tensor.data_ptr()
+            raise LookupError("a tensor from elsewhere")
+
+        for step in record.steps:
+            if isinstance(step, _Allocated):
+                self._steps.append((step.make, tuple(step.tensor.shape), step.tensor.dtype))
+            else:
+                self._steps.append(_Launch(*step, place_of))
+        places = [None if x is None else place_of(x) for x in stats]
+        if any(x is not None and x[1] for x in places):
+            raise LookupError("a part of a tensor")
+        self._found = tuple(None if x is None else x[0] for x in places)
+
+    def __call__(self, q: Tensor, k: Tensor, lse: Tensor | None) -> Stats:
+        """Measure these in the same way."""
+        tensors: list[Any] = [q, k, lse]
+        pointers = [q.data_ptr(), k.data_ptr(), 0 if lse is None else lse.data_ptr()]
+        stream, device = _C._cuda_getCurrentRawStream(self._index), self._device
+        for step in self._steps:
+            if type(step) is _Launch:
+                step(stream, tensors, pointers)
+            else:
+                make, shape, dtype = step
+                x = make(shape, dtype=dtype, device=device)
+                tensors.append(x)
+                pointers.append(x.data_ptr())
+        return Stats(*[None if place is None else tensors[place] for place in self._found])
+
+
+# How a measurement is written down
+
+
+class _Allocated:
+    __slots__ = ("make", "tensor")
+
+    def __init__(self, make: Callable[..., Tensor], tensor: Tensor) -> None:
+        self.make, self.tensor = make, tensor
+
+
+class Record:
+    """What a measurement does, one step after the other.
+
+    Attributes:
+        steps: Allocations and launches.
+        is_whole: Whether nothing happened that can't be written down.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[_Allocated | tuple[Any, tuple[int, int], tuple[Any, ...]]] = []
+        self.is_whole = True
+
+
+class _Thread(threading.local):
+    record: Record | None = None
+
+
+_THREAD = _Thread()
+
+
+def allocate(make: Callable[..., Tensor], shape: tuple[int, ...], dtype: torch.dtype, like: Tensor) -> Tensor:
+    """``torch.empty`` or ``torch.zeros`` beside a tensor, written down."""
+    x = make(shape, dtype=dtype, device=like.device)
+    if _THREAD.record is not None:
+        _THREAD.record.steps.append(_Allocated(make, x))
+    return x
+
+
+def note_launch(compiled: Any, grid: tuple[int, int], args: tuple[Any, ...]) -> None:
+    """Write down a launch, with all arguments of its kernel."""
+    if _THREAD.record is not None:
+        _THREAD.record.steps.append((compiled, grid, args))
+
+
+def spoil() -> None:
+    """Something happens that can't be written down."""
+    if _THREAD.record is not None:
+        _THREAD.record.is_whole = False
+
+
+@contextmanager
+def _writing() -> Iterator[Record]:
+    before, _THREAD.record = _THREAD.record, Record()
+    try:
+        yield _THREAD.record
+    finally:
+        _THREAD.record = before
+
+
+# Which measurements are alike
+
+
+def key_of(inputs: ScoreInputs, request: StatsRequest, lse: Tensor | None) -> Hashable | None:
+    """All that a plan depends on; None where none can be made: steps of torch's own come between launches."""
+    mask, q, k, device = inputs.mask, inputs.q, inputs.k, _C._cuda_getDevice()
+    if type(inputs) is not ScoreInputs or inputs.score is not None or inputs.modify is not None:
+        return None
+    if inputs.sink is not None or inputs.padding is not None or mask.lengths or mask.allowed or mask.added:
+        return None
+    if type(q) is not Tensor or type(k) is not Tensor or q.get_device() != device:
+        return None
+    if lse is not None and (type(lse) is not Tensor or not lse.is_contiguous() or lse.dtype != torch.float32):
+        return None
+    return (
+        q.shape, q.stride(), q.data_ptr() % 16, k.shape, k.stride(), k.data_ptr() % 16,
+        None if lse is None else lse.data_ptr() % 16,
+        q.dtype, k.dtype, device, mask.bands, inputs.scale, request,
+        torch.get_float32_matmul_precision() if q.dtype is torch.float32 else None,
+    )  # fmt: skip
+
+
+def measure_again(key: Hashable | None, inputs: ScoreInputs, lse: Tensor | None) -> Stats | None:
+    """Measure by the plan of that key; None if there is none, or somebody wants to hear of launches."""
+    plan = None if key is None else _kept.get(key)
+    if plan is None or torch.compiler.is_compiling():
+        return None
+    from sightline.look.kernels.prepared import is_unhooked  # noqa: PLC0415 (needs Triton, as every plan does)
+
+    return plan(inputs.q, inputs.k, lse) if is_unhooked() else None
+
+
+def planned(
+    key: Hashable | None,
+    inputs: ScoreInputs,
+    lse: Tensor | None,
+    measure: Callable[[], Stats],
+) -> Stats:
+    """Measure, and keep how it went for the next time."""
+    q, k = inputs.q, inputs.k
+    if key is None or q.data_ptr() == k.data_ptr() or inputs.may_have_empty_rows():
+        return measure()  # or it can't be told which of the two a kernel was given
+    with _writing() as record:
+        stats = measure()
+    if record.is_whole and any(not isinstance(step, _Allocated) for step in record.steps):
+        try:
+            plan = Plan(record, (q, k, lse), stats)
+        except LookupError:  # a tensor that is neither given nor allocated
+            return stats
+        if len(_kept) >= _MAX_KEPT:
+            _kept.clear()
+        _kept[key] = plan
+    return stats
