@@ -24,6 +24,7 @@ _FLEX = "/torch/nn/attention/flex_attention.py"
 _SKIPPED = tuple(
     str(Path(file).parent) for file in (torch.__file__, __file__)
 )  # torch's own frames, and ours
+_SNAPSHOTS = sys.version_info < (3, 13)  # whether a frame keeps its locals once they were asked for
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 
 
@@ -104,13 +105,16 @@ class Pointers:
     def _attentions(self) -> dict[int, tuple[str, ...]]:
         """By where they begin; many models never ask."""
         found: dict[int, tuple[str, ...]] = {}
+        around = self._structure.around
         for module in self._modules:
             own = module._parameters  # noqa: SLF001
             if own:
-                around = self._structure.around[id(module)]
+                outer = around[id(module)]
                 for parameter in own.values():
-                    if parameter is not None:
-                        found[_pointer(parameter)] = around
+                    if type(parameter) is nn.Parameter:
+                        found[parameter.data_ptr()] = outer
+                    elif parameter is not None:
+                        found[_pointer(parameter)] = outer
         found.pop(0, None)
         return found
 
@@ -154,18 +158,19 @@ class Owners:
         while frame is not None and (limit is None or n < limit):
             code = frame.f_code
             n += 1
-            if code.co_argcount and code.co_varnames[0] in _FIRST_ARGUMENTS:
-                running = local_variable(frame, code.co_varnames[0])
-                name = self._names.get(id(running))
-                if isinstance(running, nn.Module):
-                    if name is None:
-                        stranger = running
-                    elif stranger is None or _belongs(stranger, running, code.co_name):
-                        return Owner(name, running, site=(first or (None, 0)) if is_compiled else None)
-            is_compiled = is_compiled or _is_compiled(code.co_filename)
-            if code.co_filename.endswith(_FLEX):  # it compiles itself, inside an eager model
-                is_compiled = False
-            if first is None and not code.co_filename.startswith(_SKIPPED):
+            if code.co_argcount:
+                first_argument = code.co_varnames[0]
+                if first_argument in _FIRST_ARGUMENTS:
+                    running = local_variables(frame, first_argument)[0]
+                    name = self._names.get(id(running))
+                    if isinstance(running, nn.Module):
+                        if name is None:
+                            stranger = running
+                        elif stranger is None or _belongs(stranger, running, code.co_name):
+                            return Owner(name, running, (first or (None, 0)) if is_compiled else None)
+            compiles, is_flex, is_skipped = _facts_of_file(code.co_filename)
+            is_compiled = (is_compiled or compiles) and not is_flex  # it compiles itself, in an eager model
+            if first is None and not is_skipped:
                 first = (code, frame.f_lineno)
             frame = frame.f_back
         return None
@@ -224,8 +229,9 @@ def _short_name(name: str, parallel: set[str]) -> str:
 
 
 @functools.cache
-def _is_compiled(file: str) -> bool:
-    return any(part in file for part in _COMPILED)
+def _facts_of_file(file: str) -> tuple[bool, bool, bool]:
+    """Whether a frame's file is compiled code, FlexAttention's own, torch's or ours."""
+    return any(part in file for part in _COMPILED), file.endswith(_FLEX), file.startswith(_SKIPPED)
 
 
 def _is_in(name: str, outer: str) -> bool:
@@ -261,15 +267,10 @@ def count_heads(module: nn.Module) -> int | None:
     return None
 
 
-def local_variable(frame: FrameType, name: str) -> object:
-    """A local variable of a running function."""
-    return local_variables(frame, name)[0]
-
-
 def local_variables(frame: FrameType, *names: str) -> list[Any]:
     """Local variables of a running function, leaving no snapshot that would keep tensors alive."""
     variables = frame.f_locals
     values = [variables.get(name) for name in names]
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.gettrace() is None:
+    if _SNAPSHOTS and frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.gettrace() is None:
         variables.clear()
     return values
