@@ -78,7 +78,11 @@ class NoteTaker:
         """The note of a call that is measured, with B items, T queries and S keys."""
         tokens = self._tokens_of(t, s) if self._tokens or self._media else ()
         skipped = tuple(self._skipped.pop(name, ())) if self._skipped else ()
-        note = self._last[name] = CallNote(tokens, skipped, self._parents(name, b, t, s, is_trained))
+        if self._follows or is_trained:
+            parents = self._reorders.parents(name, b, t, s)
+        else:
+            parents = self._parents(name, b, t, s, is_trained)
+        note = self._last[name] = CallNote(tokens, skipped, parents)
         return note
 
     def skip(self, name: str, call: AttentionCall) -> None:

@@ -12,7 +12,7 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar, Token
 from types import FrameType
 from typing import Any, Protocol, runtime_checkable
@@ -46,16 +46,23 @@ _LOCK = threading.Lock()
 _QUIET: dict[int, Token[Any]] = {}  # the listeners before each call that has begun, by its frame
 
 
-@contextlib.contextmanager
-def hear_compiled_flex(listener: FlexListener) -> Iterator[None]:
+class hear_compiled_flex:  # noqa: N801 (used as a function)
     """Tell of calls in this thread and context, inside the block."""
-    _LISTENERS.set((*_LISTENERS.get(), listener))
-    undo = _install()
-    try:
-        yield
-    finally:
-        _LISTENERS.set(tuple(other for other in _LISTENERS.get() if other is not listener))
-        undo()
+
+    __slots__ = ("_listener", "_undo")
+
+    def __init__(self, listener: FlexListener) -> None:
+        self._listener = listener
+
+    def __enter__(self) -> None:
+        """They are told from here on."""
+        _LISTENERS.set((*_LISTENERS.get(), self._listener))
+        self._undo = _install()
+
+    def __exit__(self, *_error: object) -> None:
+        """No more."""
+        _LISTENERS.set(tuple([other for other in _LISTENERS.get() if other is not self._listener]))
+        self._undo()
 
 
 class _Patch:

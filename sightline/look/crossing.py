@@ -79,8 +79,14 @@ def _projects(module: Any) -> bool:
 
 def _is_given_two(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], s: int) -> bool | None:
     """Whether a module was given, beside its first, another sequence of S entries."""
+    forward = module.forward
+    function = getattr(forward, "__func__", None)
     try:
-        given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        if function is None or getattr(forward, "__self__", None) is not module:
+            given = inspect.signature(forward).bind(*args, **kwargs).arguments
+        else:
+            given = dict(_signature(function).bind(module, *args, **kwargs).arguments)
+            del given[next(iter(given))]  # the module itself
     except (TypeError, ValueError):
         return None
     tensors = [
@@ -94,6 +100,11 @@ def _is_given_two(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
         return None
     first = tensors[0]
     return any(x.dim() > 2 and s in x.shape[:-1] and not _are_same(x, first) for x in tensors[1:])
+
+
+@functools.lru_cache(256)
+def _signature(function: Any) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def _are_same(x: Tensor, y: Tensor) -> bool:

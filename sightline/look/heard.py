@@ -8,9 +8,10 @@ from torch import Tensor
 from sightline.look.adapters import HEADS, KERNEL, LAYERS, Adapter, adapter_of
 from sightline.look.fused import FUSED, argument_names
 
-__all__ = ["HeardCall", "Kernel", "kernel_of"]
+__all__ = ["FusedFacts", "HeardCall", "Kernel", "kernel_of"]
 
 _LSE = "compute_log_sumexp"
+FusedFacts = tuple[Tensor | None, bool, float | None]
 
 
 class Kernel:
@@ -18,6 +19,7 @@ class Kernel:
 
     Attributes:
         func: The operator.
+        redispatch: Calls it at given keys; of an operator that takes functions it is not known.
         names: What it calls its arguments.
         adapter: How a call of it is read; None if it is no attention.
         is_fused: Whether it is one of torch's own on (B, H, T, D), which are all read alike.
@@ -27,11 +29,13 @@ class Kernel:
 
     __slots__ = (
         "_bias_at", "_causal_at", "_lse_at", "adapter", "func", "is_fused", "is_layer", "may_leave_out_lse",
-        "names",
+        "names", "redispatch",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
         self.func = func
+        handle = getattr(func, "_handle", None)  # a step less than the operator's own method
+        self.redispatch: Any = getattr(handle, "redispatch_boxed", None) or getattr(func, "redispatch", None)
         self.names = argument_names(func)
         self.adapter: Adapter | None = adapter_of(func)
         self.is_fused = func in FUSED
@@ -54,9 +58,7 @@ class Kernel:
             return (*args[:at], True, *args[at + 1 :]), kwargs
         return args, kwargs | {_LSE: True}
 
-    def facts(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Tensor | None, bool, float | None]:
+    def facts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FusedFacts:
         """Of a fused kernel what is added to the scores, whether it is causal, and its scale."""
         bias = args[self._bias_at] if self._bias_at < len(args) else kwargs.get("attn_mask")
         causal = args[self._causal_at] if self._causal_at < len(args) else False

@@ -46,16 +46,24 @@ def lead(func: Any, key: str, hear: Callable[..., Any]) -> None:
     _implement(name, hear, key)
 
 
-def lead_by_name(name: str, key: str, hear: Callable[..., Any]) -> None:
-    """The same for an operator that need not be there yet; the function is given the operator first."""
-    namespace, operator = name.split("::")
+def lead_by_name(
+    name: str, key: str, hear: Callable[..., Any], known_of: Callable[[Any], Any] = lambda func: func
+) -> None:
+    """The same for an operator that need not be there yet; the function is given the operator first.
 
-    @functools.cache
-    def find() -> Any:
-        return getattr(getattr(torch.ops, namespace), operator).default
+    Args:
+        name: The operator.
+        key: The key.
+        hear: The function.
+        known_of: What is known of the operator, for the function to be given instead.
+    """
+    namespace, operator = name.split("::")
+    known: list[Any] = []
 
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        return hear(find(), keys, *args, **kwargs)
+        if not known:
+            known.append(known_of(getattr(getattr(torch.ops, namespace), operator).default))
+        return hear(known[0], keys, *args, **kwargs)
 
     _implement(name, kernel, key)
 

@@ -15,10 +15,8 @@ Who listens is kept in a context variable: each thread and each task of an event
 in whatever order their blocks begin and end, and no module is hooked.
 """
 
-import contextlib
 import functools
 import sys
-from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -53,22 +51,39 @@ _STEPS = (
 _PARTS: ContextVar[dict[str, Any] | None] = ContextVar("parts", default=None)
 
 
-@contextlib.contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+class listening:  # noqa: N801 (used as a function)
     """Tell a listener of what is called in this thread and context until the block ends."""
-    listener.is_open = True
-    LISTENERS.set((*LISTENERS.get(), listener))
-    try:
-        if uses_compiled_code():
-            with _ListenMode():
-                yield
-        else:
-            _include(listener)
-            yield
-    finally:
-        listener.is_open = False
-        LISTENERS.set(tuple(other for other in LISTENERS.get() if other is not listener))
-        THREAD.include()
+
+    __slots__ = ("_listener", "_mode")
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._mode: _ListenMode | None = None
+
+    def __enter__(self) -> None:
+        """It is told from here on."""
+        self._listener.is_open = True
+        LISTENERS.set((*LISTENERS.get(), self._listener))
+        try:
+            if uses_compiled_code():
+                mode = _ListenMode()
+                mode.__enter__()
+                self._mode = mode
+            else:
+                _include(self._listener)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *error: Any) -> None:
+        """It is told no more."""
+        try:
+            if self._mode is not None:
+                self._mode.__exit__(*error)
+        finally:
+            self._listener.is_open = False
+            LISTENERS.set(tuple([other for other in LISTENERS.get() if other is not self._listener]))
+            THREAD.include()
 
 
 def _include(listener: Listener) -> None:
@@ -151,15 +166,18 @@ class _ListenMode(TorchDispatchMode):
 def _hear_attention(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
     there = listeners()
     if not there:
-        return kernel.func.redispatch(on & _BELOW, *args, **kwargs)
+        return kernel.redispatch(on & _BELOW, *args, **kwargs)
     if kernel.may_leave_out_lse:
         args, kwargs = kernel.ask_lse(args, kwargs)
-    told, THREAD.has_told = THREAD.has_told, True  # a mode that is open as well keeps quiet
-    try:
-        with _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
-            result = kernel.func.redispatch(on & _BELOW, *args, **kwargs)
-    finally:
-        THREAD.has_told = told
+    with _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
+        if not _C._len_torch_dispatch_stack():
+            result = kernel.redispatch(on & _BELOW, *args, **kwargs)
+        else:
+            told, THREAD.has_told = THREAD.has_told, True  # a mode that is open as well keeps quiet
+            try:
+                result = kernel.redispatch(on & _BELOW, *args, **kwargs)
+            finally:
+                THREAD.has_told = told
     call, parts = HeardCall(kernel, args, kwargs, result), _PARTS.get()
     if parts is None:
         for listener in there:
@@ -173,12 +191,12 @@ def _hear_layer(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
     """A whole layer: the attention in it is heard on the way, and told with what the layer was given."""
     there = listeners()
     if not there or _PARTS.get() is not None:
-        return kernel.func.redispatch(on & _BELOW, *args, **kwargs)
+        return kernel.redispatch(on & _BELOW, *args, **kwargs)
     parts: dict[str, Any] = {}
     before = _PARTS.set(parts)
     told, THREAD.has_told = THREAD.has_told, True
     try:
-        result = kernel.func.redispatch(on & _BELOW, *args, **kwargs)
+        result = kernel.redispatch(on & _BELOW, *args, **kwargs)
     finally:
         THREAD.has_told = told
         _PARTS.reset(before)
@@ -287,12 +305,7 @@ def register() -> None:
 @functools.cache
 def _register_kernel(name: str) -> None:
     """Lead the first key to an attention kernel."""
-    hear = _hear_layer if name in LAYERS else _hear_attention
-
-    def hear_operator(func: Any, *args: Any, **kwargs: Any) -> Any:
-        return hear(kernel_of(func), *args, **kwargs)
-
-    keys.lead_by_name(name, keys.ATTENTION, hear_operator)
+    keys.lead_by_name(name, keys.ATTENTION, _hear_layer if name in LAYERS else _hear_attention, kernel_of)
 
 
 @functools.cache

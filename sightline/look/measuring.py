@@ -11,7 +11,7 @@ from torch import Tensor
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.call_notes import CallNote, NoteTaker
 from sightline.look.dice import OwnDice
-from sightline.look.heard import HeardCall
+from sightline.look.heard import FusedFacts, HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.padding import padding_of
@@ -92,16 +92,24 @@ class CallMeasurer:
         """Note a call that is not measured: those after it go on from where it leaves them."""
         self._notes.skip(name, call)
 
-    def put_by(self, name: str, heard: HeardCall, crosses: bool | None, shard: Shard | None = None) -> bool:
+    def put_by(
+        self,
+        name: str,
+        heard: HeardCall,
+        facts: FusedFacts,
+        crosses: bool | None,
+        shard: Shard | None = None,
+    ) -> bool:
         """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread.
 
         Args:
             name: The module that called.
             heard: What it called.
+            facts: What the kernel was told beside q and k.
             crosses: Whether it is known to look into another sequence.
             shard: Which heads of how many it has, where other processes have the rest.
         """
-        if self._options.keep or not self._waiting.put(name, heard, crosses):
+        if not self._waiting.put(name, heard, crosses, facts):
             return False
         q, k = heard.args[0], heard.args[1]
         note = self._notes.take(name, q.size(0), q.size(2), k.size(2), is_trained=q.requires_grad)
@@ -215,9 +223,10 @@ class CallMeasurer:
         padding, known = padding_of(call, name, given)
         if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
             call = call.with_padding(padding)
+        keep_apart = self._options.keep and call.backward is None
         with contextlib.nullcontext() if call.inputs.score is None else OwnDice():
             sight = measure_sight(
-                call.inputs.detached() if call.backward is None else call.inputs,
+                call.inputs.detached() if keep_apart else call.inputs,
                 self._options.measure.clip(*call.inputs.shape[2:]),
                 lead=call.lead,
                 lse=call.lse,

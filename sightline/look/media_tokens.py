@@ -8,6 +8,7 @@ With several images they are ``image 0[0]``, ``image 0[1]``, ... ``image 1[0]``.
 placeholders are found in the ``input_ids`` of a Hugging Face model, whose configuration says which they are.
 """
 
+import functools
 import itertools
 import re
 import sys
@@ -28,7 +29,9 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 _KINDS = {"img": "image"}
-_IDS = ("{}_token_id", "{}_token_index")  # where a configuration says it
+_IDS = {  # where a configuration says it
+    f"{kind}_token_{word}": kind for kind in ("image", "video", "audio") for word in ("id", "index")
+}
 
 
 def name_media(tokens: Sequence[str]) -> tuple[str, ...]:
@@ -83,13 +86,25 @@ def _kind(token: str) -> str | None:
 def media_ids(model: nn.Module) -> dict[int, str]:
     """The token ids that stand for patches, and of what, as a model's configuration says; often none."""
     config: Any = getattr(model, "config", None)
+    if config is None:
+        return {}
+    own, of_class = getattr(config, "__dict__", _IDS), _answered_by_class(type(config))
     found = {}
-    for kind in ("image", "video", "audio"):
-        for name in _IDS:
-            number = getattr(config, name.format(kind), None)
+    for name, kind in _IDS.items():
+        if name in own or name in of_class:  # asking for what is not there is slow
+            number = getattr(config, name, None)
             if isinstance(number, int) and not isinstance(number, bool):
                 found[number] = kind
     return found
+
+
+@functools.lru_cache(256)
+def _answered_by_class(kind: type) -> frozenset[str]:
+    """The names among those of placeholders that objects of a class may have without holding them."""
+    if hasattr(kind, "__getattr__"):
+        return frozenset(_IDS)
+    aliases = getattr(kind, "attribute_map", ())  # of Hugging Face
+    return frozenset(name for name in _IDS if hasattr(kind, name) or name in aliases)
 
 
 def named_input_ids(

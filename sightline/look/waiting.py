@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sightline.attention.masks import Mask
+from sightline.attention.masks import Mask, causal
 from sightline.look.adapters import AttentionCall, adapter_of
 from sightline.look.crossing import is_cross_name
-from sightline.look.fused import FUSED
-from sightline.look.heard import HeardCall
+from sightline.look.fused import FUSED, fused_lse
+from sightline.look.heard import FusedFacts, HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.score_inputs import ScoreInputs
@@ -34,6 +34,7 @@ _VERSIONS = _C.DispatchKey.ADInplaceOrView
 _DEVICES = frozenset({"cuda"})
 _MUCH = 1 << 36  # products that keep a GPU busy for longer than it takes to launch them
 _MANY = 256 << 20  # bytes that may wait
+_CAUSAL, _NO_MASK = causal(align="start"), Mask()
 _read_fused: Any = adapter_of(next(iter(FUSED)))  # all of them are read alike
 WRITTEN_TO = "the model wrote over its queries or keys after it had attended; keep=True looks at once"
 
@@ -55,9 +56,10 @@ class _Member:
     def __init__(self, order: int, name: str, q: Tensor, k: Tensor, lse: Tensor | None, stream: int) -> None:
         self.order, self.name, self.lse, self.stream = order, name, lse, stream
         self.is_trained = q.requires_grad
-        self.is_inference = q.is_inference() or k.is_inference()  # then nobody counts who writes to it
-        self.q = _copy(q) if self.is_inference or q._version else q.detach()  # noqa: SLF001
-        self.k = _copy(k) if self.is_inference or k._version else k.detach()  # noqa: SLF001
+        is_inference = self.is_inference = q.is_inference() or k.is_inference()
+        # Of those nobody counts who writes to them.
+        self.q = _copy(q) if is_inference or q._version else q.detach()  # noqa: SLF001
+        self.k = _copy(k) if is_inference or k._version else k.detach()  # noqa: SLF001
         self.masks: tuple[Tensor, ...] = ()
         self.key: tuple[Any, ...] = ()
         self.is_causal = False
@@ -133,10 +135,18 @@ class WaitingCalls:
         self._n, self._work, self.nbytes = 0, 0, 0
         self.is_full = False  # whether enough of them wait
 
-    def put(self, name: str, heard: HeardCall, crosses: bool | None = None) -> bool:
-        """Put a call of one of torch's own kernels by, unread; False if it has to be read first."""
-        args = heard.args
-        q, k = args[0], args[1]
+    def put(
+        self, name: str, heard: HeardCall, crosses: bool | None = None, facts: FusedFacts | None = None
+    ) -> bool:
+        """Put a call of one of torch's own kernels by, unread; False if it has to be read first.
+
+        Args:
+            name: The module that called.
+            heard: What it called.
+            crosses: Whether it is known to look into another sequence.
+            facts: What the kernel was told beside q and k, where that has been read.
+        """
+        q, k = heard.args[:2]
         if type(q) is not Tensor or type(k) is not Tensor or q.device.type not in _DEVICES or q.is_nested:
             return False
         if _C._len_torch_dispatch_stack() or _C._get_tracing_state() is not None:  # noqa: SLF001
@@ -144,7 +154,7 @@ class WaitingCalls:
         if _is_excluded(_VERSIONS) and not heard.is_inside and not q.is_inference():
             return False  # heard by a mode, where nobody counts who writes to them
         self._secure_last()
-        bias, causal, scale = heard.kernel.facts(args, heard.kwargs)
+        bias, causal, scale = facts or heard.kernel.facts(heard.args, heard.kwargs)
         (b, h, t, d), s = q.shape, k.size(2)
         work = b * h * t * d * s
         if not 0 < work < _MUCH or k.size(0) != b or not (bias is None or _is_stackable(bias, b)):
@@ -279,12 +289,18 @@ def _stack(members: list[_Member]) -> StackedCall:
     lses = [x.lse for x in members if x.lse is not None]
     lse = _cat(lses) if lses else None
     masks = tuple(_stack_masks(x, first.q.size(0)) for x in zip(*(x.masks for x in members), strict=True))
-    if first.call is None:
+    if first.call is None and not masks:  # read as any other, without the detour
+        (b, h, t, d), s = q.shape, k.size(2)
+        mask = _CAUSAL.fitted((b, h), t, s) if first.is_causal else _NO_MASK
+        inputs = ScoreInputs(q, k, mask, d**-0.5 if first.scale is None else first.scale)
+        known = None if lse is None else fused_lse(q, (q, lse))
+        call = AttentionCall(inputs=inputs, lead=(b, h), lse=known, crosses=first.crosses)
+    elif first.call is None:
         arguments: dict[str, Any] = {
             "query": q, "key": k, "value": q, "attn_mask": masks[0] if masks else None,
             "is_causal": first.is_causal, "scale": first.scale,
         }  # fmt: skip
-        call: AttentionCall = replace(_read_fused(arguments, (q, lse)), crosses=first.crosses)
+        call = replace(_read_fused(arguments, (q, lse)), crosses=first.crosses)
     else:
         inputs, n = first.call.inputs, len(first.call.inputs.mask.allowed)
         inputs = replace(inputs, q=q, k=k, mask=Mask(inputs.mask.bands, (), masks[:n], masks[n:]))

@@ -250,10 +250,12 @@ class Watch:
             return
         owner = self._owners.current(depth=3)
         if owner is not None:
-            if heard.kernel.is_layer and owner.is_layer:  # whose attention is no module that runs
+            kernel = heard.kernel
+            if kernel.is_layer and owner.is_layer:  # whose attention is no module that runs
                 owner = owner.attention()
                 self._silent.discard(owner.name)
-            self._record(owner, lambda _module: read_kernel(heard), isolated, heard.fused)
+            fused = heard if kernel.is_fused else heard.fused
+            self._record(owner, lambda _module: read_kernel(heard), isolated, fused)
 
     def on_call(self, read: Callable[[nn.Module], AttentionCall]) -> None:
         """An attention was computed by hand."""
@@ -366,9 +368,12 @@ class Watch:
             plan = self._measurer.plan(name)
             if plan == "ignore":
                 return
-            if fused is not None and is_eager and plan == "measure":
-                into = _crosses_masked(owner, fused)
-                if self._measurer.put_by(name, fused, into, self._find_heads(owner.module, fused.args[0])):
+            if fused is not None and is_eager and plan == "measure" and not self._options.keep:
+                facts = fused.kernel.facts(fused.args, fused.kwargs)
+                # Whether it looks into another sequence is asked of masked calls only.
+                into = None if facts[0] is None else crosses(owner, fused.args[1].size(2), depth=2)
+                shard = self._find_heads(owner.module, fused.args[0])
+                if self._measurer.put_by(name, fused, facts, into, shard):
                     return
             with silence(), context():
                 call = read(owner.module)
@@ -388,13 +393,6 @@ class Watch:
             raise
         except Exception as error:  # noqa: BLE001 (the model must not feel it)
             self._seen.mark_unseen(name, reason_of(error))
-
-
-def _crosses_masked(owner: Owner, fused: HeardCall) -> bool | None:
-    """Whether a call that may be measured later looks into another sequence; asked of masked ones only."""
-    if fused.kernel.facts(fused.args, fused.kwargs)[0] is None:
-        return None
-    return crosses(owner, fused.args[1].size(2), depth=3)
 
 
 def _check_numbers(output: Any) -> None:
