@@ -75,7 +75,7 @@ class listening:  # noqa: N801 (used as a function)
             self.__exit__()
             raise
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         """It is told no more."""
         try:
             if self._mode is not None:

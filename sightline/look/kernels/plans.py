@@ -2,7 +2,7 @@
 
 The first call with some shapes, strides, mask and request goes the whole way and is written down, each tensor
 by what it is: q, k, the log-sum-exp, or the n-th allocation. The next call of that kind follows the script:
-pointers are put in their places, and nothing is looked up, checked or specialised again. A plan holds on to no
+pointers are put in their places, and nothing is looked up, checked or specialised again. A plan holds no
 tensor, and whatever could change a compiled kernel is part of its key.
 """
 
