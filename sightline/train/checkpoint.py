@@ -112,6 +112,7 @@ class Checkpoints:
         """A folder to write in, named after the next number."""
         number = max((int(name) for name in self._names()), default=0) + 1
         beside = self.folder / f".new-{number:06d}-{os.getpid()}"
+        shutil.rmtree(beside, ignore_errors=True)  # of a killed run that had the same process number
         try:
             beside.mkdir(parents=True)
         except OSError as problem:
