@@ -126,10 +126,17 @@ class Shards:
             to = np.array([*(found.setdefault(name, len(found)) for name in names), -1], np.int64)
             of_shards.append(to[shard.index.rows["label"]])
         numbers = all(name.isdecimal() for name in found)
-        order = sorted(found, key=lambda name: (int(name), name) if numbers else (0, name))
+
+        def key(name: str) -> tuple[int, str]:
+            return (int(name) if numbers else 0), name
+
+        order = sorted(found, key=key)
         if known is not None:
-            order = [name for name in known if name in found] + [name for name in order if name not in known]
-        place = np.array([*(order.index(name) for name in found), -1], np.int64)
+            others = found.keys() - set(known)
+            order = [name for name in dict.fromkeys(known) if name in found]
+            order += sorted(others, key=key)
+        places = {name: i for i, name in enumerate(order)}
+        place = np.array([*(places[name] for name in found), -1], np.int64)
         return order, place[np.concatenate(of_shards)]
 
     def _class_names(self) -> list[str] | None:
