@@ -126,15 +126,8 @@ class Shards:
             to = np.array([*(found.setdefault(name, len(found)) for name in names), -1], np.int64)
             of_shards.append(to[shard.index.rows["label"]])
         numbers = all(name.isdecimal() for name in found)
-
-        def key(name: str) -> tuple[int, str]:
-            return (int(name) if numbers else 0), name
-
-        order = sorted(found, key=key)
-        if known is not None:
-            others = found.keys() - set(known)
-            order = [name for name in dict.fromkeys(known) if name in found]
-            order += sorted(others, key=key)
+        stated = {name: i for i, name in enumerate(known or ())}
+        order = sorted(found, key=lambda x: (stated.get(x, len(stated)), int(x) if numbers else 0, x))
         places = {name: i for i, name in enumerate(order)}
         place = np.array([*(places[name] for name in found), -1], np.int64)
         return order, place[np.concatenate(of_shards)]
