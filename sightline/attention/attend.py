@@ -33,8 +33,9 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from torch.utils.checkpoint import checkpoint
 
 from sightline.attention import scores
+from sightline.attention.band import Band
 from sightline.attention.mask_values import refuse_ones
-from sightline.attention.masks import Band, Mask, as_mask, on_device
+from sightline.attention.masks import Mask, as_mask, on_device
 from sightline.attention.observers import call_observed, is_watched, observe
 from sightline.attention.scores import Additive, Score
 from sightline.attention.softmax import masked_softmax
