@@ -145,7 +145,7 @@ def _is_causal(mask: object, q: Tensor, k: Tensor) -> bool:
 
 def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:
     """The mask's bias, if it is nothing else and the kernels take it as it is."""
-    said = isinstance(mask, Mask)
+    is_explicit = isinstance(mask, Mask)
     if isinstance(mask, Mask):
         if len(mask.added) != 1 or mask.bands or mask.lengths or mask.allowed:
             return None
@@ -155,7 +155,7 @@ def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:
     b, h, t, s = mask.shape
     if not (b in (1, q.size(0)) and h in (1, q.size(1)) and t in (1, q.size(2)) and s == k.size(2)):
         return None
-    if not said:
+    if not is_explicit:
         refuse_ones(mask)
     return mask
 
