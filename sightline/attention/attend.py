@@ -76,7 +76,7 @@ def attention(
             item of the batch, ``(B, T, S)`` a table for each, and ``mask[None]`` makes ``(H, T, S)`` one
             for each head; or a float tensor that is added to the scores, never one of ones and zeros alone,
             whose three dimensions are ``(H, T, S)``, as in torch; or a
-            :class:`~sightline.attention.masks.Mask`.
+            :class:`~sightline.attention.masks.Mask`: torch's ``is_causal=True`` is ``sl.masks.causal()``.
         score: How a query and a key are matched, a :class:`~sightline.attention.scores.Score` or the
             name of one without parameters. Default: the scaled dot product.
         scale: Multiplies the scores. Default: ``D ** -0.5`` for the scaled dot product, else 1.

@@ -250,12 +250,9 @@ class _Trainer:
         with prefetch(lambda indices: self._loaded(indices, epoch), rest, threads=config.threads) as loaded:
             for indices, parts in zip(rest, loaded, strict=True):
                 lr = rate(config, state.step, self.total)
+                interrupted = self.interrupt.number is not None
                 sums = self.stepper.step(
-                    parts,
-                    n_examples=len(indices),
-                    step=state.step,
-                    lr=lr,
-                    interrupted=self.interrupt.number is not None,
+                    parts, n_examples=len(indices), step=state.step, lr=lr, interrupted=interrupted
                 )
                 self.interrupt.agree(sums.pop(INTERRUPTED, None))
                 for name, value in sums.items():
