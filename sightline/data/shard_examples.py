@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Self, TypeVar, overload
+from typing import TypeVar, overload
 
 from sightline.data.counter_rng import Ints
 from sightline.data.shard_order import Blocks
@@ -37,8 +37,8 @@ class ShardExamples(Sequence[_Example]):
     @overload
     def __getitem__(self, index: int) -> _Example: ...
     @overload
-    def __getitem__(self, index: slice) -> Self: ...
-    def __getitem__(self, index: int | slice) -> _Example | Self:
+    def __getitem__(self, index: slice) -> "ShardExamples[_Example]": ...
+    def __getitem__(self, index: int | slice) -> "_Example | ShardExamples[_Example]":
         """One example, or those of a slice, still unread."""
         if isinstance(index, slice):
             return type(self)(self._shards, self._numbers[index], self._read)
