@@ -99,8 +99,8 @@ class Setting:
             "at most": self.at_most,
             "below": self.below,
         }
-        said = [f"{words} {limit}" for words, limit in limits.items() if limit is not None]
-        return "a positive number" if said == ["above 0"] else " and ".join(said)
+        bounds = [f"{words} {limit}" for words, limit in limits.items() if limit is not None]
+        return "a positive number" if bounds == ["above 0"] else " and ".join(bounds)
 
 
 def setting(

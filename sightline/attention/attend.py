@@ -23,7 +23,6 @@ With autograd on, a block is recomputed in the backward pass rather than kept.
 
 import math
 from collections.abc import Callable
-from contextvars import ContextVar
 from numbers import Real
 from typing import Any
 
@@ -34,11 +33,15 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from torch.utils.checkpoint import checkpoint
 
 from sightline.attention import scores
+from sightline.attention.band import Band
 from sightline.attention.mask_values import refuse_ones
-from sightline.attention.masks import Band, Mask, as_mask, on_device
+from sightline.attention.masks import Mask, as_mask, on_device
+from sightline.attention.observers import call_observed, is_watched, observe
 from sightline.attention.scores import Additive, Score
 from sightline.attention.softmax import masked_softmax
 from sightline.shapes import Float, Shaped, are_plain, check_qkv, check_same_width, is_grouped, leading
+
+__all__ = ["attention", "four_dimensional", "observe"]
 
 # Up to this many query-key pairs one call with a dense mask beats a loop over blocks of queries.
 _PAIRS = {"cpu": 1 << 22, "cuda": 1 << 26}
@@ -49,43 +52,6 @@ _NO_MASK = Mask()
 _HALF = (torch.float16, torch.bfloat16)
 _CAUSAL = (Band(None, 0, "end"),)
 _CAUSAL_FROM_START = (Band(None, 0, "start"),)
-
-
-Observer = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
-# Who wants to know of calls in this thread or task, the last to come first: ``sl.watch`` does.
-_OBSERVERS: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
-
-
-def observe(observer: Observer) -> Callable[[], None]:
-    """Let an observer make the calls of attention in this context; what is returned takes it off again."""
-    _OBSERVERS.set((*_OBSERVERS.get(), observer))
-
-    def stop() -> None:
-        _OBSERVERS.set(tuple(other for other in _OBSERVERS.get() if other is not observer))
-
-    return stop
-
-
-def call_observed(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Let the last observer make a call of attention; those before it see the call that it makes."""
-    if function is attention and has_torch_function_unary(None):  # one of torch's modes comes first
-        return handle_torch_function(function, (), *args, **options)
-    *rest, last = _OBSERVERS.get()
-    before = _OBSERVERS.set(tuple(rest))
-    try:
-        return last(function, args, options)
-    finally:
-        _OBSERVERS.reset(before)
-
-
-def is_watched() -> bool:
-    """Whether an observer wants to know of calls; compiled code is on its own."""
-    return not torch.compiler.is_compiling() and bool(_OBSERVERS.get())
-
-
-def _is_observed() -> bool:
-    """Whether anybody wants to know of calls, a mode of torch's included."""
-    return not torch.compiler.is_compiling() and bool(has_torch_function_unary(None) or _OBSERVERS.get())
 
 
 def attention(
@@ -110,7 +76,7 @@ def attention(
             item of the batch, ``(B, T, S)`` a table for each, and ``mask[None]`` makes ``(H, T, S)`` one
             for each head; or a float tensor that is added to the scores, never one of ones and zeros alone,
             whose three dimensions are ``(H, T, S)``, as in torch; or a
-            :class:`~sightline.attention.masks.Mask`.
+            :class:`~sightline.attention.masks.Mask`: torch's ``is_causal=True`` is ``sl.masks.causal()``.
         score: How a query and a key are matched, a :class:`~sightline.attention.scores.Score` or the
             name of one without parameters. Default: the scaled dot product.
         scale: Multiplies the scores. Default: ``D ** -0.5`` for the scaled dot product, else 1.
@@ -135,9 +101,8 @@ def attention(
         added = _bias_alone(mask, q, k)
         if added is not None:
             return F.scaled_dot_product_attention(q, k, v, added, dropout_p)
-    if _is_observed():
-        options = {"score": score, "scale": scale, "dropout_p": dropout_p}
-        return call_observed(attention, (q, k, v, mask), options)
+    if is_watched() or _has_mode():
+        return _observed(q, k, v, mask, {"score": score, "scale": scale, "dropout_p": dropout_p})
     check_qkv(q, k, v)
     _check_scale(scale)
     _check_dropout(dropout_p)
@@ -159,6 +124,18 @@ def attention(
     return _by_dot_product(q, k, v, mask, scale, dropout_p)
 
 
+def _has_mode() -> bool:
+    """Whether one of torch's modes for functions is on."""
+    return not torch.compiler.is_compiling() and bool(has_torch_function_unary(None))
+
+
+def _observed(q: Tensor, k: Tensor, v: Tensor, mask: Any, options: dict[str, Any]) -> Any:
+    """Let others make the call, one of torch's modes first."""
+    if _has_mode():
+        return handle_torch_function(attention, (), q, k, v, mask, **options)
+    return call_observed(attention, (q, k, v, mask), options)
+
+
 def _is_causal(mask: object, q: Tensor, k: Tensor) -> bool:
     """Whether the mask is causal and nothing else, in the way that the kernels know."""
     if not isinstance(mask, Mask) or mask.tensors:
@@ -168,7 +145,7 @@ def _is_causal(mask: object, q: Tensor, k: Tensor) -> bool:
 
 def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:
     """The mask's bias, if it is nothing else and the kernels take it as it is."""
-    said = isinstance(mask, Mask)
+    is_explicit = isinstance(mask, Mask)
     if isinstance(mask, Mask):
         if len(mask.added) != 1 or mask.bands or mask.lengths or mask.allowed:
             return None
@@ -178,7 +155,7 @@ def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:
     b, h, t, s = mask.shape
     if not (b in (1, q.size(0)) and h in (1, q.size(1)) and t in (1, q.size(2)) and s == k.size(2)):
         return None
-    if not said:
+    if not is_explicit:
         refuse_ones(mask)
     return mask
 

@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 from torch.utils.checkpoint import checkpoint
 
-from sightline.attention.attend import attention, call_observed, is_watched
+from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
+from sightline.attention.observers import call_observed, is_watched
 from sightline.attention.softmax import masked_softmax
 from sightline.shapes import Float
 

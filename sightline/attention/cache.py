@@ -18,6 +18,8 @@ from sightline.shapes import Float, Int, shown
 
 __all__ = ["Cache"]
 
+_LEAST_ROOM = 64  # positions of a buffer, so that a short text never outgrows its first
+
 
 @dataclass(eq=False)
 class _Room:
@@ -64,7 +66,8 @@ class Cache:
                 f"k and v must be (B, H, T, D) and (B, H, T, Dv) with equal B, H, T, got {shown(k=k, v=v)}"
             )
         if self._room is None:
-            return Cache(_Room(k.clone(), v.clone(), k.size(2)), k.size(2))
+            empty = Cache(_Room(k[:, :, :0], v[:, :, :0], 0))
+            return empty.append(k, v)
         old = self._room
         if (k.dtype, k.device) != (old.k.dtype, old.k.device):
             raise TypeError(
@@ -105,6 +108,6 @@ class Cache:
 
 def _grown(x: Tensor, length: int) -> Tensor:
     """A buffer with room to double, and the old contents at its beginning."""
-    buffer = x.new_empty(*x.shape[:2], 2 * length, x.size(3))
+    buffer = x.new_empty(*x.shape[:2], max(2 * length, _LEAST_ROOM), x.size(3))
     buffer[:, :, : x.size(2)] = x
     return buffer

@@ -23,12 +23,13 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Number
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sightline.arguments import check_argument, checked, rule_of
+from sightline.attention.band import Align, Band, check_align, intersect
 from sightline.attention.mask_shapes import aligned, cut, fit, fit_lengths, trailing_ones
 from sightline.attention.mask_values import refuse_marks, refuse_ones
 from sightline.border import check_memory
@@ -37,54 +38,7 @@ from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
 
 __all__ = ["Band", "Mask", "as_mask", "bias", "causal", "dense", "from_ones", "padding", "window"]
 
-Align = Literal["end", "start"]
 _LENGTHS = rule_of(Tensor | Sequence[Number])
-
-
-@dataclass(frozen=True)
-class Band:
-    """Keys at most ``left`` positions behind a query and at most ``right`` ahead; None is no limit."""
-
-    left: int | None
-    right: int | None
-    align: Align = "end"
-
-    def _shift(self, t: int, s: int) -> int:
-        """Where among the keys the first query stands."""
-        return s - t if self.align == "end" else 0
-
-    def clipped(self, t: int, s: int) -> "Band":
-        """The same band without the limits that T queries and S keys can't reach."""
-        shift = self._shift(t, s)
-        left = None if self.left is not None and self.left >= t - 1 + shift else self.left
-        right = None if self.right is not None and self.right >= s - 1 - shift else self.right
-        return Band(left, right, self.align)
-
-    def keys(self, queries: tuple[int, int], t: int, s: int) -> tuple[int, int]:
-        """The range of keys that at least one of these queries may look at."""
-        shift = self._shift(t, s)
-        first = 0 if self.left is None else max(0, queries[0] + shift - self.left)
-        last = s if self.right is None else min(s, queries[1] + shift + self.right)
-        return first, max(first, last)
-
-    def keys_of_all(self, queries: tuple[int, int], t: int, s: int) -> tuple[int, int]:
-        """The range of keys that every one of these queries may look at."""
-        shift = self._shift(t, s)
-        first = 0 if self.left is None else max(0, queries[1] - 1 + shift - self.left)
-        last = s if self.right is None else min(s, queries[0] + shift + self.right + 1)
-        return first, max(first, last)
-
-    def allows(
-        self, queries: Int[Tensor, " t"], keys: Int[Tensor, " s"], t: int, s: int
-    ) -> Bool[Tensor, "t s"]:
-        """Whether each query position may look at each key position."""
-        ahead = keys[None, :] - queries[:, None] - self._shift(t, s)
-        allowed = torch.ones_like(ahead, dtype=torch.bool)
-        if self.left is not None:
-            allowed &= ahead >= -self.left
-        if self.right is not None:
-            allowed &= ahead <= self.right
-        return allowed
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +72,7 @@ class Mask:
                 "tensor, sl.masks.bias of a float tensor"
             )
         return Mask(
-            bands=_intersected(self.bands + other.bands),
+            bands=intersect(self.bands + other.bands),
             lengths=self.lengths + other.lengths,
             allowed=self.allowed + other.allowed,
             added=self.added + other.added,
@@ -224,7 +178,7 @@ def causal(*, align: Align = "end") -> Mask:
         >>> causal().dense(2, 3).int().tolist()                       # two new tokens after a cached one
         [[1, 1, 0], [1, 1, 1]]
     """
-    return Mask(bands=(Band(None, 0, _checked_align(align)),))
+    return Mask(bands=(Band(None, 0, check_align(align)),))
 
 
 def window(left: int | None, right: int | None, *, align: Align = "end") -> Mask:
@@ -236,7 +190,7 @@ def window(left: int | None, right: int | None, *, align: Align = "end") -> Mask
     """
     _check_reach("left", left)
     _check_reach("right", right)
-    return Mask(bands=(Band(left, right, _checked_align(align)),))
+    return Mask(bands=(Band(left, right, check_align(align)),))
 
 
 def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
@@ -385,23 +339,3 @@ def _check_ones_and_zeros(mask: Any) -> None:
             f"a mask of ones and zeros must hold nothing else, got {strange[0].item()} in a mask of shape "
             f"{tuple(mask.shape)}; sl.attention and sl.masks.bias take masks that are added to the scores"
         )
-
-
-def _checked_align(align: Any) -> Align:
-    known: Align
-    for known in ("end", "start"):
-        if isinstance(align, str) and align == known:
-            return known
-    raise ValueError(f"align must be 'end' (the cache's rule) or 'start' (torch's), got {align!r}")
-
-
-def _intersected(bands: tuple[Band, ...]) -> tuple[Band, ...]:
-    """Merge the bands that are lined up the same way: at most one is left of each kind."""
-    merged = []
-    for align in ("end", "start"):
-        same = [band for band in bands if band.align == align]
-        if same:
-            left = [band.left for band in same if band.left is not None]
-            right = [band.right for band in same if band.right is not None]
-            merged.append(Band(min(left) if left else None, min(right) if right else None, align))
-    return tuple(merged)

@@ -3,9 +3,8 @@
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +13,7 @@ from sightline.data.caption_set import CaptionedImage, CaptionSet, clean
 from sightline.data.counter_rng import Ints
 from sightline.data.dataset import ALL, find_split, missing_split
 from sightline.data.images import BrokenImage, digest, read_image
-from sightline.data.shard_order import Blocks
+from sightline.data.shard_examples import ShardExamples
 from sightline.data.shard_rows import CAPTION, IMAGE, captions_of
 from sightline.data.shards import Shards
 from sightline.shapes import Shaped
@@ -46,42 +45,13 @@ class ShardImages:
             raise BrokenImage(f"the image {name!r} can't be read: {problem}") from problem
 
 
-class CaptionRecords(Sequence[CaptionedImage]):
-    """The examples of a split; each is read when it is asked for."""
-
-    def __init__(self, shards: Shards, numbers: Ints, splits: Mapping[str, Ints]) -> None:
-        self._shards, self._numbers, self._splits = shards, numbers, splits
+class CaptionRecords(ShardExamples[CaptionedImage]):
+    """The images of a split with their captions; each is read when it is asked for."""
 
     @property
     def most_captions(self) -> int:
         """The most captions of one example."""
         return int(self._shards.column("captions")[self._numbers].max(initial=1))
-
-    @cached_property
-    def blocks(self) -> Blocks:
-        """How they lie in the shards."""
-        return self._shards.blocks(self._numbers)
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> CaptionedImage: ...
-    @overload
-    def __getitem__(self, index: slice) -> "CaptionRecords": ...
-    def __getitem__(self, index: int | slice) -> "CaptionedImage | CaptionRecords":
-        """One example, or those of a slice, still unread."""
-        if isinstance(index, slice):
-            return CaptionRecords(self._shards, self._numbers[index], self._splits)
-        number = int(self._numbers[index])
-        split = next(name for name, part in self._splits.items() if _holds(part, number))
-        return CaptionedImage(self._shards.name(number), captions_of(self._shards.row(number)), split)
-
-
-def _holds(part: Ints, number: int) -> bool:
-    at = int(np.searchsorted(part, number))
-    return at < len(part) and int(part[at]) == number
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +77,7 @@ class CaptionShards(CaptionSet):
             remedy = f"name some shards {name}-000000{Path(self.shards.names[0]).suffix}"
             raise missing_split(name, self.splits(), self.source, remedy=remedy)
         numbers = self.shards.usable if found is None else self.parts[found]
-        return CaptionRecords(self.shards, numbers, self.parts)
+        return CaptionRecords(self.shards, numbers, partial(_read, self.shards, self.parts))
 
     def digest(self) -> str:
         """Names the captions, and the names and sizes of the images."""
@@ -129,7 +99,7 @@ def read_caption_shards(paths: Sequence[Path], *, source: str, seed: int = 0) ->
     shards = Shards(paths, source, IMAGE | CAPTION)
     parts, rule = shards.splits(seed, _SHARE, _SHARE)
     return CaptionShards(
-        CaptionRecords(shards, shards.usable, parts),
+        CaptionRecords(shards, shards.usable, partial(_read, shards, parts)),
         ShardImages(shards),
         tuple(shards.problems),
         source,
@@ -138,3 +108,14 @@ def read_caption_shards(paths: Sequence[Path], *, source: str, seed: int = 0) ->
         shards=shards,
         parts=parts,
     )
+
+
+def _read(shards: Shards, parts: Mapping[str, Ints], number: int) -> CaptionedImage:
+    """An image's name, its captions and its split."""
+    split = next(name for name, part in parts.items() if _holds(part, number))
+    return CaptionedImage(shards.name(number), captions_of(shards.row(number)), split)
+
+
+def _holds(part: Ints, number: int) -> bool:
+    at = int(np.searchsorted(part, number))
+    return at < len(part) and int(part[at]) == number

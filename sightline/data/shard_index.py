@@ -27,7 +27,7 @@ ROW = np.dtype(
         ("captions", "u1"),
     ]
 )
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(eq=False)

@@ -60,7 +60,7 @@ def captions_of(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def sides_of(row: Mapping[str, Any]) -> dict[str, str]:
-    """The texts of a pair by their languages: all texts that are no captions, names or notes."""
+    """The texts of a pair by their languages: all texts that are no class, name of an image or note."""
     inner = row.get(_TRANSLATION)
     if isinstance(inner, Mapping):
         return {key: " ".join(value.split()) for key, value in inner.items() if isinstance(value, str)}

@@ -126,10 +126,10 @@ class Shards:
             to = np.array([*(found.setdefault(name, len(found)) for name in names), -1], np.int64)
             of_shards.append(to[shard.index.rows["label"]])
         numbers = all(name.isdecimal() for name in found)
-        order = sorted(found, key=lambda name: (int(name), name) if numbers else (0, name))
-        if known is not None:
-            order = [name for name in known if name in found] + [name for name in order if name not in known]
-        place = np.array([*(order.index(name) for name in found), -1], np.int64)
+        stated = {name: i for i, name in enumerate(known or ())}
+        order = sorted(found, key=lambda x: (stated.get(x, len(stated)), int(x) if numbers else 0, x))
+        places = {name: i for i, name in enumerate(order)}
+        place = np.array([*(places[name] for name in found), -1], np.int64)
         return order, place[np.concatenate(of_shards)]
 
     def _class_names(self) -> list[str] | None:

@@ -58,6 +58,7 @@ class _Indexer:
         self._labels: dict[str, int] = {}
         self._index = ShardIndex(np.empty(0, ROW))
         self._unnamed = 0
+        self._cut: list[str] | None = None
 
     def note(self, kind: str, name: str, sentence: str) -> None:
         """Keep a problem, or count it where there are many."""
@@ -65,6 +66,10 @@ class _Indexer:
             self._index.problems.append([kind, f"{self.name}/{name}", sentence])
         else:
             self._unnamed += 1
+
+    def note_cut(self, name: str, sentence: str) -> None:
+        """Keep that the rest is lost, whatever else was noted before."""
+        self._cut = ["cut off", f"{self.name}/{name}", f"{self.name!r} is {sentence}; copy it anew"]
 
     def add(self, key: str, members: dict[str, tarfile.TarInfo]) -> None:
         """One example."""
@@ -81,6 +86,8 @@ class _Indexer:
             self.note("broken", key, str(problem))
             return
         captions, label, languages = roles_of(row)
+        if "txt" in members:  # it is what is read later, and no pair
+            languages = []
         roles = (
             (IMAGE if image else 0)
             | (CAPTION if captions else 0)
@@ -111,6 +118,7 @@ class _Indexer:
         if self._unnamed:
             sentence = f"{self._unnamed:,} more members of {self.name!r} can't be used"
             self._index.problems.append(["broken", self.name, sentence])
+        self._index.problems += [] if self._cut is None else [self._cut]
         self._index.rows = np.concatenate([np.empty(0, ROW), *self._arrays])
         self._index.labels = list(self._labels)
         self._index.digest = self._digest.hexdigest()
@@ -198,26 +206,21 @@ def _members(index: _Indexer) -> Iterator[tarfile.TarInfo]:
         try:
             member = tar.next()
         except (tarfile.TarError, ValueError, OSError, EOFError, OverflowError) as problem:
-            sentence = f"{index.name!r} is damaged or cut off after {count} members: {problem}; copy it anew"
-            index.note("cut off", f"member {count}", sentence)
+            index.note_cut(f"member {count}", f"damaged or cut off after {count} members: {problem}")
             return
         if member is None:
             # A whole tar ends in zeros; the library stops without a word at what is no header.
-            if (
-                os.pread(index.file.fileno(), tarfile.BLOCKSIZE, tar.offset)
-                != tarfile.NUL * tarfile.BLOCKSIZE
-            ):
-                sentence = f"{index.name!r} is damaged or cut off after {count} members; copy it anew"
-                index.note("cut off", f"member {count}", sentence)
+            end = os.pread(index.file.fileno(), tarfile.BLOCKSIZE, tar.offset)
+            if end != tarfile.NUL * tarfile.BLOCKSIZE:
+                index.note_cut(f"member {count}", f"damaged or cut off after {count} members")
             return
         tar.members = []  # type: ignore[attr-defined]  # else it keeps them all
         count += 1
-        end = member.offset_data + member.size if member.isreg() else member.offset_data
-        if member.size < 0 or member.offset <= before or end > index.size:
-            sentence = (
-                f"{index.name!r} is cut off in {member.name[:80]!r}, after {count - 1} members; copy it anew"
-            )
-            index.note("cut off", member.name[:80], sentence)
+        has_bytes = member.isreg() and not member.issparse()  # of holes a tar has none
+        last = member.offset_data + (member.size if has_bytes else 0)
+        if member.size < 0 or member.offset <= before or last > index.size:
+            name = member.name[:80]
+            index.note_cut(name, f"cut off in {name!r}, after {count - 1} members")
             return
         before = member.offset
         if _is_usable(index, member):

@@ -68,7 +68,7 @@ def beam(
         max_length: Most tokens of a sequence, its end included: one number, or one for each input.
         bos, eos: The ids of the first and the last token.
         forbidden: Ids that are never chosen.
-        trace: Is told every step of one input; a GPU then waits at each.
+        trace: Is final every step of one input; a GPU then waits at each.
 
     Returns:
         ``n_best`` sequences for each input, best first. One that was still open at ``max_length`` is
@@ -93,8 +93,8 @@ def beam(
         log_probs, state = model.step(state, ids)
         best, rows, tokens = _candidates(log_probs, scores, never, k)
         ended = tokens == eos
-        told = (best / (t + 1) ** alpha).where(ended, -torch.inf)
-        pool = pool.add(told[:, :k], t * k + rows[:, :k])
+        final = (best / (t + 1) ** alpha).where(ended, -torch.inf)
+        pool = pool.add(final[:, :k], t * k + rows[:, :k])
         before, (scores, at) = scores, best.masked_fill(ended, -torch.inf).topk(k)
         if trace is not None:
             trace.add(
@@ -102,7 +102,7 @@ def beam(
                 candidates=(best, rows, tokens),
                 kept=at,
                 ended=ended,
-                final=told,
+                final=final,
                 weights=state.attention_weights,
             )
         parents, tokens = rows.gather(1, at), tokens.gather(1, at)

@@ -1,6 +1,6 @@
 """A search captured once as a CUDA graph and replayed: small steps take less time than their launches.
 
-    write = Recorded(lambda images: beam(model, model.start(images), width=5, max_length=20))
+    write = GraphReplay(lambda images: beam(model, model.start(images), width=5, max_length=20))
     write(images).texts(tokenizer)                       # recorded at the first batch of a shape
     write(others)                                        # replayed: one launch for the whole search
 

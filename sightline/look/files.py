@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sightline.attention.masks import Band, Mask
+from sightline.attention.band import Band
+from sightline.attention.masks import Mask
 from sightline.border import check_unicode, need, parse_json
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.seen import Seen

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sightline.attention.masks import Band, Mask, causal
+from sightline.attention.band import Band
+from sightline.attention.masks import Mask, causal
 from sightline.look.attention_call import AttentionCall, UnreadableError, kernel_call
 
 __all__ = ["hub_kernels", "is_hub_kernel", "read_efficient", "read_flash"]

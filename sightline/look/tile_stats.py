@@ -31,10 +31,6 @@ class Cells(NamedTuple):
     queries: tuple[int, int]
     keys: tuple[int, int]
 
-    def row_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
-        """The row of cells that each query falls into."""
-        return _cell_index(self.rows, self.queries, positions)
-
     def column_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
         """The column of cells that each key falls into."""
         return _cell_index(self.columns, self.keys, positions)

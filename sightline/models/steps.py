@@ -8,7 +8,7 @@
 Rows are laid out (B, K), the K hypotheses of an input side by side, and what belongs to an input is kept
 once for all of them: its memory is never copied for a beam, and one product serves K queries.
 
-Nor is the past ever moved. The keys and values of all tokens that were tried lie in one buffer, in
+Nor is the past ever moved. The keys and values of all tokens that were tried lie in one cache a layer, in
 the order in which they were tried; the hypotheses of an input form a tree over them, and a bias of 0 and
 -inf says which of them are a hypothesis's own past. To reorder beams is to reorder that small table.
 
@@ -24,20 +24,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sightline.attention.cache import Cache
 from sightline.look.edit import is_editing, on_behalf
 from sightline.shapes import Bool, Float, Int
 
 __all__ = ["DecoderState", "advance", "begin", "keys_and_values", "padding_bias"]
 
 Rotate = Callable[[Tensor, int], Tensor]
-
-
-@dataclass(eq=False)
-class _Buffer:
-    """Keys and values of every layer, with free space at the end, and how much of it is filled."""
-
-    tensor: Float[Tensor, "L 2 B H room D"]
-    filled: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,18 +52,22 @@ class DecoderState:
     length: int
     weight_layers: tuple[int, ...]
     attention_weights: Float[Tensor, "N H S"] | None
-    _buffer: _Buffer
-    _tried: int
+    _past: tuple[Cache, ...]
     _paths: Float[Tensor, "B K W"] | None  # W >= C; None: one hypothesis, all that was tried is its past
 
     def __len__(self) -> int:
         """How many rows there are, N."""
-        return self._buffer.tensor.size(2) * self.width
+        return self.memory[0][0].size(0) * self.width
 
     @property
     def device(self) -> torch.device:
         """Where its tensors are."""
-        return self._buffer.tensor.device
+        return self.memory[0][0].device
+
+    @property
+    def n_tried(self) -> int:
+        """Tokens tried so far by all hypotheses of an input, C."""
+        return len(self._past[0])
 
     def select(self, rows: Int[Tensor, " M"]) -> "DecoderState":
         """The state of any rows, in this order, each with a memory and a past of its own from here on."""
@@ -84,7 +81,7 @@ class DecoderState:
             memory_bias=None if self.memory_bias is None else self.memory_bias[inputs],
             width=1,
             attention_weights=None if self.attention_weights is None else self.attention_weights[rows],
-            _buffer=_Buffer(self._buffer.tensor[:, :, inputs, :, : self._tried], self._tried),
+            _past=tuple(cache.select(inputs) for cache in self._past),
             _paths=paths,
         )
 
@@ -92,10 +89,10 @@ class DecoderState:
         """Each row ``width`` times, side by side; what was encoded stays shared."""
         if width == 1:
             return self
-        b = self._buffer.tensor.size(2)
         paths = self._paths
         if paths is None:
-            paths = self._buffer.tensor.new_zeros(b, 1, self._tried)
+            k, _ = self.memory[0]
+            paths = k.new_zeros(k.size(0), 1, self.n_tried)
         attention_weights = self.attention_weights
         return replace(
             self,
@@ -154,8 +151,7 @@ def begin(
         length=0,
         weight_layers=tuple(range(len(layers))[i] for i in look),
         attention_weights=None,
-        _buffer=_Buffer(memory.new_empty(len(layers), 2, b, h, 0, e // h), 0),
-        _tried=0,
+        _past=(Cache(),) * len(layers),
         _paths=None,
     )
 
@@ -192,20 +188,18 @@ def advance(
     """
     if x.size(0) != len(state):
         raise ValueError(f"a step reads a token in each of the state's {len(state)} rows, got {x.size(0)}")
-    buffer = _with_room(state)
-    tried = state._tried + state.width  # noqa: SLF001
     paths = _extended_paths(state)
-    bias = None if paths is None else paths[:, None, :, :tried]  # (B, 1, K, C)
+    bias = None if paths is None else paths[:, None, :, : state.n_tried + state.width]  # (B, 1, K, C)
+    past: list[Cache] = []
     weights_of_layers = []
     editing = is_editing()
     for i, layer in enumerate(decoder.layers):
 
         def self_attend(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
-            q, kv = _project_qkv(layer.self_attn, x, state, rotate)
-            past = buffer.tensor[i]  # (2, B, H, room, D)
-            past[:, :, :, tried - state.width : tried] = kv
+            q, k, v = _project_qkv(layer.self_attn, x, state, rotate)
+            past.append(state._past[i].append(k, v))  # noqa: SLF001
             edited = on_behalf(layer.self_attn, in_order=bias is None) if editing else None
-            context, _ = _attend(q, past[0, :, :, :tried], past[1, :, :, :tried], bias, edited)
+            context, _ = _attend(q, past[i].k, past[i].v, bias, edited)
             return _merge_heads(layer.self_attn, context)
 
         def cross_attend(x: Tensor, i: int = i, layer: Any = layer) -> Tensor:
@@ -235,35 +229,19 @@ def advance(
     if weights_of_layers:
         weights = torch.cat(weights_of_layers, dim=1)  # (B, H of all layers, K, S)
         attention_weights = weights.transpose(1, 2).flatten(0, 1)
-    buffer.filled = tried
     new = replace(
         state,
         length=state.length + 1,
         attention_weights=attention_weights,
-        _buffer=buffer,
-        _tried=tried,
+        _past=tuple(past),
         _paths=paths,
     )
     return x, new
 
 
-def _with_room(state: DecoderState) -> _Buffer:
-    """The state's buffer if it has space for one more step after it, else a copy that has."""
-    buffer, tried = state._buffer, state._tried  # noqa: SLF001
-    stale = buffer.tensor.is_inference() and not torch.is_inference_mode_enabled()  # can't be written to here
-    enough = tried + state.width <= buffer.tensor.size(4)
-    if enough and not stale and buffer.filled == tried:  # else another branch went on from here
-        return buffer
-    shape = list(buffer.tensor.shape)
-    shape[4] = 2 * tried + 16 * state.width
-    tensor = buffer.tensor.new_empty(shape)
-    tensor[:, :, :, :, :tried] = buffer.tensor[:, :, :, :, :tried]
-    return _Buffer(tensor, tried)
-
-
 def _extended_paths(state: DecoderState) -> Tensor | None:
     """The paths, each with the token that is about to be read; W is C + K or a little more."""
-    paths, c, k = state._paths, state._tried, state.width  # noqa: SLF001
+    paths, c, k = state._paths, state.n_tried, state.width  # noqa: SLF001
     if paths is None:
         return None
     new = _aligned(c + k) - c
@@ -290,15 +268,15 @@ def _aligned(length: int) -> int:
 
 def _project_qkv(
     attention: Any, x: Float[Tensor, "N E"], state: DecoderState, rotate: Rotate | None
-) -> tuple[Float[Tensor, "B H K D"], Float[Tensor, "2 B H K D"]]:
-    """Queries, and keys with values, of the token just read: one product."""
+) -> tuple[Float[Tensor, "B H K D"], Float[Tensor, "B H K D"], Float[Tensor, "B H K D"]]:
+    """Queries, keys and values of the token just read: one product."""
     h, k = attention.num_heads, state.width
     qkv = F.linear(x, attention.in_proj_weight, attention.in_proj_bias)
     qkv = qkv.view(-1, k, 3, h, x.size(-1) // h).permute(2, 0, 3, 1, 4)  # (3, B, H, K, D)
     if rotate is None:
-        return qkv[0], qkv[1:]
+        return qkv[0], qkv[1], qkv[2]
     rotated = rotate(qkv[:2].unsqueeze(-2), state.length).squeeze(-2)
-    return rotated[0], torch.stack([rotated[1], qkv[2]])
+    return rotated[0], rotated[1], qkv[2]
 
 
 def _attend(

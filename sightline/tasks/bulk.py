@@ -30,7 +30,7 @@ __all__ = ["BulkProgress", "BulkResult", "predict_bulk", "share_device"]
 _PART = 256  # inputs of a part, of few inputs
 _PARTS = 10_000  # of many inputs, there are about so many parts
 _MOST_TOKENS = 4096  # of a row whose attention is told
-_TELL = 5.0  # seconds
+_REPORT_EVERY = 5.0  # seconds
 _WEIGHTS = ("config.json", "model.safetensors")
 
 
@@ -124,7 +124,7 @@ def predict_bulk(
         return BulkResult(finished=True, merged=False)
     rank, world = share
     begun, before = time.monotonic(), parts.n_done()
-    told, written, errors = begun, 0, 0
+    reported, written, errors = begun, 0, 0
     with parts.kept_for(rank, world):
         for number in range(rank, len(counts), world):
             if parts.is_there(number):
@@ -136,9 +136,9 @@ def predict_bulk(
             parts.write(number, rows)
             written, errors = written + len(rows), errors + sum(row["error"] is not None for row in rows)
             now = time.monotonic()
-            if on_progress is not None and (now - told > _TELL or number + world >= len(counts)):
+            if on_progress is not None and (now - reported > _REPORT_EVERY or number + world >= len(counts)):
                 on_progress(_progress(parts.n_done(), before, len(inputs), now - begun))
-                told = now
+                reported = now
     merged = parts.merge()
     return BulkResult(merged or parts.is_done(), merged, written, errors)
 

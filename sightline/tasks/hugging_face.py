@@ -71,11 +71,6 @@ def is_model_folder(path: Path) -> bool:
     return (path / "config.json").is_file()
 
 
-def watch_folder(folder: Path, given: str | Path, chosen: Callable[[str], bool]) -> WatchedModel:
-    """Load the model in a folder, and watch it read a text, or an image, once."""
-    return open_folder(folder).watch(given, chosen)
-
-
 def open_folder(folder: Path) -> "FolderModel":
     """Load a model and what it reads with: a tokenizer, or an image processor.
 

@@ -112,6 +112,7 @@ class Checkpoints:
         """A folder to write in, named after the next number."""
         number = max((int(name) for name in self._names()), default=0) + 1
         beside = self.folder / f".new-{number:06d}-{os.getpid()}"
+        shutil.rmtree(beside, ignore_errors=True)  # of a killed run that had the same process number
         try:
             beside.mkdir(parents=True)
         except OSError as problem:
@@ -288,8 +289,8 @@ def _read(folder: Path, *, verify: bool = True) -> Checkpoint:
     state: Any = read_json(folder / _STATE)
     if not isinstance(state, dict) or not ({"bytes", "crc32"} <= state.keys() or _FILES in state):
         raise ValueError(f"{_STATE} must tell the length and the checksum of {_TENSORS}, and does not")
-    said = state.pop(_DIGEST, None)
-    if said is not None and said != _digest(state):
+    digest = state.pop(_DIGEST, None)
+    if digest is not None and digest != _digest(state):
         raise ValueError(f"the checksum of {_STATE} is wrong")
     if _FILES in state:
         if verify:

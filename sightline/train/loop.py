@@ -250,9 +250,9 @@ class _Trainer:
         with prefetch(lambda indices: self._loaded(indices, epoch), rest, threads=config.threads) as loaded:
             for indices, parts in zip(rest, loaded, strict=True):
                 lr = rate(config, state.step, self.total)
-                told = self.interrupt.number is not None
+                interrupted = self.interrupt.number is not None
                 sums = self.stepper.step(
-                    parts, n_examples=len(indices), step=state.step, lr=lr, interrupted=told
+                    parts, n_examples=len(indices), step=state.step, lr=lr, interrupted=interrupted
                 )
                 self.interrupt.agree(sums.pop(INTERRUPTED, None))
                 for name, value in sums.items():

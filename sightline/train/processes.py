@@ -288,28 +288,28 @@ def watch_for_the_end(sentence: Callable[[], str]) -> Iterator[None]:
     if not launched() or threading.current_thread() is not threading.main_thread():
         yield
         return
-    told, teller = socket.socketpair()
-    teller.setblocking(False)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
     over = threading.Event()
 
     def wait() -> None:
-        number = told.recv(1)
+        number = receiver.recv(1)
         while number not in _ENDS:
-            number = told.recv(1)
+            number = receiver.recv(1)
         if number != _NOTHING and not over.wait(_LAUNCHERS_PATIENCE):
             say_once(f"{sentence()}\n")
             os._exit(128 + number[0])
 
     thread = threading.Thread(target=wait, name="the end", daemon=True)
     thread.start()
-    before = signal.set_wakeup_fd(teller.fileno(), warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
         over.set()
         signal.set_wakeup_fd(before)
         with contextlib.suppress(OSError):
-            teller.send(_NOTHING)
+            sender.send(_NOTHING)
         thread.join()
-        told.close()
-        teller.close()
+        receiver.close()
+        sender.close()

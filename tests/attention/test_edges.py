@@ -11,11 +11,12 @@ import sightline as sl
 from sightline import border
 from sightline.attention import mask_values
 from sightline.attention.additive import TILE, additive_scores
-from sightline.attention.attend import observe
+from sightline.attention.band import Band
 from sightline.attention.cache import Cache
 from sightline.attention.from_torch import _unshared
 from sightline.attention.mask_shapes import cut
-from sightline.attention.masks import Band, Mask
+from sightline.attention.masks import Mask
+from sightline.attention.observers import observe
 from sightline.attention.softmax import masked_softmax
 from sightline.look.fused import FusedCallRecorder
 from tests.attention.attend_oracle import close, in_blocks, plain, qkv

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sightline as sl
-from sightline.attention.masks import Band, Mask, as_mask
+from sightline.attention.band import Band
+from sightline.attention.masks import Mask, as_mask
 
 masks = sl.masks
 SIZES = [(3, 7), (5, 5), (7, 3), (1, 7), (7, 1), (1, 1)]

@@ -131,7 +131,7 @@ def test_queries_of_an_encoder_decoder(tmp_path):
     torch.manual_seed(0)
     sizes = {"d_model": 12, "num_layers": 1, "num_heads": 3, "d_kv": 4, "d_ff": 7, "vocab_size": len(WORDS)}
     save(tmp_path, transformers.T5Model(transformers.T5Config(**sizes, decoder_start_token_id=0)))
-    watched = hugging_face.watch_folder(tmp_path, TEXT, lambda _: True)
+    watched = hugging_face.open_folder(tmp_path).watch(TEXT, lambda _: True)
     source, target = ["[CLS]", *TEXT.split()], ["[UNK]", "[CLS]", *TEXT.split()[:-1]]
     sides = {
         "encoder.block.0.layer.0.SelfAttention": (source, source),

@@ -21,6 +21,7 @@ from sightline.data.captions import read_captions
 from sightline.data.check import check
 from sightline.data.classes import read_classes
 from sightline.data.images import read_image
+from sightline.data.pair_set import Pair
 from sightline.data.pairs import read_pairs
 from sightline.data.readers import kind_of
 from sightline.data.shard_files import find_shards, is_there
@@ -276,6 +277,29 @@ def test_a_tar_that_is_cut_off_keeps_what_came_before(tmp_path):
 
 
 @pytest.mark.bad_input
+def test_a_tar_that_is_cut_off_says_so_after_many_other_problems(tmp_path):
+    whole = tar_of([*((f"{i}.json", b"{") for i in range(200)), *captioned(1)])
+    path = tmp_path / "x.tar"
+    path.write_bytes(whole[: len(whole.rstrip(b"\0")) - 512])
+    *_, more, last = index_tar(path).problems
+    assert more[2] == "180 more members of 'x.tar' can't be used"
+    assert last[0] == "cut off"
+
+
+@pytest.mark.bad_input
+def test_a_sparse_member_costs_itself_alone(tmp_path):
+    """Its size is that of the file it was made from, which a small tar need not have."""
+    hole = member("0001.bin", tarfile.REGTYPE)
+    hole.pax_headers = {"GNU.sparse.size": str(1 << 30), "GNU.sparse.numblocks": "0", "GNU.sparse.map": "0,0"}
+    path = write_tar(tmp_path / "x.tar", [*SOUND, (hole, b""), *captioned(2, 2)], form=tarfile.PAX_FORMAT)
+    index = index_tar(path)
+    assert len(index.rows) == 3
+    assert [problem[2] for problem in index.problems] == [
+        "a shard holds regular files, '0001.bin' in 'x.tar' is no regular file"
+    ]
+
+
+@pytest.mark.bad_input
 def test_sizes_that_lie_are_believed_by_nobody(tmp_path):
     path = tmp_path / "train-000000.tar"
     huge = member("2.png", tarfile.REGTYPE, size=2 << 40)
@@ -341,6 +365,18 @@ def test_a_pair_without_a_side_is_refused_or_told(tmp_path):
     found = read_pairs(tmp_path, strict=False)
     assert len(found.split("train")) == 1
     assert [problem.name for problem in found.problems] == ["train-000000.tar/1", "train-000000.tar/2"]
+
+
+@pytest.mark.bad_input
+def test_a_pair_whose_text_is_in_the_way_is_told(tmp_path):
+    """Of a .txt and a .json the .txt is what is read: there is no pair in it."""
+    rows = [("0.json", b'{"en": "dog", "de": "Hund"}'), ("1.json", b'{"en": "cat", "de": "Katze"}')]
+    write_tar(tmp_path / "train-000000.tar", [*rows, ("1.txt", b"a cat")])
+    found = read_pairs(tmp_path)
+    assert list(found.split("train")) == [Pair("dog", "Hund")]
+    assert [one.sentence for one in found.problems] == [
+        "1 of 2 examples of 'train-000000.tar' lack a pair of texts"
+    ]
 
 
 @pytest.mark.bad_input

@@ -50,12 +50,20 @@ def test_every_kind_gets_its_name():
     near_by = sum(on(d, 0.3) for d in range(3)) / 3
     slash = 0.5 * column(7, 1.0) + 0.5 * on(11, 1.0)
     weights = torch.stack([on(1), column(0), on(0), near_by, slash, uniform / uniform.sum(-1, keepdim=True)])
-    expected = ["previous token", "sink", "local", "", "vertical-slash", ""]
+    expected = ["previous token", "sink", "local", "", "vertical-slash", "uniform"]
     assert kinds(weights) == expected
     assert kinds(on(11)[None], period=12) == ["induction"]
     assert kinds(on(11)[None]) != ["induction"]
     assert kinds(column(5)[None], span=(4, 7)) == ["retrieval"]
     assert kinds(column(5)[None], span=(6, 7)) != ["retrieval"]
+
+
+@pytest.mark.parametrize("t", [2, 3, 5, 7])
+def test_a_uniform_head_is_uniform_however_few_keys_there_are(t):
+    x = torch.zeros(1, 1, t, 4)
+    for mask in (None, sl.masks.causal()):
+        assert [row.kind for row in head_table({"a": sl.look(x, x, x, mask)}, span=(0, t))] == ["uniform"]
+    assert kinds(column(0, 0.8, t)[None]) == ["sink"]
 
 
 def test_shares_are_those_of_the_matrix():

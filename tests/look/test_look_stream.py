@@ -324,7 +324,7 @@ def test_blocks_of_queries_are_overheard_one_after_the_other(mask):
 def test_cells_are_even_and_in_order(length, n, first):
     n = min(n, length)
     positions = torch.arange(first, first + length)
-    cells = stream.Cells(n, 1, (first, first + length), (0, 1)).row_of(positions)
+    cells = stream.Cells(1, n, (0, 1), (first, first + length)).column_of(positions)
     begins = [first + length * i // n for i in range(n)]
     assert cells.tolist() == [max(i for i in range(n) if begins[i] <= p) for p in positions.tolist()]
     counts = cells.bincount(minlength=n)

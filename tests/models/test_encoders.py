@@ -7,7 +7,7 @@ import torch
 from sightline.models.caption_encoders import GridEncoder, PatchEncoder, pretrained_network, signature_of
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.positions import sinusoidal_2d
-from sightline.tasks.caption.objective import caption_loss, encode_grids
+from sightline.tasks.caption.loss import caption_loss, encode_grids
 
 SHAPE = {"d_model": 12, "n_heads": 3, "n_layers": 0, "d_ff": 17, "dropout": 0.0}
 

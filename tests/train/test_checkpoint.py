@@ -1,4 +1,5 @@
 import json
+import os
 import resource
 
 import pytest
@@ -37,6 +38,22 @@ def test_the_last_two_are_kept_and_the_leavings_of_the_killed_are_not(tmp_path):
     (tmp_path / ".model-1.safetensors").write_text("half")
     checkpoints.save(TENSORS, {"step": 3})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000002", "000003", "latest.json"]
+
+
+def test_a_killed_run_that_had_the_same_process_number_is_no_obstacle(tmp_path):
+    """In a container every run may be process 1: it finds the folder that the killed one was writing."""
+    saved(tmp_path, 1)
+    leaving = tmp_path / f".new-000002-{os.getpid()}"
+    leaving.mkdir()
+    (leaving / "shard-00002.safetensors").write_text("half")
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.latest().state["step"] == 1
+    checkpoints.save(TENSORS, {"step": 2})
+    assert sorted(path.name for path in (tmp_path / "000002").iterdir()) == [
+        "state.json",
+        "tensors.safetensors",
+    ]
+    assert Checkpoints(tmp_path).latest().state["step"] == 2
 
 
 @pytest.mark.parametrize("cut", [0, 10, -1])

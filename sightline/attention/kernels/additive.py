@@ -81,15 +81,15 @@ class _AdditiveAttention(torch.autograd.Function):
         ctx: Any, a: Tensor, b: Tensor, w: Tensor, values: Tensor, limits: Limits, scale: float
     ) -> Tensor:
         prepared = _prepared(a, b, w)
-        given = _Given(*prepared, values, limits, scale, a.size(2))
+        args = _KernelArgs(*prepared, values, limits, scale, a.size(2))
         output = values.new_empty(*a.shape[:3], values.size(3))
         mixed = torch.zeros_like(output, dtype=torch.float32)
-        lse = given.a.new_empty(given.heads, given.t)
-        forward_kernel[triton.cdiv(given.t, _QUERIES), given.heads](
-            given.a, given.b, given.w, given.far, values, *values.stride(), *given.mask,
+        lse = args.a.new_empty(args.heads, args.t)
+        forward_kernel[triton.cdiv(args.t, _QUERIES), args.heads](
+            args.a, args.b, args.w, args.far, values, *values.stride(), *args.mask,
             mixed, output, lse,
-            given.h, given.t, given.s, given.a.size(1), given.a.size(2), given.b.size(2), values.size(3),
-            scale * _LOG2E, limits.low, limits.high, **given.options,
+            args.h, args.t, args.s, args.a.size(1), args.a.size(2), args.b.size(2), values.size(3),
+            scale * _LOG2E, limits.low, limits.high, **args.options,
             BM=_QUERIES, BN=_LANES, PAIRS=_FORWARD_PAIRS, num_warps=_WARPS, num_stages=1, maxnreg=_REGISTERS,
         )  # fmt: skip
         ctx.save_for_backward(*prepared, w, values, output, lse)
@@ -100,10 +100,10 @@ class _AdditiveAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None, None]:
         a, b, padded, far, w, values, output, lse = ctx.saved_tensors
-        given = _Given(a, b, padded, far, values, ctx.limits, ctx.scale, output.size(2))
+        args = _KernelArgs(a, b, padded, far, values, ctx.limits, ctx.scale, output.size(2))
         delta = (grad.float() * output.float()).sum(3)
-        by_query, grad_w = given.backward(grad, lse, delta, by_query=True)
-        by_key, grad_values = given.backward(grad, lse, delta, by_query=False)
+        by_query, grad_w = args.backward(grad, lse, delta, by_query=True)
+        by_key, grad_values = args.backward(grad, lse, delta, by_query=False)
 
         def turned(
             found: Tensor, length: int
@@ -112,8 +112,8 @@ class _AdditiveAttention(torch.autograd.Function):
             return found.to(ctx.dtype).view(*output.shape[:2], length, w.numel())
 
         return (
-            turned(by_query, given.t),
-            turned(by_key, given.s),
+            turned(by_query, args.t),
+            turned(by_key, args.s),
             (-2 * grad_w[: w.numel()]).to(w.dtype),
             grad_values.to(values.dtype),
             None,
@@ -121,7 +121,7 @@ class _AdditiveAttention(torch.autograd.Function):
         )
 
 
-class _Given:
+class _KernelArgs:
     """What the kernels are given: a and b as they were prepared, the mask by pointers and strides."""
 
     def __init__(

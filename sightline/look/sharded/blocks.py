@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from sightline.attention.band import Band
 from sightline.attention.mask_shapes import cut
-from sightline.attention.masks import Band, Mask
+from sightline.attention.masks import Mask
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sharded.axes import Spans
 

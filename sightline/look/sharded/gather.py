@@ -8,12 +8,13 @@ things say so instead of waiting for each other.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sightline.look.padding import KNOWN, NONE, UNKNOWN
 from sightline.look.seen import Seen
 from sightline.look.sharded.axes import Axis, Shard, consecutive, length_of
 from sightline.look.sharded.collectives import all_gather
@@ -42,11 +43,11 @@ def gather_sights(sights: Sequence[Sight], batch: Any = None) -> list[Sight]:
             if axis is not None:
                 by_group.setdefault(id(axis.group), []).append(i)
         for index in by_group.values():
-            found = _gather(name, [whole[i] for i in index])
-            for i, sight in zip(index, found, strict=True):
+            group = _axis(whole[index[0]], name).group
+            for i, sight in zip(index, _gather(name, [whole[i] for i in index], group), strict=True):
                 whole[i] = sight
     if batch is not None:
-        whole = _gather("items", [_as_items(sight, batch) for sight in whole])
+        whole = _gather("items", [_as_items(sight, batch) for sight in whole], batch)
     return whole
 
 
@@ -79,23 +80,41 @@ def _check(sight: Sight) -> Sight:
 
 def _as_items(sight: Sight, group: Any) -> Sight:
     """A sight whose items are one rank's part of a batch; how many the others have is not known yet."""
+    if not sight.n_batch:
+        raise ValueError(
+            f"batch= puts items together, the sight of {sight.name or 'this attention'} has none, its "
+            f"leading dimensions are {sight.lead}; look at q[None], k[None] and v[None]"
+        )
     own = Axis(((0, sight.lead[0]),), sight.lead[0], ((),), group)
     return replace(sight, shard=replace(sight.shard or Shard(), items=own))
 
 
-def _gather(name: str, sights: list[Sight]) -> list[Sight]:
+class _Part(NamedTuple):
+    """What the other ranks are told of one rank's sight."""
+
+    name: str
+    lead: tuple[int, ...]
+    lengths: tuple[int, int]  # T and S, of the whole sequence
+    is_masked: bool
+    padding: str
+    shapes: dict[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, sight: Sight) -> "_Part":
+        shapes = {key: tuple(_local(x).shape) for key, x in sight.statistics.items()}
+        return cls(sight.name, sight.lead, (sight.t, sight.s), sight.is_masked, sight.padding, shapes)
+
+
+def _gather(name: str, sights: list[Sight], group: Any) -> list[Sight]:
     """Put one dimension of several sights together; all are spread over one group."""
     axes = [_axis(sight, name) for sight in sights]
-    group = axes[0].group
-    about = [
-        (sight.name, sight.lead, {key: tuple(_local(x).shape) for key, x in sight.statistics.items()})
-        for sight in sights
-    ]
-    everyone: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(everyone, about, group=group)
+    everyone: list[list[_Part]] = [[]] * dist.get_world_size(group)
+    dist.all_gather_object(everyone, [_Part.of(sight) for sight in sights], group=group)
     _compare(everyone, dist.get_rank(group))
     if name == "items":
-        axes = [_known_items(axis, [one[i][1][0] for one in everyone], group) for i, axis in enumerate(axes)]
+        axes = [
+            _known_items(axis, [one[i].lead[0] for one in everyone], group) for i, axis in enumerate(axes)
+        ]
     gathered: list[dict[str, Tensor]] = [dict(sight.statistics) for sight in sights]
     for key in dict.fromkeys(key for sight in sights for key in sight.statistics):
         index = [
@@ -106,20 +125,23 @@ def _gather(name: str, sights: list[Sight]) -> list[Sight]:
         if not index:
             continue
         own = [_local(sights[i].statistics[key]) for i in index]
-        shapes = [[one[i][2][key] for i in index] for one in everyone]
+        shapes = [[one[i].shapes[key] for i in index] for one in everyone]
         parts = _all_gather(own, shapes, group)
         for place, i in enumerate(index):
             axis = axes[i] if key not in _BY_KEY or name != "queries" else _axis(sights[i], "keys")
             dim = _dim(key, name, sights[i])
             assert dim is not None  # noqa: S101
             gathered[i][key] = _put_in_order([part[place] for part in parts], axis, dim)
-    return [_whole(sight, name, axis, x) for sight, axis, x in zip(sights, axes, gathered, strict=True)]
+    return [
+        _whole(sight, name, axis, statistics, parts)
+        for sight, axis, statistics, *parts in zip(sights, axes, gathered, *everyone, strict=True)
+    ]
 
 
-def _compare(everyone: list[Any], rank: int) -> None:
-    """Refuse, on all ranks alike, to put together what is not of the same modules."""
-    names = [[one[0] for one in about] for about in everyone]
-    statistics = [[sorted(one[2]) for one in about] for about in everyone]
+def _compare(everyone: list[list[_Part]], rank: int) -> None:
+    """Refuse, on all ranks alike, to put together what is not of the same modules, or not as long."""
+    names = [[one.name for one in about] for about in everyone]
+    statistics = [[sorted(one.shapes) for one in about] for about in everyone]
     for other in range(len(everyone)):
         if names[other] != names[0] or statistics[other] != statistics[0]:
             raise ValueError(
@@ -127,6 +149,13 @@ def _compare(everyone: list[Any], rank: int) -> None:
                 f"rank {other} {_show(names[other])} (this is rank {rank}); watch with the same layers= and "
                 "measure= on all of them, and leave the stages of a pipeline apart"
             )
+        for first, one in zip(everyone[0], everyone[other], strict=True):
+            if one.lengths != first.lengths:
+                raise ValueError(
+                    "all ranks must have sequences of the same length to gather them, "
+                    f"{one.name or 'attention'} had T, S = {first.lengths} on rank 0 and {one.lengths} on "
+                    f"rank {other}; pad the batches of all ranks to one length"
+                )
 
 
 def _show(names: list[str]) -> str:
@@ -181,8 +210,10 @@ def _put_in_order(parts: list[Tensor], axis: Axis, dim: int) -> Tensor:
     return together.index_select(dim, order.argsort())
 
 
-def _whole(sight: Sight, name: str, axis: Axis, statistics: dict[str, Tensor]) -> Sight:
-    """The sight without that axis in its shard."""
+def _whole(
+    sight: Sight, name: str, axis: Axis, statistics: dict[str, Tensor], parts: Sequence[_Part]
+) -> Sight:
+    """The sight without that axis in its shard; parts are what all ranks say of theirs."""
     assert sight.shard is not None  # noqa: S101
     lead = list(sight.lead)
     if name in ("heads", "items"):
@@ -193,5 +224,8 @@ def _whole(sight: Sight, name: str, axis: Axis, statistics: dict[str, Tensor]) -
     tokens = () if name == "items" else sight.tokens
     values |= {"lead": tuple(lead), "statistics": statistics, "kept": (), "backward": None, "tokens": tokens}
     values["shard"] = shard if shard.axes else None
+    values["is_masked"] = any(part.is_masked for part in parts)
+    paddings = {part.padding for part in parts}
+    values["padding"] = next((x for x in (UNKNOWN, KNOWN) if x in paddings), NONE)
     kind = type(sight) if shard.queries is not None else Sight
     return kind(**values)

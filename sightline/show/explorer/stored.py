@@ -21,7 +21,6 @@ __all__ = ["StoredMaps", "store"]
 
 _SIDES = (1 << 20, 1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 16)  # cells a side: all, or so many
 _BITS = (16, 14, 13, 12, 11, 10, 9, 8)
-_FINE = 10  # bits that a weight should have before more cells are stored
 _PER_CELL = 1.2  # characters of a cell with so many bits, about
 _LONG = 1 << 31  # pairs over all heads of a layer, beyond which a map takes too long
 _QUICK_ROWS = 64

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.data.augment import Augment
@@ -17,41 +16,27 @@ from sightline.data.captions import CaptionedImage, CaptionSet, clean
 from sightline.data.counter_rng import random_uniform
 from sightline.data.shard_captions import CaptionRecords
 from sightline.data.shard_order import blocks_of, streamed_batches
-from sightline.data.tokens import BOS, EOS, NEVER_GENERATED, PAD, UNK, Tokenizer
+from sightline.data.tokens import BOS, EOS, NEVER_GENERATED, PAD, Tokenizer
 from sightline.decode.search import beam, greedy
 from sightline.logs import logger
-from sightline.models.caption_encoders import NETWORKS, GridEncoder
+from sightline.models.caption_encoders import NETWORKS
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json
-from sightline.shapes import Float, Int
+from sightline.shapes import Int
 from sightline.tasks.caption.data import CaptionData
+from sightline.tasks.caption.loss import caption_loss, encode_grids
 from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, load_grids, no_image_error, read_all
+from sightline.tasks.caption.split import Split, StreamedIds
 from sightline.train.config import TrainConfig
-from sightline.train.losses import symmetric_kl
 from sightline.train.objective import Loss, Objective
 from sightline.train.processes import spread
 
-__all__ = ["CaptionBatch", "CaptionObjective", "Score", "Split", "caption_loss", "encode_grids"]
+__all__ = ["CaptionBatch", "CaptionObjective", "Score", "caption_loss"]
 
 Score = Callable[[Sequence[str], Sequence[Sequence[str]]], Mapping[str, float]]
 
 _KEPT = 12 << 30  # bytes of a split's pictures that are kept in memory rather than read anew
 _CHOICE = 8  # the stream of draws that picks captions
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """The images of a split and their captions as ids.
-
-    Attributes:
-        records: What was said, as it was written.
-        pictures: What the model sees.
-        ids: BOS, words, EOS, padded; a row of PAD where an image has fewer captions than the most.
-    """
-
-    records: Sequence[CaptionedImage]
-    pictures: Pictures
-    ids: "Int[Tensor, 'n C L'] | _StreamedIds"
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +132,7 @@ class CaptionObjective(Objective):
         pictures = split.pictures.load(indices, epoch)
         chosen = torch.tensor(indices)
         ids = split.ids[chosen]  # (B, C, L)
-        readable = _readable_rows(split.pictures, indices)
+        readable = split.readable_rows(indices)
         if len(readable) < len(indices):
             rows = readable or [0]
             chosen, ids, pictures = chosen[rows], ids[rows], pictures[rows] if pictures is not None else None
@@ -267,7 +252,7 @@ class CaptionObjective(Objective):
         pictures: Pictures
         if isinstance(records, CaptionRecords):
             pictures = Streamed(self.captions, records, size, augment, seed)
-            return Split(records, pictures, _StreamedIds(records, self.encode))
+            return Split(records, pictures, StreamedIds(records, self.encode))
         if self._keeps_grids():
             pictures, records = load_grids(
                 self.captions,
@@ -328,82 +313,10 @@ class CaptionObjective(Objective):
         None where none can.
         """
         loaded = split.pictures.load(numbers, 0)
-        readable = _readable_rows(split.pictures, numbers)
+        readable = split.readable_rows(numbers)
         if not readable:
             return None
         left = [numbers[row] for row in readable]
         loaded = None if loaded is None else loaded[readable].to(self.device)
         images = split.pictures.take(loaded, torch.tensor(left, device=self.device), None)
         return images, split.ids[left].to(self.device), left
-
-
-class _StreamedIds:
-    """The ids of captions in shards: read and coded when they are asked for."""
-
-    def __init__(self, records: CaptionRecords, encode: Callable[..., Tensor]) -> None:
-        self._records, self._encode, self._most = records, encode, records.most_captions
-
-    def __getitem__(self, indices: Tensor | Sequence[int]) -> Int[Tensor, "B C L"]:
-        numbers = indices.tolist() if isinstance(indices, Tensor) else indices
-        return self._encode([self._records[i] for i in numbers], self._most)
-
-    def whole(self) -> Int[Tensor, "n C L"]:
-        """All of them."""
-        return self[range(len(self._records))]
-
-
-def _readable_rows(pictures: Pictures, indices: Sequence[int]) -> list[int]:
-    """The rows of a batch that was loaded whose pictures could be read."""
-    broken = pictures.broken if isinstance(pictures, Streamed) else ()
-    return [row for row, i in enumerate(indices) if i not in broken]
-
-
-def encode_grids(model: Captioner, images: Float[Tensor, "B ..."]) -> Float[Tensor, "B ..."]:
-    """The grids of a pretrained network, so that it sees pictures once; pictures for any other encoder."""
-    encoder = model.encoder
-    return encoder.features(images) if isinstance(encoder, GridEncoder) and images.dim() == 4 else images
-
-
-def caption_loss(
-    model: Captioner,
-    images: Float[Tensor, "B ..."],
-    ids: Int[Tensor, "B C L"],
-    *,
-    smoothing: float = 0.0,
-    word_dropout: float = 0.0,
-    consistency: float = 0.0,
-) -> Loss:
-    """Cross-entropy of every word of all captions; a picture is encoded once for all of its own.
-
-    Args:
-        model: Its decoder takes several captions for each encoded picture.
-        images: What the encoder takes.
-        ids: BOS, words, EOS, padded.
-        smoothing: Probability taken from the right word and spread over all.
-        word_dropout: Share of the words that the decoder reads as unknown.
-        consistency: Weight of the divergence between two passes, which drop other activations and hide other
-            words (R-Drop: Liang et al., 2021).
-    """
-    if consistency:  # the second half of every batch is the first one again
-        images, ids = torch.cat([images, images]), torch.cat([ids, ids])
-    rows = ids.flatten(0, 1)  # (B * C, L), or twice as many
-    read, written = rows[:, :-1], rows[:, 1:]
-    if word_dropout:
-        drop = (torch.rand(read.shape, device=read.device) < word_dropout) & (read != PAD) & (read != BOS)
-        read = read.masked_fill(drop, UNK)
-    logits = model.decoder(model.encode(images), read)
-    received = None
-    if isinstance(logits, tuple):
-        logits, received = logits
-    logits = logits.flatten(0, 1).float()  # (N, V)
-    total = F.cross_entropy(
-        logits, written.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
-    )
-    terms = (written != PAD).sum()
-    if consistency:
-        one, other = logits.log_softmax(-1).chunk(2)
-        divergence = symmetric_kl(one, other)
-        total = total + consistency * (divergence * (written.flatten()[: len(one)] != PAD)).sum()
-    if received is not None and model.regularised and model.training:
-        return Loss(total, terms, mean=model.regulariser(received), mean_count=float(len(received)))
-    return Loss(total, terms)

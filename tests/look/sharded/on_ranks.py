@@ -82,7 +82,31 @@ def sentences(mesh):
         "chosen": part[:, 1:3].heads,
     }
     found["unknown"] = str(shard_of_module(parallel.layers[0].self_attn, 3, 4))
-    return found
+    return found | refused_batches(rank)
+
+
+def refused_batches(rank):
+    """What the ranks of a data-parallel group are told of batches that do not go together."""
+    attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+
+    def gather(x, **options):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that nothing was seen
+            with torch.no_grad(), sl.watch(attention) as seen:
+                if x is not None:
+                    attention(x, x, x, **options)
+        return seen.gather(batch=dist.group.WORLD)
+
+    hidden = {"key_padding_mask": torch.tensor([[False, False, True]] * 2)} if rank else {}
+    masked = gather(torch.randn(2, 3, 8), **hidden)[""]
+    alone = torch.randn(3, 5)
+    return {
+        "nothing": str(gather(None).names()),
+        "nothing here": sentence(lambda: gather(None if rank else torch.randn(2, 3, 8))),
+        "lengths": sentence(lambda: gather(torch.randn(2, 5 + rank, 8))),
+        "no items": sentence(lambda: sl.look(alone, alone, alone).gather(batch=dist.group.WORLD)),
+        "masked on one rank": f"{masked.is_masked}, {masked.padding}",
+    }
 
 
 def nan_query(mesh):

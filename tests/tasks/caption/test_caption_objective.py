@@ -11,7 +11,7 @@ from sightline.data.features import Features
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.models.captioner import Captioner
 from sightline.tasks.caption.data import CaptionData
-from sightline.tasks.caption.objective import caption_loss
+from sightline.tasks.caption.loss import caption_loss
 from sightline.tasks.caption.pixels import Grids, Pixels, load_grids
 from sightline.train.loop import fit
 from tests.tasks.caption.small_captioner import CPU, TRAIN, made, prepared, small_set

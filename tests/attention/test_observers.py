@@ -5,7 +5,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import sightline as sl
-from sightline.attention.attend import attention, is_watched, observe
+from sightline.attention.attend import attention
+from sightline.attention.observers import is_watched, observe
 
 pytestmark = pytest.mark.plain
 
