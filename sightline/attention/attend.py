@@ -36,12 +36,12 @@ from sightline.attention import scores
 from sightline.attention.band import Band
 from sightline.attention.mask_values import refuse_ones
 from sightline.attention.masks import Mask, as_mask, on_device
-from sightline.attention.observers import call_observed, is_watched, observe
+from sightline.attention.observers import call_observed, is_watched
 from sightline.attention.scores import Additive, Score
 from sightline.attention.softmax import masked_softmax
 from sightline.shapes import Float, Shaped, are_plain, check_qkv, check_same_width, is_grouped, leading
 
-__all__ = ["attention", "four_dimensional", "observe"]
+__all__ = ["attention", "four_dimensional"]
 
 # Up to this many query-key pairs one call with a dense mask beats a loop over blocks of queries.
 _PAIRS = {"cpu": 1 << 22, "cuda": 1 << 26}

@@ -23,7 +23,7 @@ from sightline.layers import (
     TransformerEncoderLayer,
 )
 from sightline.models.captioner import Captioner, CaptionerConfig, TextDecoder
-from sightline.tasks.caption.objective import caption_loss
+from sightline.tasks.caption.loss import caption_loss
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective
 from sightline.train.stepping import Stepper, accelerator_for

@@ -58,7 +58,7 @@ class listening:  # noqa: N801 (used as a function)
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._mode: _ListenMode | None = None
+        self._mode: Any = None
 
     def __enter__(self) -> None:
         """It is told from here on."""
@@ -66,7 +66,7 @@ class listening:  # noqa: N801 (used as a function)
         LISTENERS.set((*LISTENERS.get(), self._listener))
         try:
             if uses_compiled_code():
-                mode = _ListenMode()
+                mode: Any = _ListenMode()
                 mode.__enter__()
                 self._mode = mode
             else:

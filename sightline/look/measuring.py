@@ -1,6 +1,7 @@
 """One call of a watched model, measured: whether it was asked for, what is padding, what is kept."""
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -16,11 +17,12 @@ from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.padding import padding_of
 from sightline.look.score_inputs import StoredRows, Tile
-from sightline.look.seen import Seen
+from sightline.look.seen import Seen, do_nothing
 from sightline.look.sharded.axes import Shard
 from sightline.look.sight import KeptInputs, Look, Sight, measure_sight
+from sightline.look.stacked_sight import StackedSight
 from sightline.look.stream import tile_weights
-from sightline.look.waiting import WRITTEN_TO, StackedCall, WaitingCalls
+from sightline.look.waiting import WRITTEN_TO, WaitingCalls
 
 if TYPE_CHECKING:
     from sightline.look.sharded.watching import RingCalls
@@ -70,8 +72,8 @@ class CallMeasurer:
         self._counts: dict[str, int] = {}  # calls of each module so far
         self._waiting = WaitingCalls()
         self._ring: RingCalls | None = None  # calls whose sequence is spread over processes
-        self._measured: list[tuple[StackedCall, Sight]] = []  # together, and not split into calls yet
-        seen.launch, seen.settle = self.launch, self.settle
+        self._finish_sight = functools.partial(_finish_sight, self._put_by)  # holds the notes alone
+        seen.launch = self.launch
 
     def plan(self, name: str) -> Plan:
         """Note that a module attends, and say what is to be done with this call of it."""
@@ -147,7 +149,7 @@ class CallMeasurer:
         if not at_once and self._waiting.add(name, call):
             self._wait(note)
             return None
-        self.settle()
+        self._seen.settle()
         sight = note.onto(self._measure(name, call))
         self._seen.add(name, sight)
         return sight
@@ -166,7 +168,12 @@ class CallMeasurer:
         self._ring.measure(name, call, self._options.measure, note, keep=self._options.keep)
 
     def finish(self, *, failed: bool) -> None:
-        """The block ends: put together what is spread over processes; all of them come by here."""
+        """The block ends: measure what waits, and put together what is spread over processes.
+
+        All processes come by here. From now on the sights hold on to nothing of the block.
+        """
+        self.launch()
+        self._seen.launch = do_nothing
         ring, self._ring = self._ring, None
         if ring is None:
             return
@@ -189,26 +196,11 @@ class CallMeasurer:
                     with group.on_stream():
                         stacked = group.stack()
                         sight = self._measure(stacked.names[0], stacked.call, len(stacked.names))
-                    self._measured.append((stacked, sight))
-                    self._seen.expect(stacked.names, sight.nbytes)
+                    measured = StackedSight(sight=sight, names=stacked.names, orders=stacked.orders)
+                    self._seen.expect(measured, self._finish_sight)
                 except Exception as error:  # noqa: BLE001 (the model must not feel it)
                     for name in group.names:
                         self._seen.mark_unseen(name, reason_of(error))
-
-    def settle(self) -> None:
-        """Measure what waits, and give each call its sight."""
-        self.launch()
-        if not self._measured:
-            return
-        measured, self._measured = self._measured, []
-        with silence(), isolated():
-            found = [
-                x
-                for stacked, sight in measured
-                for x in zip(stacked.orders, stacked.names, stacked.split(sight), strict=True)
-            ]
-        for order, name, sight in sorted(found, key=lambda x: x[0]):
-            self._seen.add(name, self._put_by[order].onto(sight), is_counted=True)
 
     def _is_full(self) -> bool:
         """Whether as much has been collected as was allowed."""
@@ -250,6 +242,11 @@ def reason_of(error: Exception) -> str:
         return str(error)
     first = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {first}"[:200]
+
+
+def _finish_sight(notes: list[CallNote], order: int, sight: Sight) -> Sight:
+    """The sight of a call that was put by, with what was noted of it."""
+    return notes[order].onto(sight)
 
 
 def _keep_rows(sight: Sight) -> Sight:

@@ -88,7 +88,8 @@ def media_ids(model: nn.Module) -> dict[int, str]:
     config: Any = getattr(model, "config", None)
     if config is None:
         return {}
-    own, of_class = getattr(config, "__dict__", _IDS), _answered_by_class(type(config))
+    kind_of_config: Any = type(config)
+    own, of_class = getattr(config, "__dict__", _IDS), _answered_by_class(kind_of_config)
     found = {}
     for name, kind in _IDS.items():
         if name in own or name in of_class:  # asking for what is not there is slow

@@ -47,7 +47,8 @@ class Look:
     top: int | None = None
 
     def __post_init__(self) -> None:
-        if not type(self.received) is type(self.entropy) is type(self.peak) is bool:
+        flags: tuple[object, ...] = (self.received, self.entropy, self.peak)
+        if any(type(x) is not bool for x in flags):
             check_fields(self, own=("map", "top"))
         if self.top is not None and (not is_integer(self.top) or self.top < 1):
             raise ValueError(f"top must be a whole number >= 1, got {self.top!r}; None keeps no weights")

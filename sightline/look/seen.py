@@ -2,7 +2,7 @@
 
 import fnmatch
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,13 @@ from torch import Tensor
 from sightline.arguments import checked
 from sightline.look.crossing import is_cross_name
 from sightline.look.groups import is_integer
+from sightline.look.isolate import isolated
+from sightline.look.listeners import silence
 from sightline.look.notebook import ShowsItself
 from sightline.look.runs import are_steps, split_runs
 from sightline.look.seen_text import seen_lines, seen_table
 from sightline.look.sight import CallShape, Sight
+from sightline.look.stacked_sight import StackedSight
 from sightline.look.steps import stack
 from sightline.shapes import Int, did_you_mean
 
@@ -47,8 +50,10 @@ class Seen(ShowsItself):
         """
         self._kind, self._attentions = kind, dict(attentions)
         self.tokens: tuple[tuple[str, ...], ...] = ()
-        self.launch: Callable[[], None] = _nothing  # measures calls that wait
-        self.settle: Callable[[], None] = _nothing  # and gives each of them its sight
+        self.launch: Callable[[], None] = do_nothing  # measures calls that wait
+        self._stacked: list[
+            tuple[StackedSight, Callable[[int, Sight], Sight]]
+        ] = []  # not split into calls yet
         self._expected: set[str] = set()  # the modules of calls that have been measured
         self._settled: dict[str, list[Sight]] = {}
         self._called: set[str] = set()  # attentions that ran, seen or not
@@ -63,7 +68,7 @@ class Seen(ShowsItself):
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or sent: nothing waits in a copy."""
         self.settle()
-        return self.__dict__ | {"launch": _nothing, "settle": _nothing}
+        return self.__dict__ | {"launch": do_nothing}
 
     @property
     def _sights(self) -> dict[str, list[Sight]]:
@@ -95,10 +100,27 @@ class Seen(ShowsItself):
         """Note why nothing may be heard of a module that looks like attention, in case that nothing is."""
         self._silence.setdefault(name, reason)
 
-    def expect(self, names: Iterable[str], nbytes: int) -> None:
-        """Note that calls of these modules have been measured; their sights are added when asked for."""
-        self._expected.update(names)
-        self.nbytes += nbytes
+    def expect(self, stacked: StackedSight, finish: Callable[[int, Sight], Sight]) -> None:
+        """Note that calls have been measured together; each of them gets its sight when one is asked for.
+
+        Args:
+            stacked: What was seen of them.
+            finish: Gives the sight of a call what else is known of it, by the call's number.
+        """
+        self._stacked.append((stacked, finish))
+        self._expected.update(stacked.names)
+        self.nbytes += stacked.sight.nbytes
+
+    def settle(self) -> None:
+        """Measure what waits, and give each call its sight."""
+        self.launch()
+        if not self._stacked:
+            return
+        together, self._stacked = self._stacked, []
+        with silence(), isolated():
+            calls = [(finish, call) for stacked, finish in together for call in stacked.split()]
+        for finish, (order, name, sight) in sorted(calls, key=lambda x: x[1][0]):
+            self.add(name, finish(order, sight), is_counted=True)
 
     def add(self, name: str, sight: Sight, *, is_counted: bool = False) -> None:
         """Note what a call attended to."""
@@ -383,5 +405,5 @@ def _parents(name: str) -> list[str]:
     return [".".join(parts[:n]) for n in range(len(parts) - 1, -1, -1)] if name else []
 
 
-def _nothing() -> None:
+def do_nothing() -> None:
     """Nothing waits."""

@@ -8,7 +8,6 @@ they are read, all of them at once.
 """
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +22,6 @@ from sightline.look.heard import FusedFacts, HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.score_inputs import ScoreInputs
-from sightline.look.sight import Sight
 
 __all__ = ["WRITTEN_TO", "StackedCall", "WaitingCalls"]
 
@@ -114,14 +112,6 @@ class StackedCall:
     call: AttentionCall
     names: tuple[str, ...]
     orders: tuple[int, ...]
-
-    def split(self, sight: Sight) -> Iterator[Sight]:
-        """The sight of each call."""
-        n = sight.lead[0] // len(self.names)
-        parts = {name: x.split(n) for name, x in sight.statistics.items()}
-        for i, name in enumerate(self.names):
-            statistics = {key: pieces[i] for key, pieces in parts.items()}
-            yield replace(sight, lead=(n, *sight.lead[1:]), statistics=statistics, name=name)
 
 
 class WaitingCalls:

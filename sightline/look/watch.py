@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.arguments import checked
-from sightline.attention.attend import observe
+from sightline.attention.observers import observe
 from sightline.look.adapters import AttentionCall, UnreadableError, read_compiled_flex
 from sightline.look.call_notes import NoteTaker
 from sightline.look.compiled_flex import hear_compiled_flex
@@ -173,7 +173,13 @@ class Watch:
         assert self._undo is not None  # noqa: S101
         undo, self._undo = self._undo, None
         undo.__exit__(kind, error, trace)
-        self._measurer.launch()
+        try:
+            self._finish(error)
+        finally:
+            del self._recorder  # which holds the watch: what was seen must not wait for a garbage collection
+
+    def _finish(self, error: BaseException | None) -> None:
+        """Measure what waits, and warn of what could not be read."""
         self._measurer.finish(failed=error is not None)
         self._name_compiled()
         for name, reason in self._dark.items():
@@ -184,22 +190,22 @@ class Watch:
         if error is not None:
             return
         if not self._seen.ran and self._owners.attentions:
-            warnings.warn(self._seen.explanation(), stacklevel=2)
+            warnings.warn(self._seen.explanation(), stacklevel=3)
         if self._seen.full:
             warnings.warn(
                 f"sights of more than {self._options.limit} bytes were collected, later calls are not "
                 "measured; raise limit=, or ask for less with every=, layers= or measure=",
-                stacklevel=2,
+                stacklevel=3,
             )
         for name, n in self._owners.nameless().items():
             warnings.warn(
                 f"{n} attentions in compiled code are all called {name!r}, since none of their classes is "
                 "named like attention; watch the model before it is compiled to tell them apart",
-                stacklevel=2,
+                stacklevel=3,
             )
         unseen = self._seen.unseen_warning()
         if unseen is not None:
-            warnings.warn(unseen, stacklevel=2)
+            warnings.warn(unseen, stacklevel=3)
         elif not self._silent and self._recorder.n_kernels and not self._recorder.n_softmaxes:
             self._owners.structure.by_kernels = True
 

@@ -1,6 +1,8 @@
 """``watch``: no trace when the block is left, and what happens inside it."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 import torch
@@ -300,3 +302,21 @@ def test_options_that_can_not_be(options, sentence):
 def test_what_is_no_module():
     with pytest.raises(TypeError, match=r"takes an nn\.Module, got builtin_function_or_method; sl\.look"):
         sl.watch(F.scaled_dot_product_attention)
+
+
+@pytest.mark.parametrize("options", [{}, {"keep": True}, {"grad": True}])
+def test_what_nobody_holds_any_more_is_gone_without_a_garbage_collection(options):
+    """A cycle would keep what was measured on the device until Python looks for cycles."""
+    model = torch.nn.TransformerEncoderLayer(14, 2, dim_feedforward=11, batch_first=True)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with sl.watch(model, **options) as seen:
+            model(torch.randn(3, 5, 14))
+        sight, whole = weakref.ref(seen["self_attn"]), weakref.ref(seen)
+        del seen
+        assert sight() is None
+        assert whole() is None
+    finally:
+        if was_enabled:
+            gc.enable()

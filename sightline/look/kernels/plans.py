@@ -23,7 +23,7 @@ __all__ = ["Plan", "allocate", "key_of", "measure_again", "note_launch", "planne
 _C: Any = torch._C
 _MAX_KEPT = 256
 _kept: dict[Hashable, "Plan"] = {}
-_Q, _ALLOCATED = 0, 3  # the places of a plan's tensors: q, k and lse, and then its own
+_ALLOCATED = 3  # the place of a plan's first own tensor, after q, k and lse
 
 
 class _Launch:
@@ -69,7 +69,7 @@ class _Launch:
         for at, place, offset in self._pointers:
             args[at] = pointers[place] + offset
         for at, place, kind, fields in self._descriptors:
-            descriptor = object.__new__(kind)  # its checks have been made
+            descriptor: Any = object.__new__(kind)  # its checks have been made
             descriptor.__dict__.update(fields)
             descriptor.base = tensors[place]
             args[at] = descriptor
@@ -90,7 +90,8 @@ class Plan:
 
     def __init__(self, record: "Record", given: tuple[Tensor, Tensor, Tensor | None], stats: Stats) -> None:
         own = [step.tensor for step in record.steps if isinstance(step, _Allocated)]
-        self._device, self._index = given[_Q].device, given[_Q].get_device()
+        q = given[0]
+        self._device, self._index = q.device, q.get_device()
         self._steps: list[tuple[Callable[..., Tensor], tuple[int, ...], torch.dtype] | _Launch] = []
 
         def place_of(x: Tensor) -> tuple[int, int]:
@@ -109,8 +110,10 @@ class Plan:
             else:
                 self._steps.append(_Launch(*step, place_of))
         places = [None if x is None else place_of(x) for x in stats]
-        if any(x is not None and x[1] for x in places):
-            raise LookupError("a part of a tensor")
+        whole: tuple[Any, ...] = (*given, *own)
+        for x, place in zip(stats, places, strict=True):
+            if x is not None and place is not None and (place[1] or x.shape != whole[place[0]].shape):
+                raise LookupError("a part of a tensor")
         self._found = tuple(None if x is None else x[0] for x in places)
 
     def __call__(self, q: Tensor, k: Tensor, lse: Tensor | None) -> Stats:
@@ -119,14 +122,15 @@ class Plan:
         pointers = [q.data_ptr(), k.data_ptr(), 0 if lse is None else lse.data_ptr()]
         stream, device = _C._cuda_getCurrentRawStream(self._index), self._device
         for step in self._steps:
-            if type(step) is _Launch:
+            if isinstance(step, _Launch):
                 step(stream, tensors, pointers)
             else:
                 make, shape, dtype = step
                 x = make(shape, dtype=dtype, device=device)
                 tensors.append(x)
                 pointers.append(x.data_ptr())
-        return Stats(*[None if place is None else tensors[place] for place in self._found])
+        found: list[Any] = [None if place is None else tensors[place] for place in self._found]
+        return Stats(*found)
 
 
 # How a measurement is written down
