@@ -7,6 +7,16 @@ import torch
 
 import sightline as sl
 
+# The files that take longest, first: a long one at the end keeps one core busy and the other waiting.
+LONGEST = [
+    "tests/tasks/test_contract.py",
+    "tests/look/sharded/test_sharded.py",
+    "tests/look/kernels/test_look_kernels.py",
+    "tests/look/kernels/test_question_kernels.py",
+    "tests/train/test_processes.py",
+    "tests/fuzz/test_fuzz.py",
+    "tests/show/test_figures.py",
+]
 SHAPED_ROOMS = {"attention", "decode", "evaluate", "layers", "look", "models", "positions", "show"}
 
 
@@ -31,12 +41,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of this pass: those under the shape hook, those without it, or all."""
+    """Choose the tests of this pass, under the shape hook or without it, and put long files first."""
     hooked = bool(config.getoption("jaxtyping_packages", None))
     if not hooked and not config.getoption("--without-shaped"):
         return
     config.hook.pytest_deselected(items=[item for item in items if _is_shaped(item) != hooked])
     items[:] = [item for item in items if _is_shaped(item) == hooked]
+    long = {config.rootpath / name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: long.get(item.path, len(LONGEST)))
 
 
 def _is_shaped(item: pytest.Item) -> bool:

@@ -1,7 +1,7 @@
 """Triton's interpreter, which runs the kernels where there is no GPU, made fast enough for many small tests.
 
 Before each call of a function inside a kernel the interpreter puts its own operations into `triton.language`
-again, though those of the launch are still there: a third of the time of such a test. Here each module gets them
+again, though those of the launch are still there: half of the time of such a test. Here each module gets them
 once a launch.
 """
 
@@ -11,7 +11,7 @@ import torch
 
 
 def interpret_fast():
-    """Spare the interpreter what it repeats; nothing where there is a GPU, no Triton, or another interpreter."""
+    """Spare the interpreter what it repeats; leave a GPU, and an interpreter of another build, alone."""
     if torch.cuda.is_available():
         return
     try:
