@@ -11,12 +11,19 @@ import sightline as sl
 # The files that take longest, first: a long one at the end keeps one core busy and the other waiting.
 LONGEST = [
     "tests/tasks/test_contract.py",
-    "tests/look/sharded/test_sharded.py",
     "tests/look/kernels/test_look_kernels.py",
+    "tests/look/test_watch_implementations.py",
+    "tests/look/test_watch_compiled.py",
     "tests/look/kernels/test_question_kernels.py",
-    "tests/train/test_processes.py",
+    "tests/look/sharded/test_sharded.py",
     "tests/fuzz/test_fuzz.py",
+    "tests/test_runs_of_0_1.py",
+    "tests/train/test_train_loop.py",
+    "tests/train/test_processes.py",
     "tests/show/test_figures.py",
+    "tests/serve/test_browser.py",
+    "tests/show/explorer/test_browser_pictures.py",
+    "tests/attention/test_as_torch.py",
 ]
 SHAPED_ROOMS = {"attention", "decode", "evaluate", "layers", "look", "models", "positions", "show"}
 
