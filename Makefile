@@ -57,7 +57,7 @@ check: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory --jobs=2 plain beside
+	@$(MAKE) --no-print-directory --old-file=$(READY) --jobs=2 plain beside
 
 plain: $(READY)
 	$(PYTEST) tests --without-shaped
@@ -65,7 +65,7 @@ plain: $(READY)
 # One after the other. The examples of docs/lookup/api.md are the code's own and run there.
 beside: $(READY)
 	@failed=0; for part in types shaped doctest examples; do \
-	    $(MAKE) --no-print-directory $$part || failed=1; done > $(VENV)/beside.txt 2>&1; \
+	    $(MAKE) --no-print-directory --old-file=$(READY) $$part || failed=1; done > $(VENV)/beside.txt 2>&1; \
 	cat $(VENV)/beside.txt; exit $$failed
 
 types: $(READY)
