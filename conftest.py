@@ -24,6 +24,8 @@ LONGEST = [
     "tests/serve/test_browser.py",
     "tests/show/explorer/test_browser_pictures.py",
     "tests/attention/test_as_torch.py",
+    "tests/look/test_look_questions.py",
+    "tests/look/test_look_stream.py",
 ]
 SHAPED_ROOMS = {"attention", "decode", "evaluate", "layers", "look", "models", "positions", "show"}
 
