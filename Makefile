@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-JOBS   ?= 3
-# A file's tests stay together, because they share what was trained for them; each process has one thread. One
-# process more than two cores: some wait for others that they started.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile
+JOBS   ?= 2
+# A file's tests stay together, because they share what was trained for them, the longest files first (conftest.py
+# names them); each process has one thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# Bytecode is kept, whatever the environment says: without it each process compiles all that it imports, torch with
+# what the commands need in 24 s instead of 9.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples format clean test-lab smoke startup test-all pages faults mutants soak
+.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples plain shaped beside format clean test-lab smoke startup test-all pages faults mutants soak
 .DEFAULT_GOAL := help
 
 help:
@@ -26,7 +29,7 @@ help:
 	@echo "make kills     SIGKILL at every change of the file system of a run of each task; make faults: other faults"
 	@echo "make mutants   small mistakes in ROOM=attention, N=200 of them: do its tests notice?"
 	@echo "make soak      three hours of watching, looking, training and serving: does anything grow?"
-	@echo "make check     lint and types only"
+	@echo "make check     lint and types only; make plain, shaped, doctest or examples: one part of make test"
 	@echo "make format    let ruff put the code in order"
 
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -48,17 +51,34 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The types are checked beside the tests. Each test runs once: the rooms' own under a hook that checks the shapes of
-# all they call, the rest (tasks, commands, kernels, what the hook would change) without it. The examples of
-# docs/lookup/api.md are the code's own and run there.
+# Each test runs once: the rooms' own under a hook that checks the shapes of all they call, the rest (tasks,
+# commands, kernels, what the hook would change) without it. Both at once, so that no core waits for the other's
+# last file; what runs beside the first is printed when it has ended.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy > $(VENV)/mypy.txt & types=$$!; \
-	$(PYTEST) tests --without-shaped && $(PYTEST) tests --jaxtyping-packages=sightline,beartype.beartype && \
-	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md $$(find docs -name '*.md' ! -name api.md) && \
-	$(BIN)/python -W error examples/run_all.py; tests=$$?; \
-	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests + types))
+	@$(MAKE) --no-print-directory --old-file=$(READY) --jobs=2 plain beside
+
+plain: $(READY)
+	$(PYTEST) tests --without-shaped
+
+# One after the other. The examples of docs/lookup/api.md are the code's own and run there.
+beside: $(READY)
+	@failed=0; for part in types shaped doctest examples; do \
+	    $(MAKE) --no-print-directory --old-file=$(READY) $$part || failed=1; done > $(VENV)/beside.txt 2>&1; \
+	cat $(VENV)/beside.txt; exit $$failed
+
+types: $(READY)
+	$(BIN)/mypy
+
+shaped: $(READY)
+	$(PYTEST) tests --jaxtyping-packages=sightline,beartype.beartype
+
+doctest: $(READY)
+	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md $$(find docs -name '*.md' ! -name api.md)
+
+examples: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -W error examples/run_all.py
 
 # The site needs a few packages more than the tests; they are installed the first time.
 docs: $(READY)

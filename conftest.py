@@ -1,5 +1,6 @@
 """What every doctest may use without importing it, a fixed seed, and which tests check shapes."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,25 @@ import torch
 
 import sightline as sl
 
+# The files that take longest, first: a long one at the end keeps one core busy and the other waiting.
+LONGEST = [
+    "tests/tasks/test_contract.py",
+    "tests/look/kernels/test_look_kernels.py",
+    "tests/look/test_watch_implementations.py",
+    "tests/look/test_watch_compiled.py",
+    "tests/look/kernels/test_question_kernels.py",
+    "tests/look/sharded/test_sharded.py",
+    "tests/fuzz/test_fuzz.py",
+    "tests/test_runs_of_0_1.py",
+    "tests/train/test_train_loop.py",
+    "tests/train/test_processes.py",
+    "tests/show/test_figures.py",
+    "tests/serve/test_browser.py",
+    "tests/show/explorer/test_browser_pictures.py",
+    "tests/attention/test_as_torch.py",
+    "tests/look/test_look_questions.py",
+    "tests/look/test_look_stream.py",
+]
 SHAPED_ROOMS = {"attention", "decode", "evaluate", "layers", "look", "models", "positions", "show"}
 
 
@@ -31,12 +51,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of this pass: those under the shape hook, those without it, or all."""
+    """Choose the tests of this pass, under the shape hook or without it, and put long files first."""
     hooked = bool(config.getoption("jaxtyping_packages", None))
     if not hooked and not config.getoption("--without-shaped"):
         return
     config.hook.pytest_deselected(items=[item for item in items if _is_shaped(item) != hooked])
     items[:] = [item for item in items if _is_shaped(item) == hooked]
+    long = {config.rootpath / name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: long.get(item.path, len(LONGEST)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave what is imported out of the garbage collections of `make test`: a million objects that stay.
+
+    Not elsewhere, for `gc.get_objects`, by which `make mutants` finds functions, leaves it out too.
+    """
+    if hasattr(session.config, "workerinput"):
+        gc.collect()
+        gc.freeze()
 
 
 def _is_shaped(item: pytest.Item) -> bool:

@@ -136,7 +136,7 @@ def _generate(config: CaptionerConfig, images: Tensor, steps: int) -> Callable[[
     shape = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     theirs: Any = VisionEncoderDecoderModel(config=shape)
     theirs = theirs.to(images.device, images.dtype).eval()
-    generation: Any = GenerationConfig(  # type: ignore[no-untyped-call]
+    generation: Any = GenerationConfig(
         num_beams=_WIDTH,
         min_new_tokens=steps,
         max_new_tokens=steps,

@@ -29,10 +29,10 @@ _READ, _WRITTEN = 16, 16  # tokens
 _BARS = {HUGGING_FACE: 2.0, NO_CACHE: 5.0}
 
 
-def cases(device: torch.device, *, quick: bool) -> list[Case]:
+def cases(device: torch.device, *, quick: bool, config: TranslatorConfig | None = None) -> list[Case]:
     """Our beam search beside each peer, one by one: each has a bar of its own."""
     n = 10 if quick else _SENTENCES
-    config = TranslatorConfig(
+    config = config or TranslatorConfig(
         source_vocab_size=8000,
         vocab_size=8000,
         shared=True,

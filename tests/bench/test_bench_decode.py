@@ -5,10 +5,14 @@ from sightline.bench.command import BENCHES
 from sightline.bench.decode import cases, precision
 from sightline.bench.timing import HostStopwatch, Repeats
 from sightline.models.captioner import CaptionerConfig
+from sightline.models.translator import TranslatorConfig
 
 CPU = torch.device("cpu")
 ONCE = Repeats(budget=1e-9, minimum=1, maximum=1)
 TINY = CaptionerConfig(vocab_size=23, image_size=32, patch=16, d_model=16, n_heads=2, n_layers=2, d_ff=24)
+TINY_TRANSLATOR = TranslatorConfig(
+    source_vocab_size=23, vocab_size=23, shared=True, d_model=16, n_heads=2, n_layers=1, d_ff=24, norm="post"
+)
 
 
 def test_every_contestant_runs_and_both_loops_find_the_same():
@@ -40,7 +44,8 @@ def test_on_a_gpu_all_run_in_bfloat16_and_say_so(monkeypatch):
     assert precision(torch.device("cuda")) == torch.bfloat16
     for module in (decode, decode_translate):
         monkeypatch.setattr(module, "precision", lambda _: torch.bfloat16)
-    listed = cases(CPU, quick=True, config=TINY, steps=4) + decode_translate.cases(CPU, quick=True)
+    listed = cases(CPU, quick=True, config=TINY, steps=4)
+    listed += decode_translate.cases(CPU, quick=True, config=TINY_TRANSLATOR)
     for case in listed:
         setup = case.timed.setup()
         assert "all in bfloat16" in setup.notes[0]

@@ -3,9 +3,6 @@
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
 
 import matplotlib.image
 import numpy as np
@@ -15,43 +12,15 @@ from PIL import Image
 
 import sightline as sl
 from sightline import show
-from sightline.cli import look_model
 from sightline.look.heads import head_table
 from sightline.look.names import matches
 from sightline.tasks import hugging_face
-from tests.command import run as run_command
-
-transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
-
-TEXT = "the cat sat on <b>&amp;</b> $x$ mat"
-WORDS = ["[UNK]", "[CLS]", *TEXT.split(), "because", "it", "was", "tired"]
-SIZES = {"vocab_size": len(WORDS), "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3}
-BERT = {**SIZES, "intermediate_size": 7, "max_position_embeddings": 11}
-
-
-def save(folder, model):
-    model.save_pretrained(folder)
-    words = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]")
-    )
-    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    words.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A", special_tokens=[("[CLS]", 1)]
-    )
-    transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder)
-    return folder
+from tests.cli.look_folders import BERT, TEXT, WORDS, run, save, save_bert, transformers
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    torch.manual_seed(0)
-    model = transformers.BertModel(transformers.BertConfig(**BERT))
-    return save(tmp_path_factory.mktemp("bert"), model)
-
-
-def run(*args, stdin=""):
-    return run_command("look", *args, stdin=stdin)
+    return save_bert(tmp_path_factory.mktemp("bert"))
 
 
 def test_the_table_has_every_head(folder):
@@ -192,149 +161,6 @@ def test_nothing_is_left_behind(folder):
     run(folder, TEXT)
     after = os.environ.get("HF_HUB_OFFLINE"), logging.get_verbosity(), logging.is_progress_bar_enabled()
     assert after == before
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("kind", [".html", ".png"])
-def test_a_place_that_can_not_be_written_is_refused_before_the_model_runs(
-    folder, tmp_path, monkeypatch, kind
-):
-    monkeypatch.setattr(look_model, "open_folder", lambda *_: pytest.fail("the model ran"))
-    (tmp_path / f"folder{kind}").mkdir()
-    (tmp_path / "file").touch()
-    locked = tmp_path / "locked"
-    monkeypatch.setattr("os.access", lambda path, _: str(path) != str(tmp_path))
-    for out, reason in (
-        (tmp_path / f"folder{kind}", "it is a folder"),
-        (tmp_path / "file" / f"a{kind}", "file' is a file, not a folder"),
-        (locked / "new" / f"a{kind}", "permission denied"),
-    ):
-        code, printed, err = run(folder, TEXT, "--out", out)
-        assert (code, printed) == (2, "")
-        assert err.count("\n") == 1
-        assert f"can't write {str(out)!r}: " in err
-        assert reason in err
-        assert err.endswith("choose another --out\n")
-    assert not locked.exists()
-
-
-def without(folder, tmp_path, *patterns):
-    """A copy of a folder that lacks some files."""
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(*patterns))
-    return copy
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["nowhere", TEXT], "'nowhere' does not exist"),
-        ([__file__, TEXT], "test_cli_look.py' is a file, not a folder"),
-        (["FOLDER", " "], "look needs a text to read, got ' '"),
-        (["FOLDER", "the " * 11], "reads at most 11 tokens, got 12; give it a shorter text"),
-        (
-            ["FOLDER", TEXT, "--layer", "*.7.*"],
-            "no layer matches '*.7.*'; this model has encoder.layer.0.att",
-        ),
-        (["FOLDER", TEXT, "--out", "page.txt"], "--out must end in .html for a page, or in one of .jpg"),
-    ],
-)
-def test_bad_arguments(folder, args, words):
-    code, out, err = run(*[folder if arg == "FOLDER" else arg for arg in args])
-    assert (code, out) == (2, "")
-    assert words in err
-    assert err.count("\n") == 1
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("missing", "words"),
-    [
-        (["config.json"], "there is no config.json in"),
-        (["tokenizer*"], "there is no tokenizer in"),
-        (["*.safetensors"], "there are no weights in"),
-    ],
-)
-def test_folders_that_lack_something(folder, tmp_path, missing, words):
-    code, out, err = run(without(folder, tmp_path, *missing), TEXT)
-    assert (code, out) == (2, "")
-    assert words in err
-    assert err.count("\n") == 1
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("config.json", "{", "config.json' is not JSON"),
-        ("config.json", "[]", "config.json must hold one JSON object, got list"),
-        ("config.json", '{"model_type": "nonsense"}', "can't load the"),
-        ("model.safetensors", "rubbish", "can't load the model in"),
-        ("tokenizer.json", "{}", "can't load the tokenizer in"),
-        (
-            "model.safetensors.index.json",
-            '{"weight_map": {"a": "evil.bin"}}',
-            "weights must be in safetensors files",
-        ),
-    ],
-)
-def test_folders_that_are_damaged(folder, tmp_path, name, content, words):
-    copy = without(folder, tmp_path)
-    (copy / name).write_text(content)
-    code, out, err = run(copy, TEXT)
-    assert (code, out) == (2, "")
-    assert words in err
-    assert err.count("\n") == 1
-
-
-class Evil:
-    def __reduce__(self):
-        return exec, ("raise SystemExit('ran')",)
-
-
-@pytest.mark.bad_input
-def test_pickled_weights_are_refused(folder, tmp_path):
-    copy = without(folder, tmp_path, "*.safetensors")
-    torch.save({"a": Evil()}, copy / "pytorch_model.bin")
-    code, _, err = run(copy, TEXT)
-    assert code == 2
-    assert "got 'pytorch_model.bin'" in err
-    assert "can run code when it is loaded" in err
-
-
-@pytest.mark.bad_input
-def test_weights_of_another_model(folder, tmp_path):
-    copy = without(folder, tmp_path)
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
-    code, _, err = run(copy, TEXT)
-    assert code == 2
-    assert "of the tensors that its config.json asks for, such as 'encoder.layer.2" in err
-
-
-@pytest.mark.bad_input
-def test_code_in_the_folder_is_not_run(folder, tmp_path):
-    copy = without(folder, tmp_path)
-    config = json.loads((copy / "config.json").read_text())
-    own = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.C", "AutoModel": "mine.M"}}
-    (copy / "config.json").write_text(json.dumps(config | own))
-    (copy / "mine.py").write_text("raise SystemExit('ran')")
-    code, _, err = run(copy, TEXT)
-    assert code == 2
-    assert "can't load" in err
-    assert err.count("\n") == 1
-
-
-@pytest.mark.bad_input
-def test_without_transformers_a_sentence(folder):
-    script = "import sys; sys.modules['transformers'] = None; from sightline.cli import main; "
-    script += f"main(['look', {str(folder)!r}, 'the cat'])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
-    assert done.returncode == 2
-    assert done.stderr == (
-        "a Hugging Face folder needs transformers, which is not installed; pip install 'sightline[hf]'\n"
-    )
 
 
 def test_positions_kept_for_padding_are_not_counted():

@@ -41,3 +41,4 @@ def preload():
             with quiet[0], quiet[1], contextlib.suppress(SystemExit):
                 main(one)
     gc.collect()
+    gc.freeze()  # no child need copy it

@@ -71,11 +71,10 @@ def run(call, words=(), *, seconds=SECONDS, megabytes=MEGABYTES):
         sys.stdout.flush()
         sys.stderr.flush()
         started = time.monotonic()
-        gc.freeze()  # a child's collections leave these pages alone, which it would have to copy
-        pid = os.fork()
-        if pid == 0:
-            _child(call, out.fileno(), err.fileno(), seconds, megabytes)
-        gc.unfreeze()
+        with _frozen():
+            pid = os.fork()
+            if pid == 0:
+                _child(call, out.fileno(), err.fileno(), seconds, megabytes)
         code, usage = _waited(pid, started + WAITS * seconds)
         texts = []
         for file in (out, err):
@@ -83,6 +82,17 @@ def run(call, words=(), *, seconds=SECONDS, megabytes=MEGABYTES):
             texts.append(_text(file.read(1 << 24)))
     took = time.monotonic() - started
     return Outcome(tuple(words), code, *texts, took, usage // 1024 if usage else 0)
+
+
+@contextlib.contextmanager
+def _frozen():
+    """A child's collections leave alone what is there now: it would have to copy those pages."""
+    if gc.get_freeze_count():  # somebody has, and for longer
+        yield
+        return
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def command(*words, **limits):

@@ -48,7 +48,7 @@ FIGURES = {
     "window": lambda: show.sight_map(seen(53, 59), window=((50, 53), (7, 59))),
     "sight's heads": lambda: show.heads(seen(13, 13, heads=13), title="layers.0"),
     "named heads": lambda: show.heads(seen(13, 13, heads=13), LONG, LONG),
-    "many named heads": lambda: show.heads(seen(5, 31, heads=37), LONG[:5], [*LONG, *LONG, *LONG[:5]]),
+    "many named heads": lambda: show.heads(seen(5, 31, heads=19), LONG[:5], [*LONG, *LONG, *LONG[:5]]),
     "two heads": lambda: show.heads(seen(2, 31, heads=2)),
     "heads of 100,000": lambda: show.heads(long()),
     "entropy": lambda: show.entropy({f"encoder.layers.{i}.self_attn": seen(heads=12) for i in range(7)}),

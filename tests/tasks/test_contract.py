@@ -125,8 +125,8 @@ def test_a_training_starts_from_another_runs_weights(case, trained, tmp_path):
     result = run(*case.train(tmp_path / "run", "--from", folder, "--epochs", "1", "--lr", "1e-12"))
     assert result.code == 0, result.err
     assert re.search(r"([\d,]+) of \1 weights are taken from " + re.escape(repr(str(folder))), result.err)
-    for name, tensor in sl.open_run(tmp_path / "run").model.state_dict().items():
-        torch.testing.assert_close(tensor, sl.open_run(folder).model.state_dict()[name])
+    one, other = (sl.open_run(path).model.state_dict() for path in (tmp_path / "run", folder))
+    torch.testing.assert_close(one, other)
     sentence = refused(run(*case.train(folder, "--resume", "--from", folder)))
     assert "--from starts a new run" in sentence
 

@@ -12,17 +12,14 @@ from safetensors.torch import load_file
 from torch import nn
 
 from sightline.train.checkpoint import Checkpoints, weights_of
-from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
 from sightline.train.objective import Loss, Stage
 from sightline.train.weights import Ema
 from tests.fuzz import sandbox
 from tests.train import kill_and_resume
-from tests.train.toy import Toy, ToyConfig, ToyObjective
+from tests.train.toy import QUICK, Toy, ToyConfig, ToyObjective
 
 pytestmark = pytest.mark.plain
-
-QUICK = TrainConfig(device="cpu", epochs=2, lr=1e-2, tensorboard=False, threads=0)
 
 
 def train(out, config=QUICK, *, objective=None, dropout=0.1, **options):

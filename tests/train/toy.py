@@ -6,7 +6,10 @@ import torch
 from torch import nn
 
 from sightline.data.batches import seed_of, shuffled_batches
+from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective
+
+QUICK = TrainConfig(device="cpu", epochs=2, lr=1e-2, tensorboard=False, threads=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

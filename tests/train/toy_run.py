@@ -7,10 +7,8 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from test_train_loop import QUICK
-
 from sightline.train.loop import fit
-from tests.train.toy import Toy, ToyObjective
+from tests.train.toy import QUICK, Toy, ToyObjective
 
 torch.manual_seed(7)
 # A last batch of one example: one of the two processes has nothing to do in it.

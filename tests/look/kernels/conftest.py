@@ -6,8 +6,15 @@ import os
 import pytest
 import torch
 
+from tests.interpreter import interpret_fast
+
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before the kernels are imported
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _fast():
+    interpret_fast()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ sys.path.insert(0, str(next((ROOT / "docs").rglob("sharded_watch.py")).parent))
 
 import sharded_cost
 import torch
+import torch._dynamo  # as DDP does at its first use: once, not in every rank
 import torch.distributed as dist
 from sharded_ranks import on_ranks
 from sharded_watch import CASES, try_cases
