@@ -93,17 +93,19 @@ docs-check: docs
 
 # Pictures from small models and from the numbers that are kept beside the scripts: a few minutes of one core.
 DRAW  := OMP_NUM_THREADS=1 $(BIN)/python docs/figures
-QUICK := pictures.py pictures_course.py pictures_heads.py pictures_kernels.py pictures_mechanism.py \
+QUICK := pictures.py pictures_course.py pictures_do.py pictures_heads.py pictures_kernels.py pictures_mechanism.py \
          pictures_watch.py layer_costs.py
-DRAWN := beam_search.py copying.py time_over_length.py training_curves.py vit_or_cnn.py
+DRAWN := beam_search.py copying.py small_runs.py soak.py time_over_length.py training_curves.py vit_or_cnn.py
 figures: $(READY)
 	for script in $(QUICK); do $(DRAW)/$$script || exit 1; done
 	for script in $(DRAWN); do $(DRAW)/$$script draw || exit 1; done
+	$(DRAW)/many_processes.py --draw
+	$(DRAW)/sharded_cost.py --no-count
 	$(DRAW)/seeds_table.py
 
 # Pictures of trained runs and of pages in a Chromium: hours of one core. What has numbers beside it is trained anew
-# by `beam_search.py train` and its like; bench/results, `vit_or_cnn.py train` and `time_over_length.py measure`
-# need a GPU.
+# by `beam_search.py train` and its like; bench/results, `vit_or_cnn.py train`, `time_over_length.py measure` and
+# million_tokens.png (examples/10_a_long_document.py) need a GPU.
 RUNS := runs/figures
 figures-slow: $(READY)
 	$(BIN)/sightline demo --out runs/demo --resume
@@ -121,6 +123,7 @@ figures-slow: $(READY)
 	$(DRAW)/pictures_questions.py $(RUNS)/questions
 	$(DRAW)/translation_scores.py
 	$(DRAW)/pictures_explorer.py --run runs/demo
+	$(DRAW)/recording_explorer.py
 	$(DRAW)/pictures_serve.py runs/demo
 
 # Where there is a GPU its torch and Triton are installed already: nothing is installed here.
@@ -189,10 +192,12 @@ test-all:
 	    $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
 	done
 
-# The pages of docs/lookup that come from the code, where the commands take some minutes, and the notebooks.
+# The pages of docs/lookup that come from the code, where the commands take some minutes, the notebooks, and the
+# counts of lines in README.
 pages: $(READY)
 	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/figures/reference_pages.py
 	$(BIN)/python docs/figures/notebooks.py
+	$(BIN)/python docs/figures/readme_lines.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

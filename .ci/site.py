@@ -65,7 +65,7 @@ def main() -> int:
             if size == "desk":
                 page.goto((SITE / "index.html").as_uri())
                 page.get_by_role("textbox", name="Search").fill("softmax")
-                page.locator(".md-search-result__item").first.wait_for(state="attached", timeout=30000)
+                page.locator(".md-search-result__item").first.wait_for(state="attached", timeout=120_000)
             context.close()
         browser.close()
     found += [

@@ -48,8 +48,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown if page.file.src_uri.startswith("source/") else LINK.sub(here, markdown)
 
 
-def on_page_content(content: str, **_: Any) -> str:
-    """Draw formulas as MathML, and let wide tables be scrolled by the keys."""
+def on_page_content(content: str, page: Any, **_: Any) -> str:
+    """Draw formulas as MathML, let wide tables be scrolled by the keys, and fill the room of no contents."""
+    if not any(head.children for head in page.toc):
+        page.meta["hide"] = ["toc"]
     framed = content.replace("<table>", f"{FRAME}<table class='wide'>").replace("</table>", "</table></div>")
     return FORMULA.sub(mathml, content if 'class="highlighttable"' in content else framed)
 

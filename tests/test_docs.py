@@ -13,6 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+HOW_TOS = [page for page in PAGES if page.parent.name == "do" and page.stem != "index"]
 KINDS = {"learn", "do", "know", "lookup"}
 LINK = re.compile(r"\]\(([^)\s]+)(?:\s\"[^\"]*\")?\)")
 FENCE = re.compile(r"^(`{3,}).*?^\1$", re.DOTALL | re.MULTILINE)
@@ -84,9 +85,27 @@ def test_a_page_is_of_one_kind(nav):
         assert len({Path(page).parent for page in listed(pages)}) == 1
 
 
+@pytest.mark.parametrize("page", HOW_TOS, ids=[page.stem for page in HOW_TOS])
+def test_a_how_to_is_one_question_on_one_screen_with_one_picture_and_the_cost(page):
+    text = page.read_text(encoding="utf-8")
+    assert text.splitlines()[0].endswith("?")
+    assert len(text.splitlines()) <= 30
+    assert max(map(len, text.splitlines())) <= 140
+    assert text.count("\n![") == 1
+    assert text.count("**What it costs.**") == 1
+
+
 def test_every_picture_is_shown_somewhere():
     shown = "".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *PAGES])
     assert not [picture.name for picture in (DOCS / "pictures").iterdir() if picture.name not in shown]
+
+
+def test_make_runs_every_script_that_draws():
+    targets = (ROOT / "Makefile").read_text()
+    draws = re.compile(r"\.(savefig|screenshot)\(")
+    scripts = [path.name for path in (DOCS / "figures").glob("*.py") if draws.search(path.read_text())]
+    assert len(scripts) > 20
+    assert not [name for name in scripts if name not in targets]
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path):

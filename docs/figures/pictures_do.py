@@ -1,5 +1,5 @@
 # ruff: noqa: INP001
-"""The pictures of the how-to pages on a loss, a score, a mask and a statistic of one's own.
+"""The pictures of the how-to pages: a loss, a score, a mask, a statistic of one's own; sharded models.
 
 Usage: python docs/figures/pictures_do.py [FOLDER]
 """
@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from torch import Tensor, nn
 
 import sightline as sl
+from sightline.palette import LINES
 
 PICTURES = Path(__file__).resolve().parents[1] / "pictures"
 DPI = 110
+RANKS = ListedColormap(LINES[:2])
 
 
 def panels(count: int) -> tuple[Figure, list[Any]]:
@@ -104,7 +108,38 @@ def draw_statistic() -> Figure:
     return figure
 
 
-DRAW = {"do_loss": draw_loss, "do_score": draw_score, "do_mask": draw_mask, "do_statistic": draw_statistic}
+def draw_sharded() -> Figure:
+    """The weights of two items with two heads each: which of two ranks sees them."""
+    item, head, query = torch.meshgrid(torch.arange(2), torch.arange(2), torch.arange(8), indexing="ij")
+    spread = {
+        "DDP, FSDP: by items": item,
+        "tensor parallel: by heads": head,
+        "context parallel: by queries": query // 4,
+    }
+    figure, axes = panels(3)
+    for ax, (title, rank) in zip(axes, spread.items(), strict=True):
+        matrix = torch.full((19, 19), torch.nan)
+        for i in range(2):
+            for h in range(2):
+                matrix[11 * i : 11 * i + 8, 11 * h : 11 * h + 8] = rank[i, h, :, None].float()
+        ax.imshow(matrix, cmap=RANKS, vmin=0, vmax=1, interpolation="nearest")
+        ax.set_title(title, fontsize=10)
+        ax.set_xticks([3.5, 14.5], ["head 0", "head 1"])
+        ax.set_yticks([3.5, 14.5], ["item 0", "item 1"], rotation=90, va="center")
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+    handles = [Patch(color=colour, label=f"rank {rank}") for rank, colour in enumerate(LINES[:2])]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+DRAW = {
+    "do_sharded": draw_sharded,
+    "do_loss": draw_loss,
+    "do_score": draw_score,
+    "do_mask": draw_mask,
+    "do_statistic": draw_statistic,
+}
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURES

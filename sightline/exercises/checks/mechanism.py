@@ -191,6 +191,9 @@ SCALED = Exercise(
         Mistake("the root is of d_k, the width of a key, not of the number of words", {
             "scaled_dot_product_attention": lambda q, k, v: _attend(q, k, v, divide=k.shape[-2] ** 0.5),
         }),
+        Mistake("that divides by 2 whatever the width: take the root of Q.shape[-1]", {
+            "scaled_dot_product_attention": lambda q, k, v: _attend(q, k, v, divide=2.0),
+        }),
         Mistake("the root is of d_k, the width of a key, not of a value", {
             "scaled_dot_product_attention": lambda q, k, v: _attend(q, k, v, divide=v.shape[-1] ** 0.5),
         }),
