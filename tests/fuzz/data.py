@@ -69,16 +69,14 @@ NAMES = (
 )
 
 
-def fuzz(chance, place, going, *, seed=0):
-    """Build hostile sets and have them read, until ``going()`` says no."""
-    report = Report("data", seed)
+def fuzz(cases, place):
+    """Build a hostile set for each case and have it read: every kind once, then any."""
+    report = Report(cases.name, cases.seed)
     makers = [*IMAGE_MAKERS, *FILE_MAKERS, *SET_MAKERS, *SHARD_MAKERS]
-    number = 0
-    while going(report.count):
-        number += 1
+    for number, chance in cases:
         folder = place / str(number)
         folder.mkdir()
-        maker = chance.choice(makers) if number > len(makers) else makers[number - 1]
+        maker = makers[number] if number < len(makers) else chance.choice(makers)
         try:
             words = maker(chance, folder)
             outcome = command(*words, megabytes=4000, seconds=40)
