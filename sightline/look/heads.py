@@ -63,7 +63,8 @@ def head_table(
         for head, numbers in enumerate(rows):
             known = {"distance": None, "evenness": None} | dict(zip(columns, numbers, strict=True))
             own = {kind: float(x[head]) for kind, x in shares.items()}
-            table.append(Head(layer=layer, head=names[head], **known, kind=kind_of(own), shares=own))
+            kind = kind_of(own, known["evenness"])
+            table.append(Head(layer=layer, head=names[head], **known, kind=kind, shares=own))
     return table
 
 
