@@ -1,4 +1,4 @@
-"""Valid calls of the mechanism (attention, masks, scores, positions, the documents' names) and of the look."""
+"""Valid calls of the mechanism (attention, masks, scores, positions, the documents' names) and the look."""
 
 from pathlib import Path
 from typing import Any
