@@ -3,8 +3,6 @@
 ==================  ===============================================================  ==========
 kind                share of the weight                                              at least
 ==================  ===============================================================  ==========
-uniform             (its entropy, as a share of that of a head that looks at all     0.95
-                    it may alike, where that is known)
 retrieval           of the peaks that fall inside a span of keys that you name       0.5
 induction           on the token after the last occurrence, t - period + 1, in a     0.3
                     random sequence that repeats with a period that you name
@@ -38,7 +36,6 @@ _LEAST = {
     "vertical-slash": 0.8,
 }
 _LEAST_OF_EACH = 0.2
-_LEAST_EVENNESS = 0.95  # of a uniform head: among few keys it would pass for a sink, or for local
 
 
 def head_shares(
@@ -74,17 +71,13 @@ def head_shares(
     return shares
 
 
-def kind_of(shares: Mapping[str, float], evenness: float | None = None) -> str:
+def kind_of(shares: Mapping[str, float]) -> str:
     """The first name that fits.
 
     Example:
         >>> kind_of({"previous token": 0.9, "local": 0.95}), kind_of({"sink": 0.1})
         ('previous token', '')
-        >>> kind_of({"sink": 0.6, "local": 1.0}, evenness=1.0)     # three tokens, each looks at all before it
-        'uniform'
     """
-    if evenness is not None and evenness >= _LEAST_EVENNESS:
-        return "uniform"
     return next((kind for kind, least in _LEAST.items() if shares.get(kind, 0.0) >= least), "")
 
 

@@ -63,8 +63,7 @@ def head_table(
         for head, numbers in enumerate(rows):
             known = {"distance": None, "evenness": None} | dict(zip(columns, numbers, strict=True))
             own = {kind: float(x[head]) for kind, x in shares.items()}
-            kind = kind_of(own, known["evenness"])
-            table.append(Head(layer=layer, head=names[head], **known, kind=kind, shares=own))
+            table.append(Head(layer=layer, head=names[head], **known, kind=kind_of(own), shares=own))
     return table
 
 
