@@ -278,8 +278,9 @@ def _judged(table, case):
     try:
         call(**values)
     except BaseException as problem:  # noqa: BLE001 - what it raises is the question
-        faults = faults_of(problem)
-        return _shown(table, case), "refused", faults
+        if any(callable(x) and "Callable" in str(call.hints.get(name)) for name, x in values.items()):
+            return _shown(table, case), "its own function", []  # what that raises is the caller's
+        return _shown(table, case), "refused", faults_of(problem)
     return _shown(table, case), "answered", _nonsense(call, values)
 
 
