@@ -27,7 +27,7 @@ def fuzz(cases, place):
         maker = makers[number] if number < len(makers) else chance.choice(makers)
         try:
             words = maker(chance, folder)
-            outcome = command(*words, megabytes=4000, seconds=40)
+            outcome = command(*words, megabytes=4000, seconds=120)  # words of a megabyte take their time
         finally:
             shutil.rmtree(os.fsencode(folder), ignore_errors=True)  # names in bytes
         faults = outcome.faults() + (["memory"] if NO_ROOM in outcome.err else [])
