@@ -15,9 +15,11 @@ mechanism does not need what the models do.
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # of ``typing``, without importing it: a command is quick, and quick to be stopped
 if TYPE_CHECKING:
+    from typing import Any
+
     from sightline import models, seeds, show, tasks, train
     from sightline.public import (
         Look,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
         watch,
     )
     from sightline.tasks.run import open_run
+else:
+    Any = object
 
 __version__ = "0.1.0"
 __all__ = [

@@ -248,9 +248,15 @@ def _process_rest() -> int | None:
         return None
     import resource  # noqa: PLC0415
 
-    most = [resource.getrlimit(limit)[0] for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
-    limits = [limit for limit in most if limit != resource.RLIM_INFINITY]
-    return min(limits, default=None)
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
+        whole, data = (int(pages[i]) * resource.getpagesize() for i in (0, 5))
+    except OSError:
+        whole, data = 0, 0
+    used = {resource.RLIMIT_AS: whole, resource.RLIMIT_DATA: data}
+    limits = {limit: resource.getrlimit(limit)[0] for limit in used}
+    left = [max(0, most - used[x]) for x, most in limits.items() if most != resource.RLIM_INFINITY]
+    return min(left, default=None)
 
 
 def shown_bytes(count: int) -> str:

@@ -79,6 +79,11 @@ def add_positional_encoding(
             "positional_encodings must be a table (T, E) with rows of one length, got "
             f"{positional_encodings!r}"
         ) from None
+    if word_embeddings.is_floating_point() and word_embeddings.element_size() == 1:
+        raise TypeError(
+            f"word_embeddings must be floats of 16 bits or more, got {word_embeddings.dtype}; "
+            "word_embeddings.float() makes them"
+        )
     if table.device != word_embeddings.device:
         raise ValueError(
             "word_embeddings and positional_encodings must be on the same device, got "

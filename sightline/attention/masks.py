@@ -39,6 +39,7 @@ from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
 __all__ = ["Band", "Mask", "as_mask", "bias", "causal", "dense", "from_ones", "padding", "window"]
 
 _LENGTHS = rule_of(Tensor | Sequence[Number])
+_LENGTH = rule_of(Number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +210,9 @@ def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
         [[[1, 0, 0]], [[1, 1, 1]]]
     """
     check_argument("lengths", lengths, _LENGTHS)
+    if not isinstance(lengths, Tensor):
+        for length in lengths:
+            check_argument("a length", length, _LENGTH)
     lengths = torch.as_tensor(lengths)
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(

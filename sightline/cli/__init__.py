@@ -5,7 +5,7 @@ import signal
 import sys
 import warnings
 
-__all__ = ["Stopped", "main"]
+__all__ = ["Stopped", "import_commands", "main"]
 
 # What a command may need beyond torch: an absent one is answered with the line that installs it.
 _EXTRAS = ("matplotlib", "rich", "typer")
@@ -25,6 +25,14 @@ class Stopped(Exception):  # noqa: N818
     def __init__(self, interrupt: KeyboardInterrupt) -> None:
         super().__init__(str(interrupt))
         self.interrupt = interrupt
+
+
+def import_commands() -> None:
+    """Import what all commands need; what is not installed is for ``main`` to say."""
+    try:
+        import sightline.cli.app  # noqa: F401, PLC0415
+    except ImportError:
+        return
 
 
 def main(args: list[str] | None = None) -> None:

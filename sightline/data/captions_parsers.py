@@ -16,6 +16,7 @@ from sightline.data.tables import delimiter_of, read_cells
 
 __all__ = ["CaptionRecord", "parse_json", "parse_lines"]
 
+_KINDS = {type(None): "null", bool: "a boolean", str: "a text", list: "a list"}  # of JSON that is no object
 _TOKEN_LINE = re.compile(r"(\S.*?)#(\d+)[ \t]+(.*)")
 
 
@@ -42,7 +43,7 @@ def parse_json(text: str, name: str) -> tuple[str, list[CaptionRecord]]:
             return "COCO", _coco(_objects(images), _objects(notes), name)
         if any("sentences" in x for x in _objects(images)):
             return "Karpathy", [_karpathy(x) for x in _objects(images)]
-    keys = sorted(content)[:5] if isinstance(content, dict) else type(content).__name__
+    keys = sorted(content)[:5] if isinstance(content, dict) else _KINDS.get(type(content), "a number")
     raise ValueError(
         "a JSON of captions has 'images' with 'sentences' (Karpathy's) or 'images' and 'annotations' "
         f"(COCO's), {name!r} holds {keys}"

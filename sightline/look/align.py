@@ -78,7 +78,10 @@ def align(
     if total.size(-1) == 0 or total.size(-2) == 0:
         raise ValueError(f"an alignment needs queries and keys, got (T, S) = {tuple(total.shape[-2:])}")
     mean = (total / n).reshape(-1, *total.shape[-2:])
-    places = mean.argmax(-1) if method == "peak" else torch.stack([_first_keys(x) for x in mean])
+    if method == "peak" or not mean.size(0):
+        places = mean.argmax(-1)  # (N, T)
+    else:
+        places = torch.stack([_first_keys(x) for x in mean])
     return places[0] if places.size(0) == 1 else places
 
 
@@ -100,6 +103,8 @@ def _first_keys(weights: Float[Tensor, "T S"]) -> Int[Tensor, " T"]:
 
 def _standardise(weights: Float[Tensor, "B T S"]) -> Float[Tensor, "B T S"]:
     """Zero mean and unit deviation over the queries; a key that all weigh alike says nothing."""
+    if not weights.numel():
+        return weights
     mean, std = weights.mean(-2, keepdim=True), weights.std(-2, keepdim=True, unbiased=False)
     return torch.where(std > 0, (weights - mean) / std, 0.0)
 

@@ -4,7 +4,7 @@ change = after - before
 show.sight_map(change, head=3)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -124,6 +124,7 @@ class SightDifference:
     @checked(own=("index",))
     def rows(self, index: int | Sequence[int] | Int[Tensor, "..."]) -> Float[Tensor, "... n S"]:
         """See :meth:`Sight.rows`."""
+        index = list(index) if isinstance(index, Iterator) else index  # both are asked
         return self.minuend.rows(index) - self.subtrahend.rows(index)
 
     @checked

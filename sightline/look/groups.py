@@ -15,7 +15,7 @@ from sightline.border import check_memory
 from sightline.look.key_groups import KeyGroups
 from sightline.look.media_tokens import is_named
 from sightline.settings import Setting
-from sightline.shapes import Bool, check_values, did_you_mean
+from sightline.shapes import Bool, check_values, did_you_mean, is_tensor
 
 __all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
 
@@ -160,6 +160,7 @@ def key_index(keys: Keys, s: int, what: str, of: str = "keys") -> list[int]:
         check_slice(keys, what)
         return list(range(*keys.indices(s)))
     if isinstance(keys, Tensor):
+        is_tensor(keys, what)
         check_values(keys, what)
     listed: Any = keys.tolist() if isinstance(keys, Tensor) and keys.dtype != torch.bool else keys
     listed = [listed] if is_integer(listed) else listed

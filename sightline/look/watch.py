@@ -112,7 +112,7 @@ def watch(
         raise ValueError(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
-    if not isinstance(keep, bool) and keep != "cpu":
+    if not isinstance(keep, bool) and not (isinstance(keep, str) and keep == "cpu"):  # arrays have no !=
         raise ValueError(
             f'keep must be True, False or "cpu", got {keep!r}; "cpu" keeps q and k in main memory'
         )

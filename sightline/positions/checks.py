@@ -1,6 +1,7 @@
 """The sentences that answer a wrong length, width, base or input, shared by all of ``positions``."""
 
 import math
+import numbers
 import operator
 
 import torch
@@ -27,7 +28,8 @@ def checked_count(name: str, value: int, least: int) -> int:
         count = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
-    if isinstance(value, bool):
+    is_array = hasattr(value, "dtype") and not isinstance(value, numbers.Integral)  # of no dimension
+    if isinstance(value, bool) or is_array:
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if count >= 1 << 63:
         raise ValueError(f"{name} must be a number of 64 bits, got {shortened(count)}")

@@ -295,3 +295,47 @@ def test_the_former_name_of_the_heads_points_to_the_caller():
 def test_a_sparse_mask_is_refused():
     with pytest.raises(TypeError, match=r"^mask must be a dense tensor, got "):
         sl.attention(*qkv(1, 1, t=5, s=7), torch.eye(5, 7).bool().to_sparse())
+
+
+@pytest.mark.bad_input
+def test_what_does_not_fit_the_weights_of_a_layer_is_refused():
+    layer = sl.nn.SelfAttention(7, 5, 3)
+    for shape in ((2, 5, 6), (7,)):
+        with pytest.raises(ValueError, match=re.escape(f"with d_in=7, got x {shape}")):
+            layer(torch.zeros(shape))
+    with pytest.raises(ValueError, match=r"x must be on the device of the weights, cpu, got meta; x\.to"):
+        layer(torch.zeros(2, 5, 7, device="meta"))
+
+
+@pytest.mark.bad_input
+def test_a_mask_that_is_read_as_it_is_says_no_more():
+    q = torch.zeros(2, 3, T, 4)
+    with pytest.raises(
+        ValueError, match=rf"got a mask of shape \({T}, {T + 1}\), read as \(1, 1, {T}, {T + 1}\);"
+    ):
+        sl.attention(q, q, q, torch.ones(T, T + 1) > 0)
+    with pytest.raises(ValueError, match=rf"got a mask of shape \(2, 3, {T}, {T + 1}\);"):
+        sl.attention(q, q, q, torch.ones(2, 3, T, T + 1) > 0)
+
+
+def test_a_warning_calls_the_mask_as_the_called_function_does():
+    """Also where that takes it by keyword alone."""
+    code = "def layer(x, *, src_mask, other=None):\n    return call_site(src_mask, 'attn_mask')"
+    inside = {
+        "__name__": "sightline.layers.some",
+        "call_site": importlib.import_module("sightline.attention.call_site").call_site,
+    }
+    exec(code, inside)  # noqa: S102 - a function of the package's, for the test
+    assert inside["layer"](1, src_mask=torch.ones(2)).name == "src_mask"
+
+
+@pytest.mark.parametrize("mask", [None, sl.masks.causal(), sl.masks.bias(torch.zeros(T, T))])
+@pytest.mark.parametrize("lead", [(2, 0), (0,), (2, 3, 0)])
+def test_no_heads_have_no_output(lead, mask):
+    """Torch 2.11's kernel for a CPU would end the process."""
+    q = torch.zeros(*lead, T, 4, requires_grad=True)
+    v = torch.zeros(*lead, T, 3)
+    output = sl.attention(q, q, v, mask)
+    assert output.shape == (*lead, T, 3)
+    output.sum().backward()
+    assert q.grad.shape == q.shape

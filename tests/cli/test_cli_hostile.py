@@ -1,7 +1,10 @@
 """What commands answer to names, values and instants that nobody meant."""
 
+import importlib
 import json
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +34,53 @@ class Interrupted(ModuleType):
 def test_ctrl_c_while_a_command_is_imported_says_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "sightline.cli.app", Interrupted("sightline.cli.app"))
     assert run("evaluate", RUN) == (130, "", "")
+
+
+@pytest.mark.parametrize("module", ["shlex", "typer", "sightline.cli.app"])
+def test_ctrl_c_before_the_command_has_begun_ends_it_in_silence(tmp_path, module):
+    """As a process: the first modules are imported before anything of ours can catch an exception."""
+    code = (
+        "import os, runpy, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        f"sys.modules.pop({module!r}, None)\n"
+        "sys.argv = ['sightline', '--version']\n"
+        "from sightline.__main__ import main\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_that_a_shell_ignores_is_ignored():
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "from sightline.__main__ import main\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.argv = ['sightline', '--version']\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stdout) == (0, f"sightline {sl.__version__}\n"), ended.stderr
+
+
+def test_ctrl_c_is_answered_again_once_a_command_begins(monkeypatch):
+    at = []
+    monkeypatch.setattr("sightline.cli.main", lambda: at.append(signal.getsignal(signal.SIGINT)))
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.delitem(sys.modules, "sightline.__main__", raising=False)
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        entry = importlib.import_module("sightline.__main__")
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+        entry.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert at == [signal.default_int_handler]
 
 
 @pytest.mark.parametrize(

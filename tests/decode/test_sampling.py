@@ -1,10 +1,12 @@
+import inspect
+
 import pytest
 import torch
 
 from sightline.decode.hypotheses import Hypotheses
 from sightline.decode.replay import GraphReplay
 from sightline.decode.sampling import truncate
-from sightline.decode.search import greedy, sample
+from sightline.decode.search import beam, greedy, sample
 from tests.decode.toys import BOS, EOS, Toy, log_probability
 
 
@@ -112,7 +114,6 @@ def test_without_a_gpu_a_recorded_search_is_called():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_replay_gives_what_the_search_gives():
-    from sightline.decode.search import beam
     from sightline.models.captioner import Captioner, CaptionerConfig
 
     config = CaptionerConfig(vocab_size=101, image_size=64, patch=16, d_model=64, n_heads=4, d_ff=128)
@@ -146,3 +147,31 @@ def test_wishes_that_no_draw_can_grant(wishes, words):
     model = Toy(5)
     with pytest.raises(ValueError, match=words):
         sample(model, model.start(1), **{"max_length": 3} | wishes)
+
+
+def test_what_is_kept_at_the_borders():
+    halves = torch.tensor([[0.5, 0.25, 0.25]]).log()
+    assert truncate(halves, top_p=0.5).isfinite().tolist() == [[True, False, False]]  # reached, not passed
+    few = torch.randn(2, 11)
+    assert truncate(few, top_k=3).isfinite().sum(-1).tolist() == [3, 3]  # fewer rows than tokens asked for
+    unlikely = torch.tensor([[0.0, -40.0, -50.0]]).log_softmax(-1)  # the first alone is 1 in float32
+    assert torch.equal(truncate(unlikely, top_p=1.0), unlikely)
+
+
+def test_what_is_not_asked_for_is_as_documented():
+    model = Toy(6)
+
+    def draws(**options):
+        source = torch.Generator().manual_seed(3)
+        return sample(model, model.start(4), samples=5, max_length=7, generator=source, **options).lists()
+
+    assert draws() == draws(temperature=1.0) != draws(temperature=2.0)
+    defaults = {name: x.default for name, x in inspect.signature(beam).parameters.items()}
+    assert (defaults["width"], defaults["alpha"], defaults["n_best"]) == (5, 1.0, 1)
+
+
+@pytest.mark.bad_input
+def test_no_probability_at_all_is_refused():
+    model = Toy(6)
+    with pytest.raises(ValueError, match=r"top_p must be above 0 and at most 1, got 0\.0"):
+        sample(model, model.start(2), top_p=0.0, max_length=3)

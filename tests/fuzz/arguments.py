@@ -7,6 +7,7 @@ the checks.
 """
 
 import dis
+import itertools
 import json
 import os
 import re
@@ -143,24 +144,23 @@ CHANGES = {
 }
 
 
-def fuzz(chance, place, going, *, seed=0):
-    """Call until ``going()`` says no."""
-    report = Report("arguments", seed)
+def fuzz(cases, place):
+    """Call, once for each case: every wrong value of every argument in a random order, then two at a time."""
+    report = Report(cases.name, cases.seed)
     here = Path(place) / "arguments"
     here.mkdir(exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = calls(here)
-        cases = [
+        known = [
             (i, ((name, label),))
             for i, call in enumerate(table)
             for name, value in call.arguments.items()
             for label in _values(value)
         ]
-        chance.shuffle(cases)
-        while going(report.count):
-            some = [cases.pop() if cases else _two(chance, table) for _ in range(TOGETHER)]
-            some = [case for n, case in enumerate(some) if going(report.count + n)]
+        cases.chance("order").shuffle(known)
+        while numbers := list(itertools.islice(cases, TOGETHER)):
+            some = [known[n] if n < len(known) else _two(chance, table) for n, chance in numbers]
             for case, outcome, faults in _in_child(table, some):
                 report.add(case, outcome, faults)
     return report
@@ -278,8 +278,9 @@ def _judged(table, case):
     try:
         call(**values)
     except BaseException as problem:  # noqa: BLE001 - what it raises is the question
-        faults = faults_of(problem)
-        return _shown(table, case), "refused", faults
+        if any(callable(x) and "Callable" in str(call.hints.get(name)) for name, x in values.items()):
+            return _shown(table, case), "its own function", []  # what that raises is the caller's
+        return _shown(table, case), "refused", faults_of(problem)
     return _shown(table, case), "answered", _nonsense(call, values)
 
 

@@ -15,7 +15,6 @@ clock       the clock jumps by years, back and forth
 import functools
 import hashlib
 import pickle
-import random
 import shutil
 import signal
 import time
@@ -53,12 +52,10 @@ class Reference(NamedTuple):
     pages: int
 
 
-def fuzz(chance, place, going, *, seed=0):
-    """Break trainings until ``going()`` says no."""
-    report, references = Report("faults", seed), {}
-    number = 0
-    while going(report.count):
-        number += 1
+def fuzz(cases, place):
+    """Break a training for each case."""
+    report, references = Report(cases.name, cases.seed), {}
+    for number, chance in cases:
         task = list(TASKS)[number % len(TASKS)]
         if task not in references:
             references[task] = reference(task, place)
@@ -68,21 +65,17 @@ def fuzz(chance, place, going, *, seed=0):
     return report
 
 
-def sweep(task, place, undisturbed, fault="kill"):
-    """A fault at every single change that a run makes to the file system, or a disk of every size."""
-    report = Report(f"{fault}, at every place, {task}", 0)
-    places = range(1, undisturbed.pages) if fault == "disk" else range(undisturbed.changes)
-    for n in places:
-        case(report, random.Random(n), task, fault, place / f"{n}", undisturbed, at=n)  # noqa: S311
-    return report
+def n_places(fault, undisturbed):
+    """How many places a sweep has: each change that a run makes to the file system, each size of a disk."""
+    return undisturbed.pages - 1 if fault == "disk" else undisturbed.changes
 
 
-def instants(task, place, undisturbed, n, seed):
-    """Ends at random instructions, two of each run."""
-    report = Report(f"ended at any instruction, twice, {task}", seed)
-    chance = random.Random(f"{seed} {task}")  # noqa: S311
-    for i in range(n):
-        case(report, chance, task, "instant", place / f"{i}", undisturbed)
+def sweep(cases, place, task, undisturbed, fault):
+    """A fault at each place; "instant" has none, its ends come anywhere."""
+    report = Report(cases.name, cases.seed)
+    for number, chance in cases:
+        at = None if fault == "instant" else number + (fault == "disk")
+        case(report, chance, task, fault, place / f"{number}", undisturbed, at=at)
     return report
 
 

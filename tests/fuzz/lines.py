@@ -3,6 +3,7 @@
 Flags are those of ``tests/golden/flags.json``, so that a new one is fuzzed from its first day.
 """
 
+import itertools
 import json
 from pathlib import Path
 
@@ -111,16 +112,12 @@ INPUTS = {
 }
 
 
-def fuzz(chance, place, going, *, seed=0):
-    """Type commands until ``going()`` says no."""
-    report = Report("lines", seed)
-    number = 0
-    while going(report.count):
-        some = []
-        while len(some) < TOGETHER and going(report.count + len(some)):
-            number += 1
-            some.append(_words(chance, place / f"out-{number}"))
-        for outcome in commands(some, seconds=60):
+def fuzz(cases, place):
+    """Type a command for each case."""
+    report = Report(cases.name, cases.seed)
+    while some := list(itertools.islice(cases, TOGETHER)):
+        lines = [_words(chance, place / f"out-{number}") for number, chance in some]
+        for outcome in commands(lines, seconds=60):
             faults = outcome.faults()
             faults += ["something ran"] if Path("owned").exists() else []
             report.add(about(outcome), f"{_first(outcome.words)} {ended(outcome)}", faults)

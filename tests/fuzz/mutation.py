@@ -15,15 +15,11 @@ lists, as long as no test passes them, and fields of dataclasses.
 import argparse
 import collections
 import contextlib
-import hashlib
+import functools
 import importlib
 import json
-import os
 import pkgutil
 import random
-import resource
-import select
-import signal
 import sys
 import time
 from pathlib import Path
@@ -31,12 +27,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.fuzz.coverage import ROOT, Coverage, digest_of
 from tests.fuzz.mutants import Living, lines, shown, sites
 from tests.fuzz.on_a_gpu import only_there
+from tests.fuzz.trials import KILLED, NOT_RUN, SURVIVED, TIMEOUT, begin, together
 
-ROOT = Path(__file__).parents[2]
 ROOMS = ("attention", "look", "decode", "train")
-KILLED, SURVIVED, TIMEOUT, NOT_RUN = "killed", "survived", "timeout", "no test runs it"
 
 
 def main():
@@ -52,6 +48,8 @@ def main():
     parser.add_argument(
         "--tests", nargs="*", default=[], help="these alone, instead of all of the room's own"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="mistakes that are tried at the same time")
+    parser.add_argument("--minutes", type=float, help="after which no further mistake is tried")
     parser.add_argument("--seconds", type=float, default=10.0, help="of tests for one mistake")
     parser.add_argument(
         "--again", type=Path, help="only what was not noticed in a run before, by the file that --json wrote"
@@ -83,44 +81,59 @@ class Session:
         coverage = Coverage(session.items, living, sources, self.options)
         chosen = self._chosen(sources, coverage)
         items = {item.nodeid: item for item in session.items}
-        tests = coverage.some(self.options.seconds)
-        control = tried([items[name] for name in tests], lambda: None, coverage.seconds(tests))
-        assert control["end"] == SURVIVED, f"without a mistake there is {control}"
-        noticed, results = self._noticed(sources), []
-        for site in chosen:
-            tests, all_of_them = coverage.of(site, self.options.seconds)
-            result = noticed.get(_name(site)) or self._try(
-                site, sources, living, [items[name] for name in tests], coverage.seconds(tests)
-            )
-            results.append(result | {"all tests": all_of_them})
-            _print(results[-1])
-            self._keep(sources, results)
-        self.code = _report(self.options.room, results, self.options.seed)
+        self._control(coverage, items)
+        results = {}
+        for site, result in self._results(chosen, sources, living, coverage, items):
+            results[site] = result
+            _print(result)
+            self._keep(sources, [results[site] for site in chosen if site in results])
+        self.code = _report(self.options.room, [*results.values()], len(chosen), self.options.seed)
         return True
+
+    def _control(self, coverage, items):
+        """Run tests without a mistake; one that fails all the same, in this company, is left out."""
+        for _ in range(20):
+            tests = coverage.some(self.options.seconds)
+            some, seconds = [items[name] for name in tests], coverage.seconds(tests)
+            ((_, control),) = together([functools.partial(begin, some, lambda: None, seconds)])
+            if control["end"] == SURVIVED:
+                return
+            sys.stdout.write(f"left out, since it fails without a mistake: {control['by']}\n")
+            coverage.leave_out(control["by"])
+        raise AssertionError(f"without a mistake there is {control}")
+
+    def _results(self, chosen, sources, living, coverage, items):
+        """What comes of each mistake, as it comes, until time is up."""
+        noticed, left = self._noticed(sources), []
+        for site in chosen:
+            before, after = shown(site, sources[site.path])
+            tests, all_of_them = coverage.of(site, self.options.seconds)
+            known = {"site": [*_name(site), *site[3:]], "before": before, "after": after}
+            known |= {"all tests": all_of_them}
+            if _name(site) in noticed:
+                yield site, noticed[_name(site)]
+            elif not tests:
+                yield site, known | {"end": NOT_RUN, "by": ""}
+            else:
+                install = functools.partial(living.install, site, sources[site.path])
+                some, seconds = [items[name] for name in tests], coverage.seconds(tests)
+                left.append((site, known, functools.partial(begin, some, install, seconds)))
+        last = None if self.options.minutes is None else time.monotonic() + 60 * self.options.minutes
+        for number, result in together([start for *_, start in left], self.options.jobs, last):
+            site, known, _ = left[number]
+            yield site, known | result
 
     def _noticed(self, sources):
         """What a run before this one has seen to be noticed."""
         path = self.options.json
         kept = json.loads(path.read_text()) if path and path.exists() else {}
-        results = kept["results"] if kept.get("room") == _digest_of(sources) else []
+        results = kept["results"] if kept.get("room") == digest_of(sources) else []
         return {tuple(x["site"][:3]): x for x in results if x["end"] in {KILLED, TIMEOUT}}
 
     def _keep(self, sources, results):
         if self.options.json:
-            kept = {"room": _digest_of(sources), "seed": self.options.seed, "results": results}
+            kept = {"room": digest_of(sources), "seed": self.options.seed, "results": results}
             self.options.json.write_text(json.dumps(kept, indent=1) + "\n")
-
-    def _try(self, site, sources, living, items, seconds):
-        source = sources[site.path]
-        before, after = shown(site, source)
-        result = {
-            "site": [*_name(site), *site[3:]],
-            "before": before,
-            "after": after,
-        }
-        if not items:
-            return result | {"end": NOT_RUN, "by": ""}
-        return result | tried(items, lambda: living.install(site, source), seconds)
 
     def _sources(self):
         """The files of a room, all of them imported."""
@@ -155,178 +168,9 @@ def _again(results, there, sources):
     return [x for x in there if may_be(x) and (_name(x)[0], x.kind, *shown(x, sources[x.path])) in looks]
 
 
-class Coverage:
-    """Which test passes which statement, and how long it takes."""
-
-    def __init__(self, items, living, sources, options):
-        folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sightline-mutation"
-        folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / f"{options.room}-{_digest_of(sources)}.json"
-        known = json.loads(kept.read_text()) if kept.exists() else {}
-        files = {str(item.path.relative_to(ROOT)): _digest(item.path) for item in items}
-        new = [x for x in items if _digest(x.path) not in known.get(str(x.path.relative_to(ROOT)), {})]
-        if new:
-            pid = os.fork()
-            if pid == 0:
-                _measure(new, living, sources, known, kept)
-            os.waitpid(pid, 0)
-            known = json.loads(kept.read_text())
-        self.times, self.passing = {}, collections.defaultdict(list)
-        for path, now in files.items():
-            for name, (seconds, statements) in known[path][now].items():
-                self.times[name] = seconds
-                for at in statements:
-                    self.passing[tuple(at)].append(name)
-        whole = sum(self.times.values())
-        sys.stdout.write(f"{len(self.times)} of {len(items)} tests pass, in {whole:.0f} s\n")
-        sys.stdout.flush()
-
-    def of(self, site, seconds):
-        """The tests that pass a statement, the fastest first, and whether those are all of them."""
-        path = str(Path(site.path).relative_to(ROOT))
-        names = self.passing.get((path, *site.statement), [])
-        if site.function is None or site.kind == "default":  # whoever is in the file may see a table
-            names = {x for (of, *_), some in self.passing.items() if of == path for x in some}
-        return self._fastest(names, seconds)
-
-    def some(self, seconds):
-        """Tests of every file."""
-        return self._fastest(random.sample(sorted(self.times), len(self.times)), seconds)[0]
-
-    def seconds(self, names):
-        """What they take."""
-        return sum(self.times[name] for name in names)
-
-    def _fastest(self, names, seconds):
-        """The fastest; those of one file follow each other, since they share fixtures."""
-        chosen, left = set(), seconds
-        for name in sorted(names, key=self.times.__getitem__):
-            left -= self.times[name]
-            if left < 0 and chosen:
-                break
-            chosen.add(name)
-        files = {}
-        for name in sorted(chosen, key=self.times.__getitem__):
-            files.setdefault(name.partition("::")[0], []).append(name)
-        return [name for names in files.values() for name in names], len(chosen) == len(names)
-
-
 def _name(site):
     """What a mistake is, whatever folder this is."""
     return str(Path(site.path).relative_to(ROOT)), site.index, site.kind
-
-
-def _digest(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def _digest_of(sources):
-    return hashlib.sha256("".join(sources.values()).encode()).hexdigest()[:16]
-
-
-def _measure(items, living, sources, known, kept):
-    """Run tests, each statement noting that it ran; in a child, which ends here."""
-    _be_quiet()
-    numbers, hits = {}, bytearray(1 << 20)
-    for file, source in sources.items():
-        living.instrument(file, source, numbers, hits)
-    at = {number: (str(Path(where[0]).relative_to(ROOT)), *where[1:]) for where, number in numbers.items()}
-    found, shared = {}, {}
-
-    def ran():
-        return {n for n in at if hits[n]}
-
-    for item, following in zip(items, [*items[1:], None], strict=True):
-        hits[:] = bytes(len(hits))
-        outcomes, before = {}, time.process_time()
-
-        def note(report, item=item, outcomes=outcomes):
-            outcomes[report.when] = report.outcome
-            if report.when == "setup":  # what a fixture of the file runs, all of its tests may depend on
-                shared.setdefault(item.path, set()).update(ran())
-
-        _run(item, following, note)
-        if outcomes.get("call") == "passed" and "failed" not in outcomes.values():
-            found[item] = time.process_time() - before, ran()
-    for path in {item.path for item in items}:
-        known[str(path.relative_to(ROOT))] = {
-            _digest(path): {
-                item.nodeid: (seconds, [at[n] for n in sorted(statements | shared.get(path, set()))])
-                for item, (seconds, statements) in found.items()
-                if item.path == path
-            }
-        }
-    kept.write_text(json.dumps(known))
-    os._exit(0)
-
-
-def tried(items, install, seconds):
-    """Run tests in a child until one fails.
-
-    Args:
-        items: The tests.
-        install: Called in the child before.
-        seconds: What they take without a mistake; they may take five times that, and some.
-    """
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.setpgid(0, 0)
-        _child(items, install, writing, seconds)
-    with contextlib.suppress(OSError):  # whoever of the two is first
-        os.setpgid(pid, pid)
-    os.close(writing)
-    end = {"end": TIMEOUT, "by": ""}
-    # Processor time is bounded in the child; this is for one that waits for ever.
-    if select.select([reading], [], [], 600 + 200 * seconds)[0]:
-        said = os.read(reading, 1 << 16)
-        end = json.loads(said) if said else end
-    os.killpg(pid, signal.SIGKILL)  # and what a test has started
-    os.waitpid(pid, 0)
-    os.close(reading)
-    return end
-
-
-def _child(items, install, writing, seconds):
-    _be_quiet()
-    limit = int(time.process_time() + 5 * seconds + 20)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-    end = {"end": SURVIVED, "by": ""}
-    try:
-        install()
-        reports = []
-        for item, following in zip(items, [*items[1:], None], strict=True):
-            _run(item, following, reports.append)
-            if any(report.failed for report in reports):
-                end = {"end": KILLED, "by": item.nodeid}
-                break
-    except LookupError as problem:
-        end = {"end": NOT_RUN, "by": str(problem)}
-    except BaseException as problem:  # noqa: BLE001 - it broke the tests' own machinery
-        end = {"end": KILLED, "by": f"{type(problem).__name__} {problem}"[:200]}
-    os.write(writing, json.dumps(end).encode())
-    os._exit(0)
-
-
-def _run(item, following, note):
-    """Run a test; ``note`` is given the reports of its set-up, call and tear-down."""
-
-    class Listener:
-        def pytest_runtest_logreport(self, report):
-            note(report)
-
-    listener = Listener()
-    item.config.pluginmanager.register(listener)
-    try:
-        item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
-    finally:
-        item.config.pluginmanager.unregister(listener)
-
-
-def _be_quiet():
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
 
 
 def _print(result):
@@ -336,12 +180,13 @@ def _print(result):
     sys.stdout.flush()
 
 
-def _report(room, results, seed):
+def _report(room, results, n_chosen, seed):
     ends = collections.Counter(result["end"] for result in results)
     noticed = ends[KILLED] + ends[TIMEOUT]
     counts = ", ".join(f"{name} {n}" for name, n in sorted(ends.items()))
     share = noticed / max(1, len(results))
-    sys.stdout.write(f"{room}: {len(results)} mistakes, {share:.1%} noticed (seed {seed}; {counts})\n")
+    of = "" if len(results) == n_chosen else f" of {n_chosen}, for time was up"
+    sys.stdout.write(f"{room}: {len(results)} mistakes{of}, {share:.1%} noticed (seed {seed}; {counts})\n")
     for result in sorted(results, key=lambda result: result["site"][:2]):
         if result["end"] in {SURVIVED, NOT_RUN}:
             path, _, kind, line, *_ = result["site"]

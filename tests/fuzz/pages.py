@@ -46,13 +46,13 @@ PAYLOADS = (
 )
 
 
-def fuzz(chance, place, going, *, seed=0):
-    """Open pages until ``going()`` says no."""
-    report = Report("pages", seed)
+def fuzz(cases, place):
+    """Open a page for each case."""
+    report = Report(cases.name, cases.seed)
     makers = (_explorer, _results, _report, _figures)
     with launched() as browser:
         context = browser.new_context(viewport={"width": 900, "height": 700})
-        while going(report.count):
+        for _, chance in cases:
             name, html = _page(chance, chance.choice(makers))
             report.add(name, name.partition(" ")[0], _opened(context, html))
         context.close()

@@ -28,6 +28,11 @@ class Report:
         if faults:
             self.failures.append(f"{', '.join(faults)}: {case}")
 
+    def __add__(self, other):
+        """The counts and failures of both, as of one process that had the cases of both."""
+        failures = sorted([*self.failures, *other.failures])
+        return Report(self.name, self.seed, self.outcomes + other.outcomes, failures)
+
     @property
     def count(self):
         """Cases in all."""

@@ -54,13 +54,11 @@ TRAININGS = 0.02  # share of edited states that a training is asked to go on fro
 NO_ROOM = "there was not enough memory"
 
 
-def fuzz(chance, place, going, *, seed=0):
-    """Damage runs until ``going()`` says no."""
-    report = Report("runs", seed)
+def fuzz(cases, place):
+    """Damage a run for each case."""
+    report = Report(cases.name, cases.seed)
     base = _base(place)
-    number = 0
-    while going(report.count):
-        number += 1
+    for number, chance in cases:
         name = chance.choice(list(RUNS))
         folder = place / f"{number}" / name
         shutil.copytree(base / name, folder)

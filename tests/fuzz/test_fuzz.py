@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.fuzz import FUZZERS, faults, pages, preload
+from tests.fuzz.cases import Cases
 from tests.fuzz.report import Report
 from tests.fuzz.sandbox import Outcome, commands, run
 from tests.show.explorer.browser import launched
@@ -30,7 +31,7 @@ def _one_thread():
 @pytest.mark.parametrize("name", FUZZERS)
 def test_nothing_is_found(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    report = FUZZERS[name](random.Random(f"7 {name}"), tmp_path, lambda n: n < CASES[name], seed=7)  # noqa: S311
+    report = FUZZERS[name](Cases(name, 7, count=CASES[name]), tmp_path)
     assert report.count == CASES[name]
     assert not report.failures, str(report)
 

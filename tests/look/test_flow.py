@@ -3,6 +3,7 @@
 from dataclasses import replace
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 
@@ -137,6 +138,8 @@ def test_rollout_of_what_is_kept_in_main_memory_on_a_gpu():
 @pytest.mark.bad_input
 def test_where_to_keep():
     model = torch.nn.MultiheadAttention(12, 3)
+    with pytest.raises(ValueError, match=r"keep must be True, False or \"cpu\", got array"):
+        sl.watch(model, keep=np.zeros(3))
     with pytest.raises(ValueError, match=r"keep must be True, False or \"cpu\", got 'disk'"):
         sl.watch(model, keep="disk")
     with pytest.raises(ValueError, match=r"can't go with grad=True"):
