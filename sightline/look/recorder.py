@@ -87,7 +87,10 @@ class AttentionRecorder:
 
     def on_product(self, args: tuple[Any, ...], result: Any) -> bool:
         """Matrices have been multiplied; whether that may have made scores."""
-        attentions = self._pointers.attentions_of(args[-1])
+        right = args[-1]
+        if self.by_kernels and not self.n_softmaxes and not right.is_nested and right.size(-2) == 1:
+            return False  # a column times a row, as rotary angles are made
+        attentions = self._pointers.attentions_of(right)
         self._listener.on_run(attentions)
         if attentions is not None and not self._tracker.has_weights:  # a linear layer
             return False

@@ -307,3 +307,38 @@ def test_flex_attention_imported_in_the_block_is_heard(product):
     code = _LATE.format(product=product)
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
     assert out.stdout.strip() == "[('', 'flex')]", out.stderr  # the products inside would be seen as weights
+
+
+class Angles(nn.Module):
+    """Makes angles as rotary positions do, a column times a row, and attends by a kernel."""
+
+    def forward(self, x):
+        angles = torch.ones(1, x.size(3), 1) @ torch.arange(x.size(2))[None, None].float()
+        return F.scaled_dot_product_attention(x * angles.mT.cos(), x, x)
+
+
+def test_a_column_times_a_row_is_not_followed_in_a_model_known_for_kernels(monkeypatch):
+    followed = []
+    monkeypatch.setattr(
+        recorder.AttentionRecorder, "_multiply", lambda self, args, result: followed.append(result.shape)
+    )
+    model, x = Angles(), torch.randn(2, 3, 5, 7)
+    with sl.watch(model):
+        model(x)
+    assert followed == [(1, 7, 5)]  # nothing is known of it yet
+    with sl.watch(model) as seen:
+        model(x)
+    assert len(followed) == 1
+    assert seen.names() == [""]
+
+
+def test_heads_of_width_one_that_attend_by_hand_are_seen_again_and_again():
+    class ByHand(nn.Module):
+        def forward(self, q, k):
+            return (q @ k.mT).softmax(-1) @ k
+
+    model, q, k = ByHand(), torch.randn(2, 3, 5, 1), torch.randn(2, 3, 7, 1)
+    for _ in range(3):
+        with sl.watch(model) as seen:
+            model(q, k)
+        torch.testing.assert_close(seen[""].received, (q @ k.mT).softmax(-1).sum(-2))

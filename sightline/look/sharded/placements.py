@@ -107,7 +107,7 @@ def spread_of(q: Any, k: Any, *, balanced: bool = False) -> Spread:
 
 
 def may_be_sharded() -> bool:
-    """Whether anything in this process may be spread over others; asked at every call, so it is quick."""
+    """Whether anything in this process may be spread over others."""
     return "torch.distributed.tensor" in sys.modules and dist.is_available() and dist.is_initialized()
 
 
@@ -116,6 +116,7 @@ class HeadFinder:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, int | None], Shard | None] = {}
+        self._may_be_sharded = may_be_sharded()
 
     def __call__(self, module: nn.Module, seen: Tensor | ScoreInputs) -> Shard | None:
         """What a rank has of the heads of a call; None if all, as far as can be told.
@@ -124,7 +125,7 @@ class HeadFinder:
             module: The module that attends.
             seen: Its queries (B, H, T, D), or what was read of the call.
         """
-        if not may_be_sharded():
+        if not self._may_be_sharded:
             return None
         q = seen if isinstance(seen, Tensor) else seen.q
         if q.dim() != 4 or is_dtensor(q):
