@@ -16,7 +16,7 @@ from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.notebook import ShowsItself
 from sightline.look.runs import are_steps, split_runs
-from sightline.look.seen_text import seen_lines, seen_table
+from sightline.look.seen_text import by_reason, seen_lines, seen_table
 from sightline.look.sight import CallShape, Sight
 from sightline.look.stacked_sight import StackedSight
 from sightline.look.steps import stack
@@ -379,17 +379,7 @@ class Seen(ShowsItself):
 
     def list_unseen(self, unseen: Mapping[str, str]) -> str:
         """The first names of those that were not seen, by their reasons."""
-        by_reason: dict[str, list[str]] = {}
-        for name, reason in unseen.items():
-            kind = self._attentions.get(name, "")
-            by_reason.setdefault(reason, []).append(
-                f"{name or 'the model itself'}{f' ({kind})' if kind else ''}"
-            )
-        parts = []
-        for reason, names in by_reason.items():
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            parts.append(f"{', '.join(names[:3])}{more} ({reason})")
-        return "; ".join(parts)
+        return by_reason(unseen, self._attentions)
 
     def _is_covered(self, name: str, known: set[str]) -> bool:
         """Whether the module, one inside it or one around it is among those that are known."""

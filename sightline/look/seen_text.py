@@ -1,6 +1,7 @@
 """What was seen of a model as text: lines for a terminal, a table for a notebook."""
 
 import html
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sightline.look.sight import Sight
@@ -8,7 +9,7 @@ from sightline.look.sight import Sight
 if TYPE_CHECKING:
     from sightline.look.seen import Seen
 
-__all__ = ["seen_lines", "seen_table"]
+__all__ = ["by_reason", "seen_lines", "seen_table"]
 
 
 def seen_lines(seen: "Seen", summary: str) -> str:
@@ -45,3 +46,21 @@ def _mean(sight: Sight, name: str) -> float:
     """The mean of a statistic over the queries that look at something."""
     values = sight.statistics[name].detach()[sight.is_looking]
     return float(values.mean()) if values.numel() else 0.0
+
+
+def by_reason(unseen: Mapping[str, str], kinds: Mapping[str, str]) -> str:
+    """The first names of the modules that were not seen, by their reasons.
+
+    Args:
+        unseen: Why, by their names.
+        kinds: The classes of modules that look like attention, by their names.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, reason in unseen.items():
+        kind = kinds.get(name, "")
+        groups.setdefault(reason, []).append(f"{name or 'the model itself'}{f' ({kind})' if kind else ''}")
+    parts = []
+    for reason, names in groups.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        parts.append(f"{', '.join(names[:3])}{more} ({reason})")
+    return "; ".join(parts)
