@@ -1,6 +1,7 @@
 """``sightline`` and ``python -m sightline``: the command line, deaf to nothing from its first line on."""
 
-import _signal  # the bare one: ``signal`` itself imports for some milliseconds
+# The bare one: ``signal`` itself imports for some milliseconds.
+import _signal  # type: ignore[import-not-found]
 
 _HEARD = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler  # not where a shell ignores it
 

@@ -44,6 +44,11 @@ def sight(n=2):
             TypeError,
             r"word_embeddings must be floats of 16 bits or more, got torch.float8_e4m3fn",
         ),
+        (
+            lambda: sl.edit(torch.nn.MultiheadAttention(4, 2), heads=torch.tensor(1.5), ablate="zero"),
+            TypeError,
+            r"heads must be whole numbers, got tensor\(1\.5",
+        ),
     ],
 )
 def test_refused_in_a_sentence(call, error, sentence):

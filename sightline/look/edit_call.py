@@ -241,7 +241,8 @@ def read_heads(heads: Any) -> tuple[int, ...] | None:
     if heads is None:
         return None
     check_argument("heads", heads, _SEVERAL)
-    listed = [heads] if is_integer(heads) else list(heads) if isinstance(heads, Iterable) else [heads]
+    is_one = is_integer(heads) or not isinstance(heads, Iterable) or getattr(heads, "ndim", 1) == 0
+    listed = [heads] if is_one else list(heads)
     strange = [head for head in listed if not is_integer(head)]
     if strange:
         raise TypeError(f"heads must be whole numbers, got {strange[0]!r}; None is all of them")

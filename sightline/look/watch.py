@@ -112,7 +112,8 @@ def watch(
         raise ValueError(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
         )
-    if not isinstance(keep, bool) and not (isinstance(keep, str) and keep == "cpu"):  # arrays have no !=
+    given: Any = keep  # whatever it is: an array has no != of its own
+    if not isinstance(given, bool) and not (isinstance(given, str) and given == "cpu"):
         raise ValueError(
             f'keep must be True, False or "cpu", got {keep!r}; "cpu" keeps q and k in main memory'
         )

@@ -320,7 +320,7 @@ def test_a_mask_that_is_read_as_it_is_says_no_more():
 
 def test_a_warning_calls_the_mask_as_the_called_function_does():
     """Also where that takes it by keyword alone."""
-    code = "def layer(x, *, src_mask, other=None):\n    return call_site(src_mask, 'attn_mask')"
+    code = "def layer(x, *, other=None, src_mask):\n    return call_site(src_mask, 'attn_mask')"
     inside = {
         "__name__": "sightline.layers.some",
         "call_site": importlib.import_module("sightline.attention.call_site").call_site,

@@ -14,8 +14,8 @@ from torch import nn
 from sightline.train.checkpoint import weights_of, write_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.optimizer import adamw, named_state, rate, restore
-from sightline.train.progress import Curve
-from sightline.train.stepping import to_device
+from sightline.train.progress import Curve, Progress
+from sightline.train.stepping import accelerator_for, to_device
 from sightline.train.weights import Ema, mean_of
 from tests.train.toy import Toy
 
@@ -229,3 +229,34 @@ def test_a_full_disk_costs_the_curves_of_tensorboard_alone(tmp_path, monkeypatch
     told = "no more curves for TensorBoard: no space left on device; metrics.csv goes on"
     assert caplog.messages == [told]
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 10
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "inverse_sqrt", "linear"])
+def test_every_schedule_that_is_documented_is_taken(schedule):
+    assert TrainConfig(schedule=schedule).schedule == schedule
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("n", "sentence"),
+    [
+        (0, r"sees no CUDA device; choose 'cpu'$"),
+        (1, r"sees 1 CUDA device; choose one below 'cuda:1'$"),
+        (2, r"sees 2 CUDA devices; choose one below 'cuda:2'$"),
+    ],
+)
+def test_a_device_that_is_not_there_is_named(monkeypatch, n, sentence):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: n > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: n)
+    with pytest.raises(ValueError, match=rf"device 'cuda:{n}' is not there: torch .* {sentence}"):
+        accelerator_for(TrainConfig(device=f"cuda:{n}"))
+
+
+def test_a_row_of_progress_has_what_is_known(capsys):
+    with Progress(8, 2, "caption", shown=True) as progress:
+        row = {"epoch": 1.0, "loss": 0.51234, "reward": 0.75, "val_loss": None, "val_bleu4": 0.25}
+        progress.row(row, metric="bleu4", best=True, total_epochs=4)
+    assert (
+        capsys.readouterr().err.split("\n")[0]
+        == "epoch 1/4  loss 0.5123  reward 0.7500  val bleu4 0.2500  best"
+    )
