@@ -4,9 +4,10 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from sightline.attention.masks import as_mask
+from sightline.look.adapters import UnreadableError
 from sightline.look.look import make_score_inputs
 from sightline.look.score_inputs import ScoreInputs
 
@@ -44,3 +45,10 @@ def _without_hooks(module: _Module, *, copied: bool) -> _Module:
     parts = {n: None if x is None else _without_hooks(x, copied=copied) for n, x in module._modules.items()}  # noqa: SLF001
     silent.__dict__["_modules"] = parts
     return silent
+
+
+def check_numbers(output: Any) -> None:
+    """Refuse to look at what holds none."""
+    first: Tensor = output[0] if isinstance(output, tuple) else output
+    if first.device.type == "meta" or type(first).__name__ == "FakeTensor":
+        raise UnreadableError("it ran on meta or fake tensors, which hold no numbers")

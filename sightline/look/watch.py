@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from sightline.arguments import checked
 from sightline.attention.observers import observe
-from sightline.look.adapters import AttentionCall, UnreadableError, read_compiled_flex
+from sightline.look.adapters import AttentionCall, read_compiled_flex
 from sightline.look.call_notes import NoteTaker
 from sightline.look.compiled_flex import hear_compiled_flex
 from sightline.look.crossing import crosses
@@ -38,7 +38,7 @@ from sightline.look.seen import Seen
 from sightline.look.sharded.placements import HeadFinder
 from sightline.look.sight import Look, Sight, check_measure
 from sightline.look.tokens import clean_batch
-from sightline.look.torch_calls import read_attention_call
+from sightline.look.torch_calls import check_numbers, read_attention_call
 from sightline.shapes import Int, Shaped
 
 __all__ = ["watch"]
@@ -295,7 +295,7 @@ class Watch:
             return output
 
         def read(_module: nn.Module) -> AttentionCall:
-            _check_numbers(output)
+            check_numbers(output)
             inputs, lead = read_attention_call(args, options, kept=self._options.keep)
             return AttentionCall(inputs=inputs, lead=lead, lse=captured_lse(inner, inputs))
 
@@ -316,7 +316,7 @@ class Watch:
             if owner is not None:
 
                 def read_numbers(module: nn.Module) -> AttentionCall:
-                    _check_numbers(output)
+                    check_numbers(output)
                     return read(module, output)
 
                 self._record(owner, read_numbers, keep_plainly)
@@ -400,10 +400,3 @@ class Watch:
             raise
         except Exception as error:  # noqa: BLE001 (the model must not feel it)
             self._seen.mark_unseen(name, reason_of(error))
-
-
-def _check_numbers(output: Any) -> None:
-    """Refuse to look at what holds none."""
-    first: Tensor = output[0] if isinstance(output, tuple) else output
-    if first.device.type == "meta" or type(first).__name__ == "FakeTensor":
-        raise UnreadableError("it ran on meta or fake tensors, which hold no numbers")
