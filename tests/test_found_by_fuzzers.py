@@ -49,6 +49,11 @@ def sight(n=2):
             TypeError,
             r"heads must be whole numbers, got tensor\(1\.5",
         ),
+        (
+            lambda: sl.align(sight(), beams=torch.zeros(2, 5, dtype=torch.long, device="meta")),
+            ValueError,
+            r"beams must hold numbers, got a tensor on the meta device",
+        ),
     ],
 )
 def test_refused_in_a_sentence(call, error, sentence):

@@ -123,6 +123,8 @@ def _follow(weights: Float[Tensor, "B T S"], beams: Tensor, first: int) -> Float
             f"beams must be whole numbers (N, T), one for each of the T={first + t} steps, got "
             f"{tuple(beams.shape)} of {beams.dtype}; repeat the first column for each token of a prompt"
         )
+    if beams.is_meta:
+        raise ValueError("beams must hold numbers, got a tensor on the meta device; make it on the CPU")
     index = beams[:, first : first + t].clamp(min=0).to(weights.device)
     if index.numel() and int(index.max()) >= weights.size(0):
         raise ValueError(f"beams must be rows of the batch, 0..{weights.size(0) - 1}, got {int(index.max())}")

@@ -318,6 +318,7 @@ def test_a_mask_that_is_read_as_it_is_says_no_more():
         sl.attention(q, q, q, torch.ones(2, 3, T, T + 1) > 0)
 
 
+@pytest.mark.plain  # the hook is on the stack that is asked
 def test_a_warning_calls_the_mask_as_the_called_function_does():
     """Also where that takes it by keyword alone."""
     code = "def layer(x, *, other=None, src_mask):\n    return call_site(src_mask, 'attn_mask')"

@@ -307,7 +307,7 @@ BAD = {
         {"dataset.json": b'{"images": [{"filename": "a.png"}]}'},
         "'dataset.json' holds ['images']",
     ),
-    "other json": ({"dataset.json": b"[1, 2]"}, "'dataset.json' holds list"),
+    "other json": ({"dataset.json": b"[1, 2]"}, "'dataset.json' holds a list"),
     "empty sentences": (
         {"dataset.json": b'{"images": [{"filename": "a.png", "sentences": []}]}'},
         "there must be captions, 'dataset.json' in '{path}' holds none",
