@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CallMeasurer", "RefusedError", "WatchOptions", "reason_of"]
 
-Plan = Literal["measure", "leave out", "ignore"]  # what to do with a call
+CallDecision = Literal["measure", "leave out", "ignore"]  # what to do with a call
 _FEW_QUERIES = 8  # with so few it is cheaper to keep their weights than their keys
 
 
@@ -75,7 +75,7 @@ class CallMeasurer:
         self._finish_sight = functools.partial(_finish_sight, self._put_by)  # holds the notes alone
         seen.launch = self.launch
 
-    def plan(self, name: str) -> Plan:
+    def plan(self, name: str) -> CallDecision:
         """Note that a module attends, and say what is to be done with this call of it."""
         count = self._counts.get(name, -1) + 1
         if not count:

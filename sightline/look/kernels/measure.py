@@ -28,8 +28,8 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
     """Pass over all weights and reduce them to what was asked, without gradients.
 
     Args:
-        pairs: What the weights are made of: a dot product of q and k.
-        want: What to measure.
+        inputs: What the weights are made of: a dot product of q and k.
+        request: What to measure.
         lse: Each query's log-sum-exp, where a kernel has given it. With a bias it is computed here, in two
             parts: a model that forbids with a huge negative number leaves too few digits in one.
     """
@@ -39,7 +39,7 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
         lse, shift, rest, entropy, groups = _rows(args, request)
         if inputs.padding is not None:
             _empty_rows(inputs.padding, lse, shift, rest, entropy, groups)
-        found = _Found(entropy=entropy)
+        found = _PassResult(entropy=entropy)
         if by_key:
             by_keys = StatsRequest(request.received, cells=request.cells)
             found = _weights(args, by_keys, shift, rest)._replace(entropy=entropy)
@@ -48,7 +48,7 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
         lse = lse.float().contiguous()
         if inputs.padding is not None:
             lse = lse.masked_fill(inputs.padding, torch.inf)
-        rest, found = None, _Found()
+        rest, found = None, _PassResult()
         if not by_key and (request.entropy or request.peak) and hopper.supports(args):
             found = _finish(args, _rows_on_hopper(args, request, lse), None, None)
         elif by_key or request.entropy or request.peak:
@@ -62,7 +62,7 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
     return Stats(lse, found.received, found.entropy, found.peak, found.peak_at, found.cells, top, top_at)
 
 
-class _Found(NamedTuple):
+class _PassResult(NamedTuple):
     """What has been found so far: as integers first, then as it is handed out."""
 
     received: Tensor | None = None
@@ -136,10 +136,10 @@ class KernelArgs:
         return allocate(torch.empty, (self.b, self.h, *shape), dtype, self.q)
 
 
-def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor | None) -> _Found:
+def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor | None) -> _PassResult:
     """received, and what is gathered for entropies, peaks and the map."""
     cells = request.cells
-    found = _Found()
+    found = _PassResult()
     if request.received:
         found = found._replace(received=args.per_head((args.s,), torch.float32))
     rows, heads = args.b * args.h * args.t, args.b * args.h
@@ -177,14 +177,14 @@ def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor 
     return found
 
 
-def _rows_on_hopper(args: KernelArgs, request: StatsRequest, lse: Tensor) -> _Found:
+def _rows_on_hopper(args: KernelArgs, request: StatsRequest, lse: Tensor) -> _PassResult:
     """Entropies, and what is gathered for peaks."""
     from sightline.look.kernels.hopper.launch import launch_rows  # noqa: PLC0415 (Gluon, where it is known)
 
     entropy = args.rows_like(torch.float32) if request.entropy else None
     packed = args.rows_like(torch.int64) if request.peak else None
     launch_rows(args, lse, entropy, packed)
-    return _Found(entropy=entropy, packed=packed, by_hopper=True)
+    return _PassResult(entropy=entropy, packed=packed, by_hopper=True)
 
 
 def _cells_touched(length: int, n_cells: int, block: int) -> int:
@@ -228,7 +228,7 @@ def _empty_rows(
         groups.masked_fill_(padding, -1)
 
 
-def _finish(args: KernelArgs, found: _Found, cells: Cells | None, rest: Tensor | None) -> _Found:
+def _finish(args: KernelArgs, found: _PassResult, cells: Cells | None, rest: Tensor | None) -> _PassResult:
     """Turn integers into numbers, and the best group of each query into its best key."""
     peaks = found.packed is not None or found.groups is not None
     if found.sums is not None:
