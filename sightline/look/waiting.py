@@ -275,7 +275,7 @@ def _without_tensors(call: AttentionCall, member: _Member) -> AttentionCall:
 def _stack(members: list[_Member]) -> StackedCall:
     """One call of many."""
     first = members[0]
-    q, k = _cat([x.q for x in members]), _cat([x.k for x in members])
+    q, k = _cat_heads([x.q for x in members]), _cat_heads([x.k for x in members])
     lses = [x.lse for x in members if x.lse is not None]
     lse = _cat(lses) if lses else None
     masks = tuple(_stack_masks(x, first.q.size(0)) for x in zip(*(x.masks for x in members), strict=True))
@@ -305,6 +305,13 @@ def _stack_masks(masks: tuple[Tensor, ...], b: int) -> Tensor:
     if first.size(0) == 1 and all(x is first for x in masks):
         return first
     return _cat([x.expand(b, -1, -1, -1) for x in masks])
+
+
+def _cat_heads(tensors: list[Tensor]) -> Tensor:
+    """Queries or keys along their batch, laid out as they are: heads inside of tokens are copied at once."""
+    if len(tensors) > 1 and tensors[0].stride(1) < tensors[0].stride(2):
+        return torch.cat([x.transpose(1, 2) for x in tensors]).transpose(1, 2)
+    return _cat(tensors)
 
 
 def _cat(tensors: list[Tensor]) -> Tensor:

@@ -270,3 +270,13 @@ def test_a_layer_of_torchs_encoder_is_known_to_attend_by_kernels():
     with sl.watch(model) as seen:
         model(x)
     assert (seen.names(), seen.unseen()) == (names, {})
+
+
+@pytest.mark.parametrize("inside", ["heads", "tokens"])
+def test_stacked_calls_lie_in_memory_as_each_of_them_does(inside):
+    one, other = (randn(B, H, T, E) for _ in range(2))
+    if inside == "heads":
+        one, other = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (one, other))
+    stacked = waiting._cat_heads([one, other])
+    assert torch.equal(stacked, torch.cat([one, other]))
+    assert stacked.stride() == one.stride()
