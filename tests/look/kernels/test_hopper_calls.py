@@ -100,8 +100,8 @@ class Launched:
         self.calls = []
 
     def __getitem__(self, grid):
-        def run(*args, num_warps, **constants):
-            assert num_warps in (4, 8)
+        def run(*args, num_warps, maxnreg=168, **constants):
+            assert (num_warps, maxnreg) in ((4, 168), (8, 168))
             self.calls.append(self.signature.bind(*args, **constants).arguments)
 
         return run

@@ -21,6 +21,7 @@ from sightline.look.mass_plan import MassPlan
 from sightline.look.stream import Cells
 
 _LOG2_STAGES = 1
+_REGISTERS = 168  # of a thread, so that three programs fit on a multiprocessor
 _MASS_STAGES = 2  # tiles of keys on their way or at work
 RELEVANCE_TILE = (64, 128, 4, 2, 1)  # queries, keys, warps, tiles of queries and of gradients on their way
 _COUNTED = 1024  # tiles whose bounds are read at a time
@@ -53,7 +54,7 @@ def launch(
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
         D=d, LOG2_STAGES=_LOG2_STAGES, FINE=cells is not None and fine,
         ALIGNED=t % (rows * step) == 0, ALIGNED_KEYS=s % (columns * step) == 0,
-        num_warps=WARPS,
+        num_warps=WARPS, maxnreg=_REGISTERS,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """The sums of the plain weights.py: a program owns 128 keys and walks over the queries that may look at them.
 
 What belongs to a key is added up in registers. So is the map where its cells are no smaller than a tile: it
-is read off the same sums whenever the walk leaves a row of cells.
+is read off the same sums whenever the walk leaves a row of cells. A program waits for its products; three
+share a multiprocessor, and while one waits the others work.
 """
 
 from triton.experimental import gluon
@@ -49,7 +50,7 @@ def weights_kernel(
     H, group, T, S, scale2, low, high, n_rows, n_columns,
     RECEIVED: gl.constexpr, CELLS: gl.constexpr, ENTROPY: gl.constexpr, PEAK: gl.constexpr,
     HAS_LENGTHS: gl.constexpr, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr,
-    D: gl.constexpr, LOG2_STAGES: gl.constexpr,  # pairs of tiles on their way or at work
+    D: gl.constexpr, LOG2_STAGES: gl.constexpr,  # tiles on their way or at work
     FINE: gl.constexpr,  # whether cells may be smaller than a tile
     ALIGNED: gl.constexpr,  # whether no row of cells ends inside a tile; if FINE, inside 16 queries
     ALIGNED_KEYS: gl.constexpr,  # whether no column of cells ends inside 64 keys; if FINE, inside 16
@@ -68,20 +69,20 @@ def weights_kernel(
         end = gl.minimum(T, first_key + N - low)
     if first_key >= limit:
         end = 0
-    n_pairs = gl.maximum(0, (end - start + 2 * M - 1) // (2 * M))
-    inner, outer = 0, n_pairs  # pairs of tiles that see all
+    n_tiles = gl.maximum(0, (end - start + M - 1) // M)
+    inner, outer = 0, n_tiles  # tiles that see all
     if HAS_HIGH:
-        inner = (gl.maximum(start, first_key + N - 1 - high) - start + 2 * M - 1) // (2 * M)
+        inner = (gl.maximum(start, first_key + N - 1 - high) - start + M - 1) // M
     if HAS_LOW:
-        outer = gl.minimum(outer, gl.maximum(first_key + 1 - low - start, 0) // (2 * M))
+        outer = gl.minimum(outer, gl.maximum(first_key + 1 - low - start, 0) // M)
     if (first_key + N > limit) | (outer <= inner):
-        inner, outer = n_pairs, n_pairs
+        inner, outer = n_tiles, n_tiles
 
     k_mem, k_bar = ring(k_tiles, 1, 1, N, D)
-    q_mem, q_bars = ring(q_tiles, 2 * STAGES, STAGES, M, D)
+    q_mem, q_bars = ring(q_tiles, STAGES, STAGES, M, D)
     fetch(k_tiles, b, h // group, first_key, k_mem, k_bar, 0, True, 1, N, D)
     for i in gl.static_range(STAGES):
-        fetch(q_tiles, b, h, start + 2 * i * M, q_mem, q_bars, i, i < n_pairs, 2, M, D)
+        fetch(q_tiles, b, h, start + i * M, q_mem, q_bars, i, i < n_tiles, 1, M, D)
     wide = head.to(gl.int64)
     lse_ptr += wide * T
     entropy_ptr += wide * T
@@ -94,8 +95,8 @@ def weights_kernel(
     columns = (cell_of(first_key, n_columns, S), cell_of(first_key + 64, n_columns, S))  # of each 64 keys
     edges = (start_of(columns[0] + 1, n_columns, S), start_of(columns[1] + 1, n_columns, S))
 
-    spare = gl.zeros([M, N], gl.float32, MMA)
-    zeros = blocks_of(spare)
+    ready = gl.zeros([M, N], gl.float32, MMA)
+    zeros = blocks_of(ready)
     LAYOUT: gl.constexpr = zeros[0].type.layout
     OF_QUERIES: gl.constexpr = gl.SliceLayout(1, LAYOUT)
     in_tile = gl.arange(0, M, OF_QUERIES)
@@ -105,8 +106,6 @@ def weights_kernel(
     totals = gl.zeros([N], gl.float32, OWN_KEY)
     written = shares(sums, first_key, edges, ALIGNED_KEYS)  # what is in the map already
     mbarrier.wait(k_bar.index(0), 0)
-    mbarrier.wait(q_bars.index(0), 0, pred=n_pairs > 0)
-    ready = warpgroup_mma_wait(0, deps=[product(q_mem.index(0), k_mem.index(0), spare, D)])
     lse_next = gl.load(lse_ptr + start + in_tile, mask=start + in_tile < T, other=float("inf"))
     known_next = gl.zeros([M], gl.int32, OF_QUERIES)
     if PEAK:
@@ -117,85 +116,81 @@ def weights_kernel(
         elif part == 1:
             begin, stop = inner, outer
         else:
-            begin, stop = outer, n_pairs
+            begin, stop = outer, n_tiles
         if part < 2 or HAS_LOW:
-            for pair in range(begin, stop):
-                for i in gl.static_range(2):
-                    slot = pair & (STAGES - 1)
-                    if i == 0:  # the next product is in flight while a tile is worked on
-                        flight = product(q_mem.index(2 * slot + 1), k_mem.index(0), spare, D)
-                    else:
-                        after = pair + 1
-                        there = after & (STAGES - 1)
-                        mbarrier.wait(q_bars.index(there), (after >> LOG2_STAGES) & 1, pred=after < n_pairs)
-                        flight = product(q_mem.index(2 * there), k_mem.index(0), spare, D)
-                        coming = pair + STAGES
-                        fetch(q_tiles, b, h, start + 2 * coming * M, q_mem, q_bars, slot, coming < n_pairs,
-                              2, M, D)  # fmt: skip
-                    first_query = start + (2 * pair + i) * M
-                    queries = first_query + in_tile
-                    there = queries < T
-                    lse = gl.expand_dims(log2_of(lse_next), 1)
-                    known = known_next
-                    lse_next = gl.load(lse_ptr + queries + M, mask=queries + M < T, other=float("inf"))
-                    if PEAK:
-                        known_next = gl.load(
-                            known_ptr + 2 * (queries + M), mask=queries + M < T, other=0, cache_modifier=".cg"
-                        )
-                    scores = blocks_of(ready)
-                    w = scores[:0]
-                    added = sums[:0]
-                    spread = gl.zeros([M, 8], gl.float32, LAYOUT)
-                    best = least_in_thread(scores[0])  # of a group, as bits: no log w is above zero
-                    least = best
-                    at = gl.zeros_like(least, dtype=gl.int32)
-                    for n in gl.static_range(16):
-                        x = block_logs(
-                            scores[n], lse, gl.expand_dims(queries, 1), first_key + 8 * n, scale2,
-                            limit, low, high, part != 1, HAS_LOW, HAS_HIGH,
-                        )  # fmt: skip
-                        w += (exp2(x),)
-                        if not BETWEEN:
-                            added += (sums[n] + over_queries(w[n]),)
-                        if ENTROPY:
-                            spread = w[n] * x + spread
-                        if PEAK:
-                            here = least_in_thread(x)
-                            best = here if n % 2 == 0 else gl.minimum(best, here)
-                            if n == 1:  # a group ends here
-                                least = best
-                            elif n % 2 == 1:
-                                at = gl.where(best < least, n // 2, at)
-                                least = gl.minimum(least, best)
+            for tile in range(begin, stop):
+                slot = tile & (STAGES - 1)
+                mbarrier.wait(q_bars.index(slot), (tile >> LOG2_STAGES) & 1)
+                ready = product(q_mem.index(slot), k_mem.index(0), ready, D)
+                first_query = start + tile * M
+                if CELLS and not FINE and not BETWEEN and first_query >= bound:
+                    # A row of cells has ended.
+                    now = shares(sums, first_key, edges, ALIGNED_KEYS)
+                    add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
+                    written = now
+                    row += 1
+                    bound += height
+                queries = first_query + in_tile
+                there = queries < T
+                lse = gl.expand_dims(log2_of(lse_next), 1)
+                known = known_next
+                lse_next = gl.load(lse_ptr + queries + M, mask=queries + M < T, other=float("inf"))
+                if PEAK:
+                    known_next = gl.load(
+                        known_ptr + 2 * (queries + M), mask=queries + M < T, other=0, cache_modifier=".cg"
+                    )
+                ready = warpgroup_mma_wait(0, deps=[ready])
+                coming = tile + STAGES
+                fetch(q_tiles, b, h, start + coming * M, q_mem, q_bars, slot, coming < n_tiles, 1, M, D)
+                scores = blocks_of(ready)
+                w = scores[:0]
+                added = sums[:0]
+                spread = gl.zeros([M, 8], gl.float32, LAYOUT)
+                best = least_in_thread(scores[0])  # of a group, as bits: no log w is above zero
+                least = best
+                at = gl.zeros_like(least, dtype=gl.int32)
+                for n in gl.static_range(16):
+                    x = block_logs(
+                        scores[n], lse, gl.expand_dims(queries, 1), first_key + 8 * n, scale2,
+                        limit, low, high, part != 1, HAS_LOW, HAS_HIGH,
+                    )  # fmt: skip
+                    w += (exp2(x),)
+                    if not BETWEEN:
+                        added += (sums[n] + over_queries(w[n]),)
                     if ENTROPY:
-                        fixed = (gl.sum(spread, axis=1) * FIXED).to(gl.int64)
-                        gl.atomic_add(entropy_ptr + queries, fixed, mask=there, sem="relaxed")
+                        spread = w[n] * x + spread
                     if PEAK:
-                        offer_peaks(peak_ptr, least, at, queries, known, first_key // 16, T)
-                    if CELLS and FINE:
-                        totals += add_fine_cells(
-                            cells_ptr, w, first_query, first_key, T, S, n_rows, n_columns,
-                            ALIGNED, ALIGNED_KEYS,
-                        )  # fmt: skip
-                    elif CELLS and (first_query + M >= bound) & (bound <= T):
-                        # A row of cells ends in this tile.
-                        if BETWEEN:
-                            before = gl.expand_dims((queries < bound).to(gl.float32), 1)
-                            sums = add_some(sums, w, before)
-                            now = shares(sums, first_key, edges, ALIGNED_KEYS)
-                            sums = add_some(sums, w, 1.0 - before)
-                        else:
-                            now = shares(added, first_key, edges, ALIGNED_KEYS)
-                        add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
-                        written = now
-                        row += 1
-                        bound = bound + height if ALIGNED else start_of(row + 1, n_rows, T)
-                    elif BETWEEN:
-                        sums = add_some(sums, w, 1.0)
-                    if (RECEIVED or CELLS) and not (CELLS and FINE) and not BETWEEN:
-                        sums = added
-                    spare = ready
-                    ready = warpgroup_mma_wait(0, deps=[flight])
+                        here = least_in_thread(x)
+                        best = here if n % 2 == 0 else gl.minimum(best, here)
+                        if n == 1:  # a group ends here
+                            least = best
+                        elif n % 2 == 1:
+                            at = gl.where(best < least, n // 2, at)
+                            least = gl.minimum(least, best)
+                if ENTROPY:
+                    fixed = (gl.sum(spread, axis=1) * FIXED).to(gl.int64)
+                    gl.atomic_add(entropy_ptr + queries, fixed, mask=there, sem="relaxed")
+                if PEAK:
+                    offer_peaks(peak_ptr, least, at, queries, known, first_key // 16, T)
+                if CELLS and FINE:
+                    totals += add_fine_cells(
+                        cells_ptr, w, first_query, first_key, T, S, n_rows, n_columns,
+                        ALIGNED, ALIGNED_KEYS,
+                    )  # fmt: skip
+                elif BETWEEN and (first_query + M >= bound) & (bound <= T):
+                    # A row of cells ends in this tile.
+                    before = gl.expand_dims((queries < bound).to(gl.float32), 1)
+                    sums = add_some(sums, w, before)
+                    now = shares(sums, first_key, edges, ALIGNED_KEYS)
+                    sums = add_some(sums, w, 1.0 - before)
+                    add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
+                    written = now
+                    row += 1
+                    bound = start_of(row + 1, n_rows, T)
+                elif BETWEEN:
+                    sums = add_some(sums, w, 1.0)
+                if (RECEIVED or CELLS) and not (CELLS and FINE) and not BETWEEN:
+                    sums = added
     if CELLS and not FINE and row < n_rows:  # the walk may have ended inside a row of cells
         now = shares(sums, first_key, edges, ALIGNED_KEYS)
         add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
