@@ -157,6 +157,8 @@ class ScoreInputs:
 
     def countable(self) -> "ScoreInputs":
         """The same, with copies of inference tensors, which don't count who writes to them."""
+        if not self._has_no_versions:
+            return self
         q, k = (x.clone() if x.is_inference() else x for x in (self.q, self.k))
         return replace(self, q=q, k=k)
 
@@ -166,9 +168,9 @@ class ScoreInputs:
 
     def detached(self) -> "ScoreInputs":
         """The same without its history."""
-        added = tuple(x.detach() for x in self.mask.added)
-        sink = None if self.sink is None else self.sink.detach()
-        mask = replace(self.mask, added=added)
+        mask, sink = self.mask, None if self.sink is None else self.sink.detach()
+        if mask.added:
+            mask = replace(mask, added=tuple(x.detach() for x in mask.added))
         return replace(self, q=self.q.detach(), k=self.k.detach(), mask=mask, sink=sink)
 
     def to(self, device: torch.device | str) -> "ScoreInputs":
