@@ -4,8 +4,8 @@ Before each call of a function inside a kernel the interpreter puts its own oper
 again, though those of the launch are still there: half of the time of such a test. Here each module gets them
 once a launch.
 
-Triton 3.6 and NumPy >= 2.4 disagree: its interpreter has `int()` of an array of one number, which NumPy refuses
-unless it has no dimension. Here it is the number.
+Triton 3.6 and NumPy >= 2.4 disagree: its interpreter has `int()` of an array of one number, which NumPy
+refuses unless it has no dimension. Here it is the number.
 """
 
 import functools
