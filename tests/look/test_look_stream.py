@@ -37,7 +37,7 @@ LEADS = [(), (3,), (2, 3), (2, 3, 2)]
 # Exactness
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     lead=st.sampled_from([*LEADS, "grouped"]),
     t=st.sampled_from([1, 2, 5, 13, 29]),
