@@ -120,7 +120,9 @@ def test_a_killed_run_goes_on_to_the_same_end(run, place):
     assert found == near(expected(run)["asks"]["evaluate"])
 
 
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize(
+    "run", [pytest.param(run, marks=[pytest.mark.long] if "-" in run else []) for run in RUNS]
+)
 def test_a_killed_run_needs_only_its_folder_to_go_on(run, place):
     shutil.unpack_archive(HERE / run / "killed.zip", place / "RUN")
     kind = COMMANDS["runs"][run]["train"][1]
