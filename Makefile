@@ -11,12 +11,13 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadsc
 # what the commands need in 24 s instead of 9.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo docs docs-check figures figures-slow test test-gpu fuzz kills lock licences sbom wheel check types doctest examples plain shaped beside format clean test-lab smoke startup test-all pages faults mutants soak
+.PHONY: help demo docs docs-check figures figures-slow test test-long test-gpu fuzz kills lock licences sbom wheel check types doctest examples plain shaped beside format clean test-lab smoke startup test-all pages faults mutants soak
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      train a captioner on drawn scenes, score it, look into it: runs/demo/report.html"
 	@echo "make test      lint, types, tests, doctests and examples"
+	@echo "make test-long further cases of what make test has one of: signals, kills, caches, old runs; a minute"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
 	@echo "make test-lab  a real Jupyter Lab and a marimo open a notebook, in an environment of their own"
 	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
@@ -67,6 +68,10 @@ beside: $(READY)
 	@failed=0; for part in types shaped doctest examples; do \
 	    $(MAKE) --no-print-directory --old-file=$(READY) $$part || failed=1; done > $(VENV)/beside.txt 2>&1; \
 	cat $(VENV)/beside.txt; exit $$failed
+
+# What is marked `long`: one more case of a kind that `make test` has one of.
+test-long: $(READY)
+	$(PYTEST) tests -m long
 
 types: $(READY)
 	$(BIN)/mypy

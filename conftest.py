@@ -51,12 +51,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of this pass, under the shape hook or without it, and put long files first."""
+    """Choose the tests of this pass, under the shape hook or without it, and put long files first.
+
+    Those marked `long` are in neither: `make test-long` runs them, and so does a plain `pytest`.
+    """
     hooked = bool(config.getoption("jaxtyping_packages", None))
     if not hooked and not config.getoption("--without-shaped"):
         return
-    config.hook.pytest_deselected(items=[item for item in items if _is_shaped(item) != hooked])
-    items[:] = [item for item in items if _is_shaped(item) == hooked]
+    chosen = [item for item in items if _is_shaped(item) == hooked and not any(item.iter_markers("long"))]
+    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+    items[:] = chosen
     long = {config.rootpath / name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: long.get(item.path, len(LONGEST)))
 

@@ -3,6 +3,9 @@
 Before each call of a function inside a kernel the interpreter puts its own operations into `triton.language`
 again, though those of the launch are still there: half of the time of such a test. Here each module gets them
 once a launch.
+
+Triton 3.6 and NumPy >= 2.4 disagree: its interpreter has `int()` of an array of one number, which NumPy
+refuses unless it has no dimension. Here it is the number.
 """
 
 import functools
@@ -18,6 +21,7 @@ def interpret_fast():
         from triton.runtime import interpreter
 
         patch, scope = interpreter._patch_lang, interpreter._LangPatchScope
+        patch_tensor = interpreter._patch_lang_tensor
     except (ImportError, AttributeError):
         return
     if hasattr(patch, "__wrapped__"):
@@ -36,4 +40,9 @@ def interpret_fast():
         patched.clear()
         restore(self)
 
+    def patch_tensor_for_numpy(tensor, its_scope):
+        patch_tensor(tensor, its_scope)
+        its_scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
     interpreter._patch_lang, scope.restore = patch_once, restore_and_forget
+    interpreter._patch_lang_tensor = patch_tensor_for_numpy

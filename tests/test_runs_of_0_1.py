@@ -87,6 +87,12 @@ def check_same_run(folder, run):
     torch.testing.assert_close(weights, wanted, rtol=NUMBER, atol=WEIGHT)
 
 
+def trunc_normal_is_as_then():
+    """Whether torch makes the same numbers of a seed as when the runs were recorded; 2.11 made others."""
+    drawn = torch.nn.init.trunc_normal_(torch.empty(3), generator=torch.Generator().manual_seed(0))
+    return torch.allclose(drawn, torch.tensor([1.5410, -0.2934, -1.3986]), atol=1e-3)
+
+
 def near(value):
     """A value whose numbers may differ by rounding, at any depth."""
     if isinstance(value, dict):
@@ -114,7 +120,9 @@ def test_a_killed_run_goes_on_to_the_same_end(run, place):
     assert found == near(expected(run)["asks"]["evaluate"])
 
 
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize(
+    "run", [pytest.param(run, marks=[pytest.mark.long] if "-" in run else []) for run in RUNS]
+)
 def test_a_killed_run_needs_only_its_folder_to_go_on(run, place):
     shutil.unpack_archive(HERE / run / "killed.zip", place / "RUN")
     kind = COMMANDS["runs"][run]["train"][1]
@@ -124,6 +132,8 @@ def test_a_killed_run_needs_only_its_folder_to_go_on(run, place):
 
 @pytest.mark.parametrize("run", RUNS)
 def test_a_new_training_has_the_same_losses_step_by_step(run, place):
+    if run.startswith("classify") and not trunc_normal_is_as_then():
+        pytest.skip("this torch draws the weights of a new classifier from its seed in another way")
     dealt_as_then = ["--deal", "0.1"] if run == "classify-folder" else []
     sightline(*training(run, *dealt_as_then))
     check_same_run(place / "RUN", run)

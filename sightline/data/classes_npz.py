@@ -6,8 +6,10 @@ numbers; where there are ``classes``, numbers count them from 0. Nothing in the 
 """
 
 import math
+import tokenize
 import zipfile
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
@@ -61,9 +63,7 @@ def _check_headers(path: Path) -> None:
     with zipfile.ZipFile(path) as file:
         for member in file.infolist():
             with file.open(member) as stream:
-                version = np.lib.format.read_magic(stream)
-                read = np.lib.format.read_array_header_1_0
-                shape, _, dtype = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(stream)
+                shape, dtype = _header(stream, member.filename)
                 promised, there = math.prod(shape) * dtype.itemsize, member.file_size - stream.tell()
             if promised != there and not dtype.hasobject:  # objects are refused by the library
                 raise ValueError(
@@ -72,6 +72,22 @@ def _check_headers(path: Path) -> None:
                 )
             total += there
     check_memory(3 * total, f"reading {str(path)!r} of {shown_bytes(total)}", "split it")
+
+
+def _header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype]:
+    """The shape and the type that an array's header promises: a text in Python, which may be none.
+
+    Raises:
+        ValueError: If it is no header, whichever error this version of Python's parser has for that.
+    """
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, _, dtype = read(stream)
+    except (tokenize.TokenError, SyntaxError, TypeError, MemoryError) as problem:
+        reason = problem.args[0] if problem.args else "it is nested too deeply"
+        raise ValueError(f"the header of {name!r} can't be parsed: {reason}") from problem
+    return shape, dtype
 
 
 def _plain(labels: np.ndarray, path: Path) -> np.ndarray:

@@ -1,16 +1,22 @@
 """Byte-pair merges with dropout, seeded: what the library draws from a generator that nobody can set."""
 
+import json
 import random
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from math import log
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tokenizers
 
 __all__ = ["Merges"]
 
 _Pieces = tuple[str, ...]
 _MOST_KEPT = 1 << 18  # cuts whose next merges are remembered; words repeat, so nearly all lookups hit
 _SHORT = 24  # letters of a word whose cuts are remembered; one without spaces would fill the memory
+_ENDLESS = 1000  # letters of a word that is none: the library cuts it, whole, in a hundredth of the time
 
 
 class Merges:
@@ -19,6 +25,7 @@ class Merges:
     In every round each possible merge of a word is dropped with probability p, and the first in rank that
     is left is made; when none is left the word is done: the paper's algorithm, line by line. (The library's
     own gives dropped merges further chances, and so cuts less for the same p.) With p = 0 this is plain BPE.
+    A word of more than 1000 letters is cut plainly where the library's tokenizer is at hand (:meth:`of`).
 
     Example:
         >>> merges = Merges({"<unk>": 3, "a": 4, "b": 5, "ab": 6}, [("a", "b")], unk=3)
@@ -33,6 +40,16 @@ class Merges:
         self._unk = unk
         self._rank = {(pair[0], pair[1]): rank for rank, pair in enumerate(merges)}
         self._next: dict[_Pieces, list[_Pieces]] = {}
+        self._inner: tokenizers.Tokenizer | None = None
+        self._last: tuple[str, list[int]] = ("", [])  # an endless word, which is cut in many ways in a row
+
+    @classmethod
+    def of(cls, inner: "tokenizers.Tokenizer", unk: int) -> "Merges":
+        """The merges of a BPE tokenizer of the library."""
+        model = json.loads(inner.to_str())["model"]
+        merges = cls(model["vocab"], model["merges"], unk)
+        merges._inner = inner
+        return merges
 
     def encode(self, words: Iterable[str], p: float, seed: int) -> list[int]:
         """The ids of the pieces of some words, each merge left out with probability p."""
@@ -45,9 +62,17 @@ class Merges:
             return int(log(1 - chance.random()) * scale)
 
         for word in words:
+            if len(word) > _ENDLESS and self._inner is not None:
+                ids += self._endless(word, self._inner)
+                continue
             pieces = self._short(word, draw) if len(word) <= _SHORT else self._long(word, draw)
             ids += [self._vocab.get(piece, self._unk) for piece in pieces]
         return ids
+
+    def _endless(self, word: str, inner: "tokenizers.Tokenizer") -> list[int]:
+        if word != self._last[0]:
+            self._last = word, [piece.id for piece in inner.model.tokenize(word)]
+        return self._last[1]
 
     def _short(self, word: str, draw: Callable[[], int]) -> Sequence[str]:
         """Merge by what is remembered of the same cut of other words."""

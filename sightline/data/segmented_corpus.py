@@ -5,7 +5,6 @@ would be slow; here each word of the corpus is cut into ``variants`` ways before
 which of them is taken is a hash of (seed, epoch, place in the corpus). A batch is a few array operations.
 """
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -61,8 +60,7 @@ class SegmentedCorpus:
             ends.append(len(numbers))
         self._words = np.array(numbers, np.int64)
         self._ends = np.array(ends, np.int64)
-        model = json.loads(tokenizer.inner.to_str())["model"]
-        merges = Merges(model["vocab"], model["merges"], UNK)
+        merges = Merges.of(tokenizer.inner, UNK)
         self._plain = _Table([merges.encode([word], 0.0, 0) for word in words], 1)
         self._dropped = self._plain
         if dropout:

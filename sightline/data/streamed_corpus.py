@@ -1,6 +1,5 @@
 """Texts as ids, cut when they are asked for: a :class:`SegmentedCorpus` of texts that fit no memory."""
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -42,8 +41,7 @@ class StreamedCorpus:
     ) -> None:
         self._tokenizer, self._texts, self._seed = tokenizer, texts, seed
         self._variants = variants if dropout else 1
-        model = json.loads(tokenizer.inner.to_str())["model"]
-        merges = Merges(model["vocab"], model["merges"], UNK)
+        merges = Merges.of(tokenizer.inner, UNK)
 
         @lru_cache(_KEPT)
         def cut(word: str, variant: int) -> list[int]:

@@ -58,7 +58,7 @@ class Tokenizer:
         if model["type"] not in ("BPE", "WordLevel"):
             raise ValueError(f"a vocabulary must be of words or of BPE, got {model['type']}; train one anew")
         self.kind: Literal["word", "bpe"] = "bpe" if model["type"] == "BPE" else "word"
-        self._merges = Merges(model["vocab"], model["merges"], UNK) if self.kind == "bpe" else None
+        self._merges = Merges.of(inner, UNK) if self.kind == "bpe" else None
 
     @classmethod
     def train(

@@ -54,5 +54,6 @@ def test_second_and_forward_derivatives(name, lead):
         return sl.attention(q, k, v, mask)
 
     torch.testing.assert_close(attend(q, k, v), F.scaled_dot_product_attention(q, k, v, **options))
-    assert gradcheck(attend, (q, k, v), check_forward_ad=True)
-    assert gradgradcheck(attend, (q, k, v))
+    fast = len(lead) > 1  # the whole matrix of derivatives, or where it is large its product with two vectors
+    assert gradcheck(attend, (q, k, v), check_forward_ad=True, fast_mode=fast)
+    assert gradgradcheck(attend, (q, k, v), fast_mode=fast)

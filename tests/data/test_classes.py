@@ -1,5 +1,7 @@
 """Images with classes: folders, npz files and digits, and the sentences for those that are none."""
 
+import zipfile
+
 import numpy as np
 import pytest
 import torch
@@ -126,6 +128,28 @@ def test_an_npz_in_any_usual_layout(tmp_path, layout):
     everything = torch.cat([part.images for part in found.parts.values()]).flatten(1)
     expected = torch.from_numpy(images).permute(0, 3, 1, 2).flatten(1)
     assert {tuple(x) for x in everything.tolist()} == {tuple(x) for x in expected.tolist()}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': (",
+        "(" * 300,
+        "\0",
+        "  x\n y",
+        "{1: 2, 'a': 3}",
+        "{[]: 1}",
+        "-" * 9000 + "1",
+        "{'descr': '<f4,,', 'fortran_order': False, 'shape': ()}",
+    ],
+    ids=["open", "nested", "null", "indented", "keys", "unhashable", "deep", "type"],
+)
+def test_an_npz_whose_header_is_no_python_is_refused_in_a_sentence(tmp_path, header):
+    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+    with zipfile.ZipFile(tmp_path / "lie.npz", "w") as archive:
+        archive.writestr("images.npy", array)
+    with pytest.raises(ValueError, match=r"lie\.npz' can't be read as an \.npz: "):
+        read_classes(tmp_path / "lie.npz")
 
 
 def test_an_npz_with_a_split_and_names(tmp_path):

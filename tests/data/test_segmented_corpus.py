@@ -1,3 +1,5 @@
+import time
+
 import pytest
 import torch
 
@@ -53,6 +55,20 @@ def test_a_text_is_cut_the_same_in_whichever_batch(tokenizer):
     assert not together[1, n:].any()
     again = SegmentedCorpus(tokenizer, TEXTS, dropout=0.4, variants=7, seed=3)
     assert torch.equal(again.batch([3, 1], 5), together)
+
+
+def test_an_endless_word_is_cut_plainly_and_fast(tokenizer):
+    text = f"the {'lowestsl' * 20_000} the"
+    start = time.process_time()
+    cuts = SegmentedCorpus(tokenizer, [text], dropout=0.4, seed=3)
+    assert time.process_time() - start < 5  # 160,000 letters in 17 ways took a minute
+    ids = tokenizer.encode(text)
+    assert cuts[0] == ids
+    batches = {tuple(cuts.batch([0], epoch)[0].tolist()) for epoch in range(11)}
+    assert len(batches) > 1, "the words around it are cut with dropout"
+    for row in batches:
+        assert tokenizer.decode(list(row)) == text
+        assert len(row) - len(ids) < 6, "it is cut plainly, dropout would make many more pieces of it"
 
 
 @pytest.mark.plain  # long, and its shapes are others' too

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.plain,
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
-CASES = {"api": 150, "arguments": 240, "lines": 20, "runs": 32, "data": 24, "pages": 6, "faults": 6}
+CASES = {"api": 70, "arguments": 120, "lines": 12, "runs": 16, "data": 12, "pages": 3, "faults": 3}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -238,7 +238,7 @@ def test_gradients_of_every_question(question, mask):
         mock.patch.object(tile_pass, "_TILE", {"cpu": 7, "cuda": 7}),
         mock.patch.object(offsets_module, "_ROWS", 2),
     ):
-        assert torch.autograd.gradcheck(asked, (q, k))
+        assert torch.autograd.gradcheck(asked, (q, k), fast_mode=True)
 
 
 def test_nothing_as_large_as_the_matrix_is_made():

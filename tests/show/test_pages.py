@@ -40,7 +40,7 @@ class Elements(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
     def handle_data(self, data):
-        if self.cdata_elem:
+        if self.cdata_elem in self.CDATA_CONTENT_ELEMENTS:  # newer Pythons have titles among the others
             self.raw.append((self.cdata_elem, data))
 
     def ids(self):

@@ -74,7 +74,7 @@ def test_the_end_prints_the_next_two_commands(trained):
     assert run(*words[-3:]).code == 0
 
 
-@pytest.mark.parametrize("moment", ["a step", "the end of an epoch"])
+@pytest.mark.parametrize("moment", ["a step", pytest.param("the end of an epoch", marks=pytest.mark.long)])
 def test_a_killed_training_goes_on_to_the_bit(case, trained, moment, tmp_path):
     out, chance = tmp_path / "run", random.Random(f"{case.name} {moment}")  # noqa: S311
     child = start(*case.train(out), place=tmp_path, imports=[OWN_TASK])
@@ -90,7 +90,7 @@ def test_a_killed_training_goes_on_to_the_bit(case, trained, moment, tmp_path):
     assert contents(out) == contents(trained[0])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_signal_saves_and_says_how_to_go_on(case, trained, number, tmp_path):
     out = tmp_path / "run"
     child = start(*case.train(out), place=tmp_path, imports=[OWN_TASK])

@@ -19,7 +19,7 @@ from sightline.look.kernels.covers import covers
 from sightline.look.mass_plan import NOWHERE, plan_mass
 from sightline.look.score_inputs import Tile
 from sightline.look.stream import StatsRequest
-from tests.look.kernels.test_look_kernels import exact, masks, pairs_of
+from tests.look.kernels.test_look_kernels import exact, items_and_heads, masks, pairs_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, on inf - inf in the interpreter
 
@@ -53,7 +53,7 @@ def received(pairs, queries, largest):
 @pytest.mark.parametrize("name", MASK_NAMES)
 @pytest.mark.parametrize("largest", [False, True])
 def test_received_from_every_mask(device, name, largest):
-    b, h, t, s = 2, 2, 67, 71
+    b, h, t, s = *items_and_heads(name), 67, 71
     pairs = pairs_of(device, torch.float32, (b, h, t, s, 17), masks(device, b, h, t, s)[name], kv_heads=1)
     for queries in ((0, t), (5, 12)) if largest else ((0, t), (5, 12), (3, 64)):
         received(pairs, queries, largest)
@@ -86,7 +86,7 @@ def diagonals(weights, n, first):
 def test_offsets_with_every_mask(device, name):
     from sightline.look.kernels.offsets import offsets
 
-    b, h, t, s = 2, 2, 67, 71
+    b, h, t, s = *items_and_heads(name), 67, 71
     pairs = pairs_of(device, torch.float32, (b, h, t, s, 17), masks(device, b, h, t, s)[name], kv_heads=1)
     weights, lse = matrix(pairs)
     for n, first in ((1, 0), (71, s - t), (33, -5)):
@@ -120,7 +120,7 @@ def dense_relevance(pairs, v, gradient):
 def test_relevance_with_every_mask(device, name):
     from sightline.look.kernels.relevance import relevance
 
-    b, h, t, s = 2, 2, 67, 71
+    b, h, t, s = *items_and_heads(name), 67, 71
     pairs = pairs_of(device, torch.float32, (b, h, t, s, 17), masks(device, b, h, t, s)[name], kv_heads=1)
     v, gradient = gradients_of(pairs, 11)
     products, lse = dense_relevance(pairs, v, gradient)
@@ -156,7 +156,7 @@ def check_mass(pairs, groups):
 
 @pytest.mark.parametrize("name", MASK_NAMES)
 def test_mass_with_every_mask(device, name):
-    b, h, t, s = 2, 2, 67, 71
+    b, h, t, s = *items_and_heads(name), 67, 71
     pairs = pairs_of(device, torch.float32, (b, h, t, s, 17), masks(device, b, h, t, s)[name], kv_heads=1)
     check_mass(pairs, torch.arange(s) * 7 % 13 - 1)
     check_mass(pairs, [slice(0, 37), [5, 6, 70], []])
@@ -164,7 +164,7 @@ def test_mass_with_every_mask(device, name):
 
 @pytest.mark.parametrize("n_groups", [1, 3, 64, 67, 131])
 def test_mass_of_many_groups_in_half_precision(device, half, n_groups):
-    pairs = pairs_of(device, half, (1, 2, 137, 331, 23), causal(), kv_heads=1)
+    pairs = pairs_of(device, half, (1, 2, 67, 331, 23), causal(), kv_heads=1)
     check_mass(pairs, torch.arange(331) * 29 % n_groups)
     check_mass(pairs, torch.arange(331) * n_groups // 331)
 
