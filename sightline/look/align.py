@@ -75,8 +75,6 @@ def align(
         n += 1
     if total is None:
         raise ValueError("an alignment needs at least one head, got none; heads=None takes all of them")
-    if total.size(-1) == 0 or total.size(-2) == 0:
-        raise ValueError(f"an alignment needs queries and keys, got (T, S) = {tuple(total.shape[-2:])}")
     mean = (total / n).reshape(-1, *total.shape[-2:])
     if method == "peak" or not mean.size(0):
         places = mean.argmax(-1)  # (N, T)
