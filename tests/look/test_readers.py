@@ -212,7 +212,8 @@ def test_the_log_sum_exp_is_asked_for_wherever_it_stands():
     whole, _ = fused.call_with_lse(EFFICIENT, (q, k, v, bias), {"scale": 2.0}, call)
     assert calls[-1][1] == {"scale": 2.0, "compute_log_sumexp": True}
     assert whole["compute_log_sumexp"] is True
-    kernel = heard.kernel_of(EFFICIENT)
+    kernel = heard.Kernel(EFFICIENT)
+    assert heard.kernel_of(EFFICIENT) is heard.kernel_of(EFFICIENT)
     assert (kernel.func, kernel.is_fused, kernel.may_leave_out_lse, kernel.is_layer) == (
         EFFICIENT,
         True,
@@ -225,10 +226,10 @@ def test_the_log_sum_exp_is_asked_for_wherever_it_stands():
     assert (len(args), kwargs) == (3, {"scale": 2.0, "compute_log_sumexp": True})
     assert kernel.facts((q, k, v, bias, True, 0.0, True), {"scale": 2.0}) == (bias, True, 2.0)
     assert kernel.facts((q, k, v), {}) == (None, False, None)
-    cpu = heard.kernel_of(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default)
+    cpu = heard.Kernel(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default)
     assert cpu.facts((q, k, v, 0.0, True), {"attn_mask": bias}) == (bias, True, None)
     assert not cpu.may_leave_out_lse
-    layer = heard.kernel_of(torch.ops.aten._native_multi_head_attention.default)
+    layer = heard.Kernel(torch.ops.aten._native_multi_head_attention.default)
     assert (layer.is_layer, layer.is_fused) == (True, False)
 
 
