@@ -116,7 +116,7 @@ def _rows(sight: Sight, queries: Span | None, keys: Span | None) -> Float[Tensor
 def _follow(weights: Float[Tensor, "B T S"], beams: Tensor, first: int) -> Float[Tensor, "N T S"]:
     """The rows of the sequences that survived, step by step."""
     t = weights.size(-2)
-    if beams.dim() != 2 or beams.is_floating_point() or beams.size(1) < first + t:
+    if beams.size(1) < first + t:
         raise ValueError(
             f"beams must be whole numbers (N, T), one for each of the T={first + t} steps, got "
             f"{tuple(beams.shape)} of {beams.dtype}; repeat the first column for each token of a prompt"

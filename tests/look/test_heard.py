@@ -348,11 +348,8 @@ def test_heads_of_layers():
         sl.align(seen, [("0.cros_attn", 0)])
     with pytest.raises(TypeError, match=r"heads of a model are pairs \(layer, head\), got 3"):
         sl.align(seen, [3])
-    for beams in (torch.zeros(1, T), torch.zeros(T).long(), torch.zeros(1, T - 1).long()):
-        with pytest.raises(
-            ValueError, match=r"beams must be whole numbers \(N, T\), one for each of the T=5 steps"
-        ):
-            sl.align(seen, beams=beams)
+    with pytest.raises(ValueError, match=r"one for each of the T=5 steps, got \(1, 4\) of torch\.int64"):
+        sl.align(seen, beams=torch.zeros(1, T - 1).long())
     with pytest.raises(ValueError, match="beams must hold numbers, got a tensor on the meta device"):
         sl.align(seen, beams=torch.zeros(1, T, dtype=torch.long, device="meta"))
     assert sl.align(seen, beams=torch.zeros(2, T + 1).long()).shape == (2, T)
