@@ -3,10 +3,13 @@
 import pytest
 import torch
 
+import sightline as sl
+from sightline.look import runs
 from sightline.look.reorders import Reorders
 from sightline.look.runs import Place, are_steps, items_of, places_of, split_runs
 from sightline.look.sight import CallShape, Sight
 from sightline.look.steps import stack
+from tests.look.look_oracle import near, randn
 
 LEAD = (2, 3)
 
@@ -31,7 +34,7 @@ def calls(*sizes, **more):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "runs"),
+    ("sizes", "expected"),
     [
         ([(3, 3), (1, 4), (1, 5)], [[0, 1, 2]]),
         ([(3, 3), (1, 4), (3, 3), (1, 4)], [[0, 1], [2, 3]]),
@@ -49,8 +52,8 @@ def calls(*sizes, **more):
         ([], []),
     ],
 )
-def test_where_a_run_begins(sizes, runs):
-    assert split_runs(calls(*sizes)) == runs
+def test_where_a_run_begins(sizes, expected):
+    assert split_runs(calls(*sizes)) == expected
 
 
 def test_another_batch_is_another_run():
@@ -201,3 +204,52 @@ def test_every_module_hears_of_an_order_once():
     reorders.note(SELECT, (torch.zeros(2, 3, 6, 4), 0, second))
     assert reorders.parents("a", 2, 1, 6) is second  # the latest of what may be meant
     assert reorders.parents("new", 2, 1, 6) is second
+
+
+def test_a_single_late_call_tells_by_its_weights():
+    """Three tokens were guessed, one of them is taken back: the last query still looks at the first key."""
+    x = randn(2, 3, 9, 4)
+
+    def look(a, b, first=0):
+        return sl.look(x[..., a:b, :], x[..., first:b, :], x[..., first:b, :], sl.masks.causal())
+
+    cropped = [look(0, 5), look(5, 8), look(6, 9)]
+    assert [(one.t, one.s) for one in cropped] == [(5, 5), (3, 8), (3, 9)]
+    assert runs._was_cropped(cropped, cropped) is True
+    assert places_of(cropped) == [Place(0, 0, 5), Place(5, 0, 1), Place(6, 0, 3)]
+    weights = stack(cropped).map((9, 9))
+    near(weights, look(0, 9).map((9, 9)))
+    without = [one.forget() for one in cropped]
+    assert runs._was_cropped(without, without) is False
+    window = sl.masks.window(2, 0)
+    slid = [*cropped[:2], sl.look(x[..., 6:9, :], x, x, window)]
+    assert runs._was_cropped(slid, slid) is False  # behind a window it has no first key
+    one_query = [look(0, 5), look(5, 8), look(7, 8)]
+    assert runs._was_cropped(one_query, one_query) is False
+
+
+def test_what_looks_at_its_own_tokens():
+    def is_own(*sizes, **more):
+        sights = calls(*sizes, **more)
+        return runs._is_self_attention(sights)
+
+    assert is_own((3, 3), (1, 4)) is True
+    assert is_own((4, 3)) is False
+    assert is_own((3, 3), name="cross_attn") is False
+    assert is_own((3, 9), room=3) is True
+    assert is_own((3, 9), room=4) is False
+    assert runs._is_self_attention([call(1, 9, skipped=[(3, 9)], room=4)]) is True
+    assert runs._is_self_attention([call(1, 9, skipped=[(3, 9)], room=5)]) is False
+    unknown = call(3, 9)
+    del unknown.statistics["received"]
+    assert runs._is_self_attention([unknown]) is False
+    assert runs._was_cropped(calls((3, 3), (1, 4)), calls((3, 3), (1, 4))) is False
+    assert runs._late(calls((3, 3), (1, 4), (1, 4))) == 2
+    assert runs._late(calls((3, 3), (1, 4))) is None
+    assert runs._has_grown(calls((3, 5), (1, 6))) is True
+    assert runs._has_grown(calls((3, 5), (1, 5))) is False
+    assert runs._restarts(None, call(1, 2)) is True
+    assert runs._restarts(call(1, 9), call(2, 9)) is True
+    assert runs._restarts(call(1, 9), call(1, 9)) is False
+    assert runs._restarts(call(2, 9), call(2, 9)) is False
+    assert runs._restarts(call(1, 9), call(2, 8)) is False
