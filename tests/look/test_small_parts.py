@@ -5,20 +5,24 @@ import sys
 import zlib
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
 from torch import nn
 
 import sightline as sl
-from sightline.look import notebook, seen_text
+from sightline.look import by_hand, notebook, seen_text
 from sightline.look.backward_record import BackwardRecord
 from sightline.look.call_notes import CallNote, NoteTaker
+from sightline.look.even import even_attention
+from sightline.look.heads import head_table
 from sightline.look.measuring import CallMeasurer, WatchOptions, reason_of
+from sightline.look.media_tokens import media_ids
 from sightline.look.picture import to_png
 from sightline.look.seen import Seen
 from sightline.look.sharded.axes import Axis, Shard
-from sightline.look.sight import CallShape
+from sightline.look.sight import CallShape, KeptInputs
 from tests.look.look_oracle import near, randn
 
 B, H, T, S, D = 2, 3, 5, 7, 4
@@ -295,3 +299,56 @@ def test_why_something_was_not_seen():
     assert reason_of(ValueError("first\nsecond")) == "ValueError: first"
     assert reason_of(ValueError()) == "ValueError: "
     assert len(reason_of(ValueError("x" * 300))) == 200
+
+
+def test_what_even_attention_is_compared_with():
+    padding = torch.zeros(B, 1, S, dtype=torch.bool)
+    padding[1, 0, 5:] = True
+    sight = look(t=S, mask=sl.masks.causal())
+    ((inputs, lse, *_),) = sight.kept
+    padded = sight.with_kept((KeptInputs(replace(inputs, padding=padding), lse),))
+    found = even_attention(padded)
+    expected = torch.arange(1, S + 1).expand(B, H, S).masked_fill(padding, 0)
+    assert torch.equal(found.reach, expected)
+    near(found.entropy, expected.clamp(min=1).double().log())
+    assert even_attention(sight.forget()) is None
+    assert head_table({"a": sight.forget()})[0].evenness is None
+    unmasked = look().forget()
+    assert even_attention(unmasked).reach.unique().tolist() == [S]
+    near(even_attention(unmasked).received, torch.full((B, H, S), T / S))
+    averaged = even_attention(sight.mean_heads())
+    assert averaged.reach.shape == averaged.received.shape == (B, S)
+    table = head_table({"a": sight})
+    even = even_attention(sight).entropy.sum((0, 2))
+    near(torch.tensor([row.evenness for row in table]), sight.entropy.sum((0, 2)) / even)
+    one = look(t=1, s=1)
+    assert head_table({"a": one})[0].evenness == 0.0
+
+
+def test_lists_of_operators_are_of_all_their_forms():
+    assert {torch.ops.aten.bmm.default, torch.ops.aten.bmm.out} <= by_hand._overloads("bmm")
+    assert by_hand._overloads("no_such_operator") == frozenset()
+    track = by_hand.SoftmaxTracker(lambda _: False)
+    with mock.patch.object(by_hand, "_MANY", 2):
+        for i in range(5):
+            scores = randn(1, 2, 3, seed=i)
+            track.multiply((scores, scores), scores)
+            track.soften((scores, -1), scores.softmax(-1))
+    assert len(track._weights) <= 3
+    assert len(track._scores) <= 3
+
+
+class Asks:
+    def __getattr__(self, name):
+        if name == "video_token_id":
+            return 5
+        raise AttributeError(name)
+
+
+def test_a_configuration_that_answers_what_it_does_not_hold():
+    model = nn.Linear(2, 2)
+    model.config = Asks()
+    assert media_ids(model) == {5: "video"}
+    aliased = type("Aliased", (), {"attribute_map": {"image_token_id": "picture"}, "image_token_id": 3})()
+    model.config = aliased
+    assert media_ids(model) == {3: "image"}
