@@ -135,7 +135,7 @@ def test_alignments_of_very_little():
     near(
         sl.align(look(), [0, -1], filter_width=1).double(), sl.align(look(), [0, 2], filter_width=1).double()
     )
-    for head in (3, -4, 1.0):
+    for head in (3, -4):
         with pytest.raises(ValueError, match=rf"heads must be in 0\.\.2, got {head}; the sight has 3 heads"):
             sl.align(look(), [head])
 
