@@ -1,21 +1,27 @@
 """Which queries are padding, told by masks alone, and torch's whole layers as they are read."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 import sightline as sl
 from sightline.attention.masks import Mask
-from sightline.look import adapters, padding
+from sightline.look import adapters, listen, padding, waiting
 from sightline.look.adapters import HEADS, KERNEL, adapter_of
-from sightline.look.attention_call import kernel_call, stored_call
+from sightline.look.attention_call import UnreadableError, kernel_call, stored_call
+from sightline.look.call_notes import NoteTaker
+from sightline.look.measuring import CallMeasurer, WatchOptions
 from sightline.look.padding import KNOWN, NONE, UNKNOWN, padding_of
 from sightline.look.score_inputs import Tile
+from sightline.look.seen import Seen
 from sightline.look.steps import stack
 from sightline.look.unseen_keys import UnseenKeys
 from tests.look.look_oracle import near, randn
+from tests.look.watch_oracle import Sdpa
 
 B, H, T, D = 2, 3, 5, 4
 REAL = torch.tensor([[True, True, True, False, False], [True] * 5])
@@ -238,3 +244,92 @@ def test_steps_of_a_cache_that_slides():
     values, places = stacked.top(3)
     near(values, whole.map((6, 6)).topk(3).values)
     near(places.clamp(min=0).float(), whole.top(3)[1].clamp(min=0).float())
+
+
+def test_whether_items_were_followed():
+    steps = [sl.look(*(randn(2, 3, n, D, seed=n),) * 3, sl.masks.causal()) for n in (4, 4)]
+    first = steps[0]
+    plain = stack([first])
+    assert plain.is_followed is False
+    moved = replace(steps[1], parents=torch.tensor([1, 0]))
+    assert stack([first, moved]).is_followed is True
+    assert stack([first, moved], follow=False).is_followed is False
+    assert stack([first, steps[1]], [0, 1]).is_followed is True
+    near(
+        stack([first, steps[1]], [0, 1]).entropy[0, 0],
+        torch.cat([first.entropy[0, 0], steps[1].entropy[1, 0]]),
+    )
+    named = [replace(one, tokens=(("a",), ("b",))) for one in steps]
+    assert stack(named, [1, 1]).tokens == (("b",),)
+    assert stack(named).tokens == (("a",), ("b",))
+    ended = stack([first, steps[1]], [1, -1])
+    assert (ended.t, ended.lead) == (4, (1, 3))
+
+
+# Sequences that are spread over processes
+
+
+class Ring:
+    """What stands for the calls of other processes."""
+
+    def __init__(self, *_):
+        self.told = []
+
+    def measure(self, name, call, look, note, *, keep):
+        self.told.append((name, keep, call.ring.whole))
+
+    def finish(self, *, keep):
+        self.told.append(("finish", keep))
+
+    def drop(self):
+        self.told.append("drop")
+
+
+@pytest.mark.parametrize("failed", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+def test_calls_that_are_spread_over_processes(failed, keep, monkeypatch):
+    monkeypatch.setattr("sightline.look.sharded.watching.RingCalls", Ring)
+    seen = Seen("Model", {})
+    plain = WatchOptions(
+        is_selected=bool, every=1, measure=sl.Look(), keep=keep, in_main_memory=False, limit=1, padding=None,
+        tokens=(), grad=False,
+    )  # fmt: skip
+    spread = replace(call(), ring=SimpleNamespace(whole=(20, 30)))
+    notes = NoteTaker(nn.Linear(2, 2), seen, ())
+    measurer = CallMeasurer(seen, plain, notes)
+    for name in "ab":
+        assert measurer.measure_call(name, spread, now=False) is None
+    ring = measurer._ring
+    measurer.finish(failed=failed)
+    told = [("a", keep, (20, 30)), ("b", keep, (20, 30))]
+    assert ring.told == [*told, "drop" if failed else ("finish", keep)]
+    assert measurer._ring is None
+    for options, said in (
+        ({"padding": lambda _: None}, "attention_mask= or lengths= is not; leave it out"),
+        ({"grad": True}, "where grad=True keeps no graph"),
+    ):
+        with pytest.raises(UnreadableError, match=said):
+            CallMeasurer(seen, replace(plain, **options), notes).measure_call("a", spread, now=False)
+
+
+def test_a_group_of_calls_that_can_not_be_measured(monkeypatch):
+    monkeypatch.setattr(waiting, "_DEVICES", frozenset({"cpu"}))
+
+    def fail(_members):
+        raise RuntimeError("no memory\nat all")
+
+    monkeypatch.setattr(waiting, "_stack", fail)
+    model = nn.ModuleDict({"a": Sdpa(), "b": Sdpa()})
+    x = randn(1, 2, T, D)
+    told = pytest.warns(
+        UserWarning, match=r"2 attentions of ModuleDict ran and could not be read: a, b \(Runtime"
+    )
+    with told, torch.no_grad(), sl.watch(model) as seen:
+        for one in model.values():
+            one(x, x, x)
+    assert seen.unseen() == dict.fromkeys("ab", "RuntimeError: no memory")
+
+
+def test_a_mode_leaves_compiled_code_as_it_is():
+    assert listen._ListenMode.ignore_compile_internals() is True
+    assert listen._ListenMode.supports_higher_order_operators is True
