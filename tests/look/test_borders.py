@@ -26,6 +26,7 @@ def look(b=B, h=H, t=T, s=S, mask=None, **more):
 # Maps and tops
 
 
+@pytest.mark.bad_input
 def test_a_map_is_as_large_as_its_window():
     assert make_cells((2, 4), T, S, (3, 5), (3, 7)) == (2, 4, (3, 5), (3, 7))
     assert make_cells((1, 1), T, S, (4, 5), (6, 7)) == (1, 1, (4, 5), (6, 7))
@@ -52,6 +53,7 @@ def test_a_map_is_as_large_as_its_window():
         parse_map_size((1, 2.5))
 
 
+@pytest.mark.bad_input
 def test_what_a_look_measures_is_cut_to_what_there_is():
     whole = sl.Look(map=(9, 3), top=9)
     assert whole.clip(5, 7) == sl.Look(map=(5, 3), top=7)
@@ -88,6 +90,7 @@ def test_no_more_weights_than_keys():
 # Keys and groups
 
 
+@pytest.mark.bad_input
 def test_positions_of_keys_count_from_both_ends():
     assert key_index([0, 6, -7, -1], S, "columns") == [0, 6, 0, 6]
     assert key_index(3, S, "columns") == [3]
@@ -122,6 +125,7 @@ def test_positions_of_keys_count_from_both_ends():
 def test_no_group_and_groups_of_a_few_keys():
     sight = look()
     assert sight.mass([]).shape == (B, H, T, 0)
+    assert look(s=0).mass([[], []]).tolist() == torch.zeros(B, H, T, 2).tolist()
     assert sight.columns([]).shape == (B, H, T, 0)
     weights = sight.map((T, S))
     ids = torch.tensor([[0, 1, 1, -1, 2, 0, 2], [2, 2, -1, 0, 0, 1, 1]])
@@ -229,6 +233,7 @@ def test_a_sight_without_heads_is_one_head():
     assert averaged[0].shares == {}
 
 
+@pytest.mark.bad_input
 def test_periods_from_two_tokens_to_all():
     sight = look(t=S, mask=sl.masks.causal())
     for period in (2, S):
@@ -269,6 +274,7 @@ def test_queries_that_stand_at_their_own_keys():
         assert is_aligned(sight.with_kept(tuple(pieces))) is aligned
 
 
+@pytest.mark.bad_input
 def test_distances_of_a_cache_that_slid():
     t = 5
     sight = look(t=t, s=t).with_kept((piece_of(3, 3), piece_of(2, 3, first_key=2)))

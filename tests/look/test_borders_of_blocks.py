@@ -84,6 +84,7 @@ def test_what_was_seen_as_lines():
 # Differences
 
 
+@pytest.mark.bad_input
 def test_the_difference_of_what_both_have_measured():
     both, less = (
         look(measure=sl.Look(map=3, top=2)),
@@ -148,6 +149,7 @@ class Attends(nn.Module):
         return sl.attention(x, x, x)
 
 
+@pytest.mark.plain
 def test_an_edit_is_entered_once_and_warns_where_it_ends():
     model, x = nn.Sequential(Attends()), randn(1, 2, 5, 4)
     edit = sl.edit(model, ablate="zero")

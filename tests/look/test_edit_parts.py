@@ -17,6 +17,7 @@ T, S, D = 5, 7, 4
 # Torch's encoders
 
 
+@pytest.mark.plain
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_when_torch_packs_padded_items():
     def encoder(n=2, **options):
@@ -82,6 +83,23 @@ def test_a_module_without_a_batch_and_what_torch_refuses():
                     near(weights, expected[1], atol=1e-6)
             with pytest.raises((AssertionError, RuntimeError)):
                 model(x, x[:, :3], x)
+
+
+@pytest.mark.parametrize("way", ["edit", "grad"])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_torch_ignores_a_mask_beside_its_causal_hint_where_nobody_asks_for_weights(way, need_weights):
+    torch.manual_seed(0)
+    model, x = nn.MultiheadAttention(4, 2, batch_first=True), torch.randn(1, 5, 4)
+    mask = ~torch.eye(5, dtype=torch.bool)  # each looks at itself alone, and the hint says otherwise
+    options = {"attn_mask": mask, "is_causal": True, "need_weights": need_weights}
+    blind = model(x, x, x, **options)[0]
+    if way == "edit":
+        with sl.edit(model, scale=1.0):
+            near(model(x, x, x, **options)[0], blind, atol=1e-6)
+        return
+    with sl.watch(model, grad=True) as seen:
+        model(x, x, x, **options)
+    assert bool((seen[0].peak < 1).any()) is not need_weights
 
 
 # Calls that are made again

@@ -82,7 +82,8 @@ def test_modules_that_look_like_attention():
     attention.sinks = torch.zeros(3)
     assert owners.sinks_of(attention) is attention.sinks
     assert owners.count_heads(output) is None
-    for i, name in enumerate(owners._HEADS):
+    names = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
+    for i, name in enumerate(names):
         other = AttentionOutput()
         setattr(other, name, i + 1)
         assert owners.count_heads(other) == i + 1

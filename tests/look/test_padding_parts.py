@@ -85,6 +85,7 @@ def test_masks_that_show_no_padding():
     assert found(call(Mask(allowed=(cache,)), s=7, crosses=True)) == (None, UNKNOWN)
 
 
+@pytest.mark.plain
 def test_what_was_said_counts_before_what_is_shown():
     said = ~torch.tensor([[True] * 5, [True, True, False, False, False]])
     assert found(call(), said) == (said.tolist(), KNOWN)
@@ -285,6 +286,7 @@ class Ring:
         self.told.append("drop")
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("failed", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
 def test_calls_that_are_spread_over_processes(failed, keep, monkeypatch):

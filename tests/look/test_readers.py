@@ -233,6 +233,7 @@ def test_the_log_sum_exp_is_asked_for_wherever_it_stands():
     assert (layer.is_layer, layer.is_fused) == (True, False)
 
 
+@pytest.mark.plain
 def test_a_fused_call_as_it_is_read():
     q, k, bias = randn(B, H, T, D), randn(B, H, S, D, seed=1), randn(B, H, T, S)
     given = {"query": q, "key": k, "value": k}

@@ -271,6 +271,7 @@ def test_what_is_known_of_them():
     assert biased.nbytes == inputs.nbytes + T * S * 8
 
 
+@pytest.mark.plain
 def test_whether_statistics_should_be_differentiable():
     plain = inputs_of()
     assert plain.requires_grad is False

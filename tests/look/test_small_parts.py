@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import sightline as sl
-from sightline.look import by_hand, notebook, seen_text
+from sightline.look import by_hand, describe, notebook, seen_text
 from sightline.look.backward_record import BackwardRecord
 from sightline.look.call_notes import CallNote, NoteTaker
 from sightline.look.even import even_attention
@@ -352,3 +352,14 @@ def test_a_configuration_that_answers_what_it_does_not_hold():
     aliased = type("Aliased", (), {"attribute_map": {"image_token_id": "picture"}, "image_token_id": 3})()
     model.config = aliased
     assert media_ids(model) == {3: "image"}
+
+
+@pytest.mark.plain
+def test_even_attention_is_told_where_that_is_quick():
+    def is_quick(t, s, *, masked):
+        kept = [SimpleNamespace(inputs=SimpleNamespace(may_forbid=masked))]
+        return describe._is_quick(SimpleNamespace(t=t, s=s, kept=kept))
+
+    assert is_quick(1 << 12, 1 << 12, masked=True) is True
+    assert is_quick((1 << 12) + 1, 1 << 12, masked=True) is False
+    assert is_quick(1 << 13, 1 << 13, masked=False) is True
