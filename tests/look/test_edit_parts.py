@@ -189,3 +189,18 @@ def test_changes_that_are_none():
     for pair in (3, (1, 2, 3)):
         with pytest.raises(TypeError, match="forbid takes pairs"):
             read_pairs([pair])
+
+
+def test_pairs_of_nobody_and_biases_at_the_border():
+    class Attends(nn.Module):
+        def forward(self, q, mask=None):
+            return sl.attention(q, q, q, mask)
+
+    model, q = Attends(), randn(1, 2, T, D)
+    with sl.edit(model, forbid=[([], [1]), ([2], [])]):
+        near(model(q), sl.attention(q, q, q))
+    huge = torch.finfo(torch.float64).min / 2  # from here down a bias stands for -inf
+    bias = torch.zeros(T, T, dtype=torch.float64)
+    bias[:, 3] = huge
+    with sl.edit(model, ablate="uniform"):
+        near(model(q, bias), q[..., [0, 1, 2, 4], :].mean(-2, keepdim=True).expand_as(q))

@@ -288,6 +288,8 @@ def test_calls_of_one_shape_are_stacked(calls):
     assert [x.names for x in stacked] == [("a", "b", "c"), ("d", "e"), ("f",)]
     assert [x.orders for x in stacked] == [(0, 1, 2), (3, 4), (5,)]
     plain, biased, scaled = (x.call for x in stacked)
+    calls.put("g", heard_call(q, k), facts=(bias, True, None))
+    assert len(calls.take()[0][0].stack().call.inputs.mask.bands) == 1
     assert plain.lead == (3 * B, H)
     assert (plain.inputs.scale, scaled.inputs.scale) == (D**-0.5, 0.25)
     near(plain.inputs.q, torch.cat([q, q + 1, q + 2]))

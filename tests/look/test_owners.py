@@ -301,7 +301,7 @@ def test_a_mask_of_keys_is_not_taken_for_padding_of_another_sequence(way):
     }[way]
     model, x, other = Two(attend), torch.randn(2, 5, 4), torch.randn(2, 5, 4)
     with torch.no_grad(), sl.watch(model) as seen:
-        model(x, other)
+        model(x, other=other)
         model(x, x)
     crossing_, own = (call for _, calls in seen.items() for call in calls)
     assert (crossing_.padding, own.padding) == ("unknown", "left out")

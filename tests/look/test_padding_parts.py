@@ -263,6 +263,14 @@ def test_whether_items_were_followed():
     named = [replace(one, tokens=(("a",), ("b",))) for one in steps]
     assert stack(named, [1, 1]).tokens == (("b",),)
     assert stack(named).tokens == (("a",), ("b",))
+    x = randn(1, 2, 2, D)
+    tops = [
+        sl.look(x[..., a:b, :], x[..., :b, :], x[..., :b, :], measure=sl.Look(top=b))
+        for a, b in ((0, 1), (1, 2))
+    ]
+    values, places = stack([one.forget() for one in tops]).top(2)
+    assert values[0, 0, 0].tolist() == [1.0, 0.0]
+    assert places[0, 0, 0].tolist() == [0, -1]
     ended = stack([first, steps[1]], [1, -1])
     assert (ended.t, ended.lead) == (4, (1, 3))
 
