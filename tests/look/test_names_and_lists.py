@@ -45,6 +45,7 @@ def packets(operators):
 
 
 def test_operators_that_are_followed():
+    assert by_hand._overloads("bmm") < by_hand.PRODUCTS
     assert packets(by_hand.CHANGES) == {
         "add", "sub", "rsub", "mul", "div", "masked_fill", "where", "cat", "clone", "_to_copy", "copy_",
         "copy", "native_dropout", "tanh", "constant_pad_nd", "gather", "index", "index_select", "clamp",
@@ -108,6 +109,7 @@ def test_what_the_keys_are_led_to(monkeypatch):
 
 
 def test_other_names_of_arguments():
+    assert flash_adapter.is_hub_kernel("flash_attn3::fwd")
     assert flash_adapter._ALIASES == {
         "query": "q", "key": "k", "value": "v", "softmax_scale": "scale", "causal": "is_causal",
         "cum_seq_q": "cu_seqlens_q", "cum_seq_k": "cu_seqlens_k", "cu_seq_q": "cu_seqlens_q",
@@ -206,6 +208,9 @@ def test_what_is_missing_is_said_with_its_remedy():
         read_heads(object())
     with pytest.raises((TypeError, ValueError), match=r"^rows "):
         look().rows(torch.zeros(2, dtype=torch.long, device="meta"))
+    with pytest.raises(TypeError, match=r"^rows must be a dense tensor, got torch\.sparse_coo"):
+        look().rows(torch.tensor([1]).to_sparse())
+    assert sl.Look(entropy=np.True_, map=[2, 3]).map == [2, 3]
     with pytest.raises(TypeError, match=r"^group 0 must be a slice of whole numbers"):
         read_groups([slice(0.5, 2)], 3)
 
