@@ -34,6 +34,9 @@ def test_tensors_with_operators_of_their_own_are_not_read():
         recorder._local([torch.zeros(2).as_subclass(Wrapper)])
     with pytest.raises(UnreadableError, match="meta or fake"):
         recorder._local(torch.zeros(3, device="meta"))
+    assert recorder._is_plain(torch.zeros(3, device="meta")) is False
+    assert recorder._is_plain(torch.zeros(3)) is True
+    assert recorder._is_plain(torch.zeros(2).as_subclass(Wrapper)) is False
     pair = (torch.zeros(1), "words")
     assert recorder._local(pair) == pair
     assert isinstance(recorder._local([pair]), list)

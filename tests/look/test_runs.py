@@ -90,6 +90,8 @@ def test_calls_that_were_not_measured_count():
         ([(3, 3), (1, 4), (1, 4), (1, 4)], True),  # slides
         ([(3, 3), (2, 5), (2, 5), (2, 5)], True),
         ([(4, 4), (1, 5), (2, 6), (2, 6)], True),
+        ([(3, 3), (1, 4), (2, 4), (1, 4)], True),  # the same window for one query or two
+        ([(3, 3), (2, 4), (1, 3), (2, 4)], True),  # as many older keys
         ([(3, 3), (2, 9), (2, 9)], False),
         ([(3, 3), (1, 4), (1, 9)], False),
         ([(4, 3), (2, 3), (1, 7)], False),  # fewer keys than queries: another sequence's

@@ -316,6 +316,7 @@ def test_what_even_attention_is_compared_with():
     unmasked = look().forget()
     assert even_attention(unmasked).reach.unique().tolist() == [S]
     near(even_attention(unmasked).received, torch.full((B, H, S), T / S))
+    assert even_attention(look(s=1).forget()).received.unique().tolist() == [T]
     averaged = even_attention(sight.mean_heads())
     assert averaged.reach.shape == averaged.received.shape == (B, S)
     table = head_table({"a": sight})
