@@ -93,13 +93,20 @@ def _is_given_two(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
         x
         for name, value in given.items()
         if not _BESIDE.search(name)
-        for x in (value.values() if isinstance(value, dict) else value if name == "args" else (value,))
-        if isinstance(x, Tensor) and x.is_floating_point() and not x.is_nested
+        for own, x in _named(name, value)
+        if isinstance(x, Tensor) and x.is_floating_point() and not x.is_nested and not _BESIDE.search(own)
     ]
     if not tensors:
         return None
     first = tensors[0]
     return any(x.dim() > 2 and s in x.shape[:-1] and not _are_same(x, first) for x in tensors[1:])
+
+
+def _named(name: str, value: Any) -> list[tuple[str, Any]]:
+    """What an argument holds, by name: ``**kwargs`` and ``*args`` hold several."""
+    if isinstance(value, dict):
+        return [(str(key), x) for key, x in value.items()]
+    return [(name, x) for x in value] if name == "args" else [(name, value)]
 
 
 @functools.lru_cache(256)

@@ -28,7 +28,6 @@ def warp(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64
     total = np.full((t + 1, s + 1), np.inf, dtype=np.float32)
     moves = np.full((t + 1, s + 1), _LEFT, dtype=np.int8)
     total[0, 0] = 0.0
-    moves[1:, 0] = _UP
     for diagonal in range(2, t + s + 1):  # where i + j is constant
         i = np.arange(max(1, diagonal - s), min(t, diagonal - 1) + 1)
         j = diagonal - i
@@ -44,10 +43,10 @@ def warp(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 def _trace_back(moves: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     i, j = moves.shape[0] - 1, moves.shape[1] - 1
-    path = []
-    while i > 0 or j > 0:
-        path.append((i - 1, j - 1))
-        move = moves[i, j]
+    path = [(i - 1, j - 1)]
+    while i > 1 or j > 1:  # along the first row or column there is one way, whatever it costs
+        move = _LEFT if i == 1 else _UP if j == 1 else moves[i, j]
         i, j = i - (move != _LEFT), j - (move != _UP)
+        path.append((i - 1, j - 1))
     rows, columns = np.array(path[::-1], dtype=np.int64).T
     return rows, columns

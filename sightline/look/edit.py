@@ -118,14 +118,14 @@ class Edit:
         self._names: dict[nn.Module, str] = {}
         self._undo: contextlib.ExitStack | None = None
         self._attended: dict[str, bool] = {}  # the modules that attended, and whether they were changed
-        self._warned: set[str] = set()
-        self._ran = False
 
     def __enter__(self) -> "Edit":  # noqa: PYI034 (the shape hook knows no Self)
         """Start changing."""
         if self._undo is not None:
             raise RuntimeError("this edit is entered already; make another one with sl.edit(model, ...)")
-        self._attended, self._warned, self._ran = {}, set(), False
+        self._attended = {}
+        self._warned: set[str] = set()
+        self._ran = False
         self._names = {module: name for name, module in self._model.named_modules()}
         with contextlib.ExitStack() as undo:
             fast = undo.enter_context(slow_path())

@@ -76,7 +76,7 @@ def _by_kernel(inputs: ScoreInputs, lse: Tensor, groups: KeyGroups) -> Float[Ten
 def _is_fused(inputs: ScoreInputs) -> bool:
     """Whether its weights are those of a fused call."""
     plain = inputs.modify is None and inputs.sink is None
-    return type(inputs) is ScoreInputs and plain and inputs.shape[3] > 0
+    return type(inputs) is ScoreInputs and plain
 
 
 def _fused(inputs: ScoreInputs, members: Float[Tensor, "... S G"]) -> Float[Tensor, "B H T G"]:

@@ -245,7 +245,7 @@ def _count_tiles(sizes: Sequence[int], tile: int) -> int:
     low, high = -(-sum(sizes) // tile), -(-max(sizes) // 2)
     while low < high:
         middle = (low + high) // 2
-        if sum(-(-n // (2 * middle)) for n in sizes) <= tile // 2:
+        if 2 * sum(-(-n // (2 * middle)) for n in sizes) <= tile:
             high = middle
         else:
             low = middle + 1

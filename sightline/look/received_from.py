@@ -6,7 +6,7 @@ Over a window of the last queries it is SnapKV's vote, over all of them H2O's; r
 that share a key head it has one number per entry of the cache.
 """
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from sightline.look.kernels.covers import covers
 from sightline.look.score_inputs import Tile
 from sightline.look.tile_pass import over_tiles
-from sightline.shapes import Float, did_you_mean
+from sightline.shapes import Float
 
 if TYPE_CHECKING:
     from sightline.look.sight_data import KeptInputs, SightData
@@ -31,8 +31,6 @@ def received_from(
     n_kv_heads: int | None = None,
 ) -> Float[Tensor, "... S"]:
     """See :meth:`sightline.Sight.received_from`."""
-    if reduce not in get_args(Reduce):
-        raise ValueError(f"unknown reduce {reduce!r}, {did_you_mean(str(reduce), get_args(Reduce))}")
     first, last = sight.check_span("queries", queries)
     if sight.averaged and (reduce == "max" or n_kv_heads is not None):
         raise ValueError(

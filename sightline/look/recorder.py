@@ -175,9 +175,7 @@ def _is_wrapper(kind: type) -> bool:
     """Whether a subclass of Tensor has operators of its own."""
     disabled = torch._C._disabled_torch_dispatch_impl  # noqa: SLF001
     own = getattr(kind, "__torch_dispatch__", disabled)
-    return own is not disabled and getattr(own, "__func__", own) is not getattr(
-        disabled, "__func__", disabled
-    )
+    return getattr(own, "__func__", own) is not disabled
 
 
 def _local_part(x: Any) -> Tensor:

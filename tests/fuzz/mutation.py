@@ -9,7 +9,7 @@ The tests are collected once. Each mistake gets a child of that process, which h
 tests that pass the changed statement, the fastest first, until one fails; which those are is found by one run
 of all tests, and kept in a file. The shape hook, under which these tests run in ``make test``, is left out:
 it would notice more. Kernels are left out, which a GPU compiles; so are the statements that ``on_a_gpu.py``
-lists, as long as no test passes them, and fields of dataclasses.
+lists, as long as no test passes them, the sizes of tiles that it lists, and fields of dataclasses.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import torch
 
 from tests.fuzz.coverage import ROOT, Coverage, digest_of
 from tests.fuzz.mutants import Living, lines, shown, sites
-from tests.fuzz.on_a_gpu import only_there
+from tests.fuzz.on_a_gpu import is_size, only_there
 from tests.fuzz.trials import KILLED, NOT_RUN, SURVIVED, TIMEOUT, begin, together
 
 ROOMS = ("attention", "look", "decode", "train")
@@ -147,8 +147,10 @@ class Session:
         there = [site for path, source in sources.items() for site in sites(path, source)]
         there = [site for site in there if any(name in Path(site.path).name for name in self.options.files)]
         out = {x for x in there if only_there(x, sources[x.path]) and not coverage.of(x, 1.0)[0]}
-        there = [site for site in there if site not in out]
-        sys.stdout.write(f"{len(there)} mistakes can be made; {len(out)} more only where a GPU runs them\n")
+        sizes = {x for x in there if is_size(x, sources[x.path])}
+        there = [site for site in there if site not in out | sizes]
+        sys.stdout.write(f"{len(there)} mistakes can be made; {len(out)} more only where a GPU runs them, ")
+        sys.stdout.write(f"{len(sizes)} in sizes of tiles, which change no result\n")
         if self.options.again:
             return _again(json.loads(self.options.again.read_text())["results"], there, sources)
         chance = random.Random(self.options.seed)  # noqa: S311 - a seed makes the same sample

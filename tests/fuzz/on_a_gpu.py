@@ -1,7 +1,11 @@
-"""Statements that only a GPU reaches: mistakes in them are left out of a sample, and their number is said.
+"""Mistakes that no test on a CPU can notice: they are left out of a sample, and their number is said.
 
-By file and function: the first lines of such statements, or ALL. One that a test passes all the same is in
-the sample. A statement around them, an ``if`` that asks for a GPU, is always in.
+STATEMENTS are those that only a GPU reaches, by file and function: their first lines, or ALL. One that a test
+passes all the same is in the sample. A statement around them, an ``if`` that asks for a GPU, is always in.
+
+SIZES are constants that say how much is done at a time, or how much is worth a GPU's while: with any value
+every result is the same, and only time and memory differ. That it is so has its own tests, with tiles of a
+few pairs. The statements that read them are in the sample.
 """
 
 ALL = ("",)
@@ -35,12 +39,59 @@ STATEMENTS = {
         "MultiheadAttention._is_plain": ALL,
         "MultiheadAttention.forward": ("return self._infer(query",),
     },
+    "look/mass.py": {"_by_kernel": ALL, "_sum_members": ("parts.append(_by_kernel(",)},
+    "look/measure.py": {
+        "measure": (
+            "lse = None if lse is None else lse.float().contiguous()",
+            "if stats is not None:",
+            "return stats",
+            "if differentiable:",
+            "return measure_on_gpu(inputs, request, lse)",
+            "return plans.planned(",
+        ),
+        "_usable_lse": ("if inputs.mask.added:", "return torch.where(lse.abs() < _EMPTY"),
+    },
+    "look/offsets.py": {"_sum_distances": ("return offsets_on_gpu(",)},
+    "look/received_from.py": {"received_from": ("total = on_gpu(",)},
+    "look/relevance.py": {
+        "relevance": ("assert sums.queries", "return Relevance(sight.restore_lead(sums.keys)"),
+        "_weighted": ("return sums.mean(1)",),
+        "_weighted_on_gpu": ("return received_from(", "return relevance_on_gpu("),
+    },
+    "look/waiting.py": {
+        "WaitingCalls._stream_of": ALL,
+        "WaitingGroup.on_stream": ("return torch.cuda.stream(stream)",),
+    },
+}
+SIZES = {
+    "look/edit_call.py": ("_ROWS",),
+    "look/even.py": ("_TILE", "_TILE_ELSEWHERE"),
+    "look/mass.py": ("_FEW",),
+    "look/offsets.py": ("_ROWS",),
+    "look/stream.py": ("_TILE", "_SHARED_TILE"),
+    "look/threads.py": ("_FEW", "_AHEAD"),
+    "look/tile_pass.py": ("_TILE",),
+    "look/waiting.py": ("_MUCH", "_MANY"),
+    "look/weights.py": ("_CHUNK",),
 }
 
 
 def only_there(site, source):
     """Whether a site is in one of these statements."""
-    path = "/".join(site.path.split("/")[-2:])
     function = site.function[0] if site.function else ""
-    line = source.splitlines()[site.statement[0] - 1].strip()
-    return any(line.startswith(start) for start in STATEMENTS.get(path, {}).get(function, ()))
+    starts = STATEMENTS.get(_path(site), {}).get(function, ())
+    return any(_line(site, source).startswith(start) for start in starts)
+
+
+def is_size(site, source):
+    """Whether a site is in one of the constants that change no result."""
+    names = () if site.function else SIZES.get(_path(site), ())
+    return any(_line(site, source).startswith(f"{name} = ") for name in names)
+
+
+def _path(site):
+    return "/".join(site.path.split("/")[-2:])
+
+
+def _line(site, source):
+    return source.splitlines()[site.statement[0] - 1].strip()

@@ -42,6 +42,12 @@ def test_the_path_is_the_cheapest_monotone_one(t, s, seed):
     assert abs(cost[rows, columns].sum() - slow_warp(cost)) < 1e-5
 
 
+@pytest.mark.parametrize("cost", [np.nan, np.inf])
+def test_a_path_through_no_numbers_stays_inside(cost):
+    rows, columns = warp(np.full((3, 2), cost))
+    assert (rows.tolist(), columns.tolist()) == ([0, 1, 2, 2], [0, 0, 0, 1])
+
+
 def test_a_median_filter_by_a_loop():
     x = randn(2, 3, 11, dtype=torch.float32)
     mirrored = torch.cat([x[..., 1:3].flip(-1), x, x[..., -3:-1].flip(-1)], -1)

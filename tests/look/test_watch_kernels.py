@@ -103,6 +103,23 @@ def test_flex_attention_and_sdpa_are_the_same_sight():
     assert [x.source for x in (flex, fused, hand)] == ["flex", "kernel", "weights"]
 
 
+def test_flex_attention_into_another_sequence_of_its_length():
+    class Two(nn.Linear):
+        def forward(self, x, other):
+            q, k = (super(Two, self).forward(y).unsqueeze(1) for y in (x, other))
+            return flex_attention(q, k, k, block_mask=mask)
+
+    mask = create_block_mask(lambda b, h, i, j: j < 3, None, None, T, T, device="cpu")
+    model, x, other = Two(D, D), *(randn(B, T, D, seed=i, dtype=torch.float32) for i in range(2))
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x, other)
+        model(x, x)
+    into_another, into_itself = seen.calls("")
+    assert (into_another.padding, into_itself.padding) == ("unknown", "left out")
+    assert into_another.is_looking.all()
+    assert into_itself.is_looking[1, 0].tolist() == [i < 3 for i in range(T)]
+
+
 # flash-attn, xformers and variable lengths, by stand-ins
 
 
