@@ -69,7 +69,7 @@ def align(
         if beams is not None:
             weights = _follow(weights, beams, (queries or (0, 0))[0])
         if method == "dtw":
-            weights = _standardise(weights) if normalize else weights
+            weights = _standardise(weights) if normalize and weights.numel() else weights
         weights = median_filter(weights, filter_width)
         total = weights if total is None else total + weights
         n += 1
