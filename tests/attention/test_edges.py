@@ -340,3 +340,33 @@ def test_no_heads_have_no_output(lead, mask):
     assert output.shape == (*lead, T, 3)
     output.sum().backward()
     assert q.grad.shape == q.shape
+
+
+def test_an_empty_cache_has_no_items_to_select():
+    empty = Cache()
+    assert empty.select(torch.tensor([1, 0])) is empty
+
+
+def test_a_module_that_stands_for_torchs_is_shared_as_it_is():
+    drop_in = sl.nn.MultiheadAttention(6, 2)
+    assert _unshared(drop_in) is drop_in
+    assert _unshared(None) is None
+
+
+def test_the_heads_of_the_equation_have_biases_unless_told_otherwise():
+    layer = sl.nn.MultiHeadSelfAttention(5, 4, 6, 2)
+    assert [part.bias is not None for part in layer.modules() if isinstance(part, nn.Linear)] == [True] * 7
+    bare = sl.nn.MultiHeadSelfAttention(5, 4, 6, 2, bias=False)
+    assert not [part for part in bare.modules() if isinstance(part, nn.Linear) and part.bias is not None]
+
+
+def test_two_items_and_two_heads_are_told_apart_too():
+    q, k, v = torch.zeros(2, 2, 3, 7), torch.zeros(2, 2, 5, 7), torch.zeros(2, 2, 5, 11)
+    with pytest.raises(ValueError, match="could mean the batch or the heads"):
+        sl.attention(q, k, v, torch.zeros(2, 3, 5))
+
+
+def test_a_score_refuses_what_has_another_dtype():
+    q, k = torch.zeros(3, 7), torch.zeros(5, 7, dtype=torch.float64)
+    with pytest.raises(TypeError, match=r"the same dtype, got torch\.float32, torch\.float64"):
+        sl.scores.Dot()(q, k)
