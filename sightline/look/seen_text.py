@@ -1,15 +1,16 @@
-"""What was seen of a model as text: lines for a terminal, a table for a notebook."""
+"""What was seen of a model as text: lines for a terminal, a table for a notebook, sentences for a warning."""
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sightline.look.sight import Sight
 
 if TYPE_CHECKING:
+    from sightline.look.owners import Owners
     from sightline.look.seen import Seen
 
-__all__ = ["by_reason", "seen_lines", "seen_table"]
+__all__ = ["by_reason", "closing_words", "seen_lines", "seen_table"]
 
 
 def seen_lines(seen: "Seen", summary: str) -> str:
@@ -40,6 +41,28 @@ def seen_table(seen: "Seen") -> str:
     unseen = seen.unseen()
     note = f"<p>not seen: {html.escape(seen.list_unseen(unseen))}</p>" if unseen else ""
     return f"<table>{head}{rows}</table>{note}"
+
+
+def closing_words(seen: "Seen", limit: int, owners: "Owners") -> Iterator[str]:
+    """What a block has to say at its end, beside what could not be read.
+
+    Args:
+        seen: What was seen in it.
+        limit: How many bytes of sights it was to collect.
+        owners: The modules of its model.
+    """
+    if not seen.ran and owners.attentions:
+        yield seen.explanation()
+    if seen.full:
+        yield (
+            f"sights of more than {limit} bytes were collected, later calls are not "
+            "measured; raise limit=, or ask for less with every=, layers= or measure="
+        )
+    for name, n in owners.nameless().items():
+        yield (
+            f"{n} attentions in compiled code are all called {name!r}, since none of their classes is "
+            "named like attention; watch the model before it is compiled to tell them apart"
+        )
 
 
 def _mean(sight: Sight, name: str) -> float:

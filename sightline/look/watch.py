@@ -35,6 +35,7 @@ from sightline.look.owners import Owner, Owners, sinks_of, uncompiled
 from sightline.look.padding import given_padding
 from sightline.look.recorder import AttentionRecorder, read_kernel
 from sightline.look.seen import Seen
+from sightline.look.seen_text import closing_words
 from sightline.look.sharded.placements import HeadFinder
 from sightline.look.sight import Look, Sight, check_measure
 from sightline.look.tokens import clean_batch
@@ -190,20 +191,8 @@ class Watch:
         self._owners.structure.by_kernels &= not self._recorder.n_softmaxes
         if error is not None:
             return
-        if not self._seen.ran and self._owners.attentions:
-            warnings.warn(self._seen.explanation(), stacklevel=3)
-        if self._seen.full:
-            warnings.warn(
-                f"sights of more than {self._options.limit} bytes were collected, later calls are not "
-                "measured; raise limit=, or ask for less with every=, layers= or measure=",
-                stacklevel=3,
-            )
-        for name, n in self._owners.nameless().items():
-            warnings.warn(
-                f"{n} attentions in compiled code are all called {name!r}, since none of their classes is "
-                "named like attention; watch the model before it is compiled to tell them apart",
-                stacklevel=3,
-            )
+        for sentence in closing_words(self._seen, self._options.limit, self._owners):
+            warnings.warn(sentence, stacklevel=3)
         unseen = self._seen.unseen_warning()
         if unseen is not None:
             warnings.warn(unseen, stacklevel=3)
