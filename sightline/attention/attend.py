@@ -41,7 +41,7 @@ from sightline.attention.scores import Additive, Score
 from sightline.attention.softmax import masked_softmax
 from sightline.shapes import Float, Shaped, are_plain, check_qkv, check_same_width, is_grouped, leading
 
-__all__ = ["attention", "four_dimensional"]
+__all__ = ["attention", "four_dimensional", "is_causal"]
 
 # Up to this many query-key pairs one call with a dense mask beats a loop over blocks of queries.
 _PAIRS = {"cpu": 1 << 22, "cuda": 1 << 26}
@@ -94,9 +94,8 @@ def attention(
         >>> attention(q, k, v, torch.tensor([True, True, False]))
         tensor([[0.5000, 0.5000, 0.0000]])
     """
-    usual = score is None and scale is None and _is_share(dropout_p) and are_plain(q, k, v)
-    if usual and q.size(1):  # short inputs feel every step around the kernel
-        if mask is None or _is_causal(mask, q, k):
+    if score is None and scale is None and _is_share(dropout_p) and are_plain(q, k, v):
+        if mask is None or is_causal(mask, q, k):  # short inputs feel every step around the kernel
             return F.scaled_dot_product_attention(q, k, v, None, dropout_p, mask is not None)
         added = _bias_alone(mask, q, k)
         if added is not None:
@@ -136,7 +135,7 @@ def _observed(q: Tensor, k: Tensor, v: Tensor, mask: Any, options: dict[str, Any
     return call_observed(attention, (q, k, v, mask), options)
 
 
-def _is_causal(mask: object, q: Tensor, k: Tensor) -> bool:
+def is_causal(mask: object, q: Tensor, k: Tensor) -> bool:
     """Whether the mask is causal and nothing else, in the way that the kernels know."""
     if not isinstance(mask, Mask) or mask.tensors:
         return False
@@ -187,7 +186,7 @@ def _fused(
 
     if not mask.limits:
         return call(q, k, v, None)
-    if _is_causal(mask, q, k):
+    if is_causal(mask, q, k):
         return call(q, k, v, None, causal=True)
     if mask.bands == _CAUSAL and not mask.tensors and t < s and q.is_cuda and not is_grouped(q, k, v):
         from torch.nn.attention.bias import causal_lower_right  # noqa: PLC0415 (loads torch.compile: 1.6 s)
