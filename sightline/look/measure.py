@@ -13,6 +13,7 @@ from sightline.look.stream import Stats, StatsRequest
 from sightline.look.weights import measure_weights
 from sightline.shapes import Float
 
+_NOTHING = StatsRequest()
 _EMPTY = 1e30  # kernels on a GPU give more than this, of either sign, for a query that may look at nothing
 
 
@@ -20,12 +21,13 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
     """Pass over all weights once and reduce them to what was asked; see :func:`stream.measure`."""
     if isinstance(inputs, StoredRows) and lse is not None:
         return measure_weights(inputs, request, lse)
-    known = _usable_lse(inputs, lse) if request == StatsRequest() else None
+    known = _usable_lse(inputs, lse) if request == _NOTHING else None
     if known is not None:
         return Stats(known, *(None,) * 7)
     differentiable, key = inputs.requires_grad, None
     if inputs.q.is_cuda and not differentiable:
-        lse = None if lse is None else lse.float().contiguous()  # as the kernels read it
+        if lse is not None and (lse.dtype is not torch.float32 or not lse.is_contiguous()):
+            lse = lse.float().contiguous()  # as the kernels read it
         key = plans.key_of(inputs, request, lse)
         stats = plans.measure_again(key, inputs, lse)
         if stats is not None:

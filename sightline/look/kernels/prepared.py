@@ -4,7 +4,7 @@ Triton inspects every argument of every launch to find the kernel compiled for i
 that takes longer than the kernel. Here a compiled kernel is kept for each call, by its arguments' kinds.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ from sightline.look.kernels import plans
 # ruff: noqa: SLF001 (torch has no public way to the number of a stream)
 _C: Any = torch._C
 _MAX_KEPT = 512
+_MAX_MAPS = 64
+_LAUNCHER = "__triton_launcher"  # the module that Triton 3.6 builds around a kernel; later ones have none
 _kept: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
 
 
@@ -62,6 +64,68 @@ def is_unhooked() -> bool:
     """Whether nobody is to be told of launches: no hooks, or empty chains of them."""
     enter, leave = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
     return not getattr(enter, "calls", enter) and not getattr(leave, "calls", leave)
+
+
+Describe = Callable[[Any], tuple[Callable[[Tensor, int], Any], tuple[Any, ...]]]
+
+
+def open_launcher(run: Any) -> tuple[Any, tuple[Any, ...], Describe]:
+    """What a compiled kernel is launched by, with as few steps in Python as its Triton allows.
+
+    Args:
+        run: ``compiled.run``.
+
+    Returns:
+        What is called with the grid, the stream, the function, some options, the metadata, what is told to
+        hooks and the kernel's arguments; those options; and how a tensor that the copy engine reads is
+        turned into arguments: a function that makes the first of them, and the others.
+    """
+    launch: Any = getattr(run, "launch", None)
+    parts: list[Any] = []
+    if hasattr(launch, "__closure__"):  # around the kernel's own function, where there are descriptors
+        cells = zip(launch.__code__.co_freevars, launch.__closure__ or (), strict=True)
+        inside = {name: cell.cell_contents for name, cell in cells}
+        launch, parts = inside.get("launcher"), inside.get("tensordesc_meta") or [None]
+    is_known = getattr(launch, "__module__", None) == _LAUNCHER and all(parts)
+    if not is_known or run.global_scratch_size or run.profile_scratch_size:
+        return run, (), _copy_descriptor
+    metadata = iter(parts)
+    options = run.launch_cooperative_grid, run.launch_pdl, None, None  # and no memory to work in
+    return launch, options, lambda x: _describe(x, next(metadata))
+
+
+def _copy_descriptor(x: Any) -> tuple[Callable[[Tensor, int], Any], tuple[Any, ...]]:
+    """The descriptor itself, of another tensor."""
+    kind, fields = type(x), {name: value for name, value in vars(x).items() if name != "base"}
+
+    def make(base: Tensor, _pointer: int) -> Any:
+        descriptor: Any = object.__new__(kind)  # its checks have been made
+        descriptor.__dict__.update(fields)
+        descriptor.base = base
+        return descriptor
+
+    return make, ()
+
+
+def _describe(x: Any, metadata: dict[str, Any]) -> tuple[Callable[[Tensor, int], Any], tuple[Any, ...]]:
+    """What Triton 3.6 makes of a descriptor: a map for the copy engine, then shape and strides.
+
+    A map depends on where the tensor begins, and models use the same memory again: maps are kept.
+    """
+    from triton.backends.nvidia.driver import make_tensordesc_arg  # noqa: PLC0415 (its other launchers lack it)
+
+    copy_of, _ = _copy_descriptor(x)
+    maps: dict[int, Any] = {}
+
+    def make(base: Tensor, pointer: int) -> Any:
+        known = maps.get(pointer)
+        if known is None:
+            if len(maps) >= _MAX_MAPS:
+                maps.clear()
+            known = maps[pointer] = make_tensordesc_arg(copy_of(base, pointer), metadata)[0]
+        return known
+
+    return make, (*x.shape, *x.strides)
 
 
 def key_of(kernel: Any, device: int, args: tuple[Any, ...], constants: dict[str, Any]) -> Hashable:

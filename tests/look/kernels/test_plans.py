@@ -222,3 +222,144 @@ def test_threads_write_and_follow_plans_of_their_own():
     assert not failures
     assert [x.n for x in measurers] == [1] * 4
     assert [len(x.launches) for x in measurers] == [2 * 19] * 4
+
+
+# Triton 3.6 in a stand-in: a function in C, and one in Python around it that takes descriptors apart
+
+
+class Launcher:
+    """The function in C."""
+
+    def __init__(self, launches):
+        self.launches, self.__module__ = launches, "__triton_launcher"
+
+    def __call__(self, x, y, z, stream, function, *args):
+        assert (stream, function) == (STREAM, "function")
+        assert args[:8] == ("cooperative", "pdl", None, None, "metadata", None, None, None)
+        self.launches.append(((x, y, z), args[8:]))
+
+
+def refuse(*_args):
+    raise AssertionError("the way around was taken")
+
+
+class Run:
+    launch_cooperative_grid, launch_pdl, profile_scratch_size = "cooperative", "pdl", 0
+
+    def __init__(self, launches, metadata, scratch=0):
+        self.global_scratch_size, self.run = scratch, refuse
+        launcher, tensordesc_meta = Launcher(launches), metadata
+        self.launch = (lambda *_args: refuse(launcher, tensordesc_meta)) if metadata else launcher
+
+    def __call__(self, *args):
+        self.run(*args)
+
+
+@pytest.fixture
+def maps(monkeypatch):
+    """The maps that have been made for the copy engine: a number of the descriptor, and where it begins."""
+    made = []
+
+    def make(descriptor, metadata):
+        made.append((metadata["swizzle"], descriptor.base.data_ptr()))
+        return [made[-1], *descriptor.shape, *descriptor.strides]
+
+    driver = pytest.importorskip("triton.backends.nvidia.driver")
+    monkeypatch.setattr(driver, "make_tensordesc_arg", make, raising=False)
+    return made
+
+
+def compiled_by(run):
+    compiled = Compiled([])
+    compiled.run = run
+    return compiled
+
+
+def describe(x):
+    descriptor = Descriptor(x)
+    descriptor.strides = list(x.stride())
+    return descriptor
+
+
+def launch_on(launch, q, k):
+    launch(STREAM, [q, k, None], [q.data_ptr(), k.data_ptr(), 0])
+
+
+def place_in(*tensors):
+    return lambda x: (next(i for i, y in enumerate(tensors) if y is x), 0)
+
+
+def test_a_launch_of_a_known_triton_is_one_call(maps):
+    launches, q, k = [], torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
+    run = Run(launches, [{"swizzle": 17}, {"swizzle": 19}])
+    args = (describe(k), q, 0.5, describe(q), True)
+    launch = plans._Launch(compiled_by(run), (11, 13), args, place_in(q, k))
+    for first, second in ((q, k), (q.clone(), k), (q, k)):
+        launch_on(launch, first, second)
+        (grid, given) = launches[-1]
+        assert grid == (11, 13, 1)
+        of_k = (17, second.data_ptr()), *k.shape, *k.stride()
+        of_q = (19, first.data_ptr()), *q.shape, *q.stride()
+        assert given == (*of_k, first.data_ptr(), 0.5, *of_q, True)
+    assert len(maps) == 3  # one for each place, which is used again
+
+
+def test_maps_of_tensors_hold_no_tensor_and_do_not_grow_without_end(maps, monkeypatch):
+    monkeypatch.setattr(prepared, "_MAX_MAPS", 2)
+    q, k = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
+    run = Run([], [{"swizzle": 17}])
+    launch = plans._Launch(compiled_by(run), (11, 13), (describe(q),), place_in(q, k))
+    others = [torch.randn(2, 3, 5, 7) for _ in range(5)]
+    for other in others:
+        launch_on(launch, other, k)
+    launch_on(launch, others[0], k)
+    assert len(maps) == 6  # the first one has been dropped
+    held = weakref.ref(others.pop())
+    gc.collect()
+    assert held() is not None
+    del other
+    gc.collect()
+    assert held() is None
+
+
+def test_a_launch_without_descriptors_is_one_call_too():
+    launches, q, k = [], torch.randn(2, 3), torch.randn(2, 5)
+    launch = plans._Launch(compiled_by(Run(launches, [])), (11, 13), (k, 3, q), place_in(q, k))
+    launch_on(launch, q, k)
+    assert launches == [((11, 13, 1), (k.data_ptr(), 3, q.data_ptr()))]
+
+
+def _another():
+    run = Run([], [])
+    run.launch.__module__ = "cuda_utils"
+    return run
+
+
+OTHER_RUNS = {
+    "memory to work in": lambda: Run([], [], scratch=23),
+    "descriptors without maps": lambda: Run([], [None]),
+    "another launcher": _another,
+}
+
+
+@pytest.mark.parametrize("make", OTHER_RUNS.values(), ids=OTHER_RUNS)
+def test_other_launches_are_left_to_triton(make):
+    run, given = make(), []
+    run.run = lambda *args: given.append(args)
+    q, k = torch.randn(2, 3), torch.randn(2, 5)
+    launch = plans._Launch(compiled_by(run), (11, 13), (k, describe(q)), place_in(q, k))
+    launch_on(launch, q, k)
+    ((*head, pointer, descriptor),) = given
+    assert head == [11, 13, 1, STREAM, "function", "metadata", None, None, None]
+    assert pointer == k.data_ptr()
+    assert descriptor.base is q
+
+
+def test_what_a_plan_allocates_in_inference_mode_can_be_trained_on_later():
+    measure, lse = Measurer(), torch.randn(B, H, T)
+    with torch.inference_mode():
+        measure(make_inputs(), lse)
+    stats = measure(make_inputs(), lse)
+    assert measure.n == 1
+    assert not stats.received.is_inference()
+    assert stats.received.is_contiguous()
