@@ -148,8 +148,8 @@ def are_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:
     return (
         len(shape) == 4
         and keys == v.shape
-        and shape[:2] == keys[:2]
-        and shape[1] > 0
+        and shape[0] == keys[0]
+        and shape[1] == keys[1] > 0
         and shape[3] == keys[3] > 0
         and q.stride(3) == k.stride(3) == v.stride(3) == 1
         and q.dtype == k.dtype == v.dtype

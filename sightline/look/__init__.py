@@ -4,12 +4,15 @@ The package is callable: ``sl.look(q, k, v)`` is :func:`sightline.look.look.look
 module of that name.
 """
 
+import functools
 import inspect
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sightline.look.sight import Sight
 
 
@@ -17,15 +20,19 @@ class _CallablePackage(ModuleType):
     """A package that is called like its main function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> "Sight":
-        from sightline.look.look import look  # noqa: PLC0415
-
-        return look(*args, **kwargs)
+        return _main_function()(*args, **kwargs)
 
     @property
     def __signature__(self) -> inspect.Signature:
-        from sightline.look.look import look  # noqa: PLC0415
+        return inspect.signature(_main_function())
 
-        return inspect.signature(look)
+
+@functools.cache
+def _main_function() -> "Callable[..., Sight]":
+    """What the package is called like; imported once it is needed."""
+    from sightline.look.look import look  # noqa: PLC0415
+
+    return look
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -23,7 +23,6 @@ __all__ = ["call_and_catch", "call_kernel"]
 # ruff: noqa: SLF001 (torch has no public way to its kernels, nor to who listens)
 _C: Any = torch._C
 _T = TypeVar("_T")
-_DEVICES = frozenset({"cpu", "cuda"})
 _CUDNN, _FLASH, _EFFICIENT = (
     kind.value
     for kind in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
@@ -49,7 +48,7 @@ def call_kernel(q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool) -> tuple[Te
     """
     if not _is_unheard() or has_torch_function_unary(None) or _C._get_tracing_state() is not None:
         return None
-    if _C._is_any_autocast_enabled() or q.device.type not in _DEVICES:
+    if _C._is_any_autocast_enabled() or not (q.is_cuda or q.is_cpu):
         return None
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return None

@@ -96,12 +96,13 @@ def make_score_inputs(
     shape, keys = q.shape, k.shape
     if (  # nothing has to be done to them; short inputs feel every step
         score is None
-        and len(shape) == 4
-        and shape[:2] == keys[:2] == v.shape[:2]
+        and len(shape) == len(keys) == v.dim() == 4
+        and shape[0] == keys[0] == v.size(0)
+        and shape[1] == keys[1] == v.size(1)
         and shape[3] == keys[3] > 0
         and not autocasting(q)
     ):
-        lead = tuple(shape[:2])
+        lead: tuple[int, ...] = (shape[0], shape[1])
         if mask is not _NO_MASK and mask.limits:
             mask = mask.fitted(lead, shape[2], keys[2])
         return ScoreInputs(q, k, mask, 1 / math.sqrt(shape[3]) if scale is None else scale), lead

@@ -87,12 +87,11 @@ def _structure_of(model: nn.Module, modules: list[nn.Module]) -> Structure:
 
 def _modules_of(model: nn.Module) -> list[nn.Module]:
     """All modules of a model, those that it holds twice twice; quicker than ``model.modules()``."""
-    found = [model]
+    found: list[nn.Module | None] = [model]
     for module in found:  # which grows on the way
-        inside = module._modules  # noqa: SLF001
-        if inside:
-            found += [x for x in inside.values() if x is not None]
-    return found
+        if module is not None and module._modules:  # noqa: SLF001
+            found += module._modules.values()  # noqa: SLF001
+    return [x for x in found if x is not None]
 
 
 class Pointers:

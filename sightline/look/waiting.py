@@ -29,7 +29,7 @@ _C: Any = torch._C  # noqa: SLF001
 _count = _C._storage_Use_Count  # noqa: SLF001 (by how many memory is held)
 _is_excluded = _C._dispatch_tls_is_dispatch_key_excluded  # noqa: SLF001
 _VERSIONS = _C.DispatchKey.ADInplaceOrView
-_DEVICES = frozenset({"cuda"})
+_DEVICES = frozenset({"cuda"})  # on which calls wait
 _MUCH = 1 << 36  # products that keep a GPU busy for longer than it takes to launch them
 _MANY = 256 << 20  # bytes that may wait
 _CAUSAL, _NO_MASK = causal(align="start"), Mask()
@@ -137,7 +137,7 @@ class WaitingCalls:
             facts: What the kernel was told beside q and k, where that has been read.
         """
         q, k = heard.args[:2]
-        if type(q) is not Tensor or type(k) is not Tensor or q.device.type not in _DEVICES or q.is_nested:
+        if type(q) is not Tensor or type(k) is not Tensor or not _may_wait(q) or q.is_nested:
             return False
         if _C._len_torch_dispatch_stack() or _C._get_tracing_state() is not None:  # noqa: SLF001
             return False
@@ -164,7 +164,7 @@ class WaitingCalls:
         inputs, mask = call.inputs, call.inputs.mask
         q, k = inputs.q, inputs.k
         self._secure_last()
-        if type(inputs) is not ScoreInputs or q.device.type not in _DEVICES or call.lead != q.shape[:2]:
+        if type(inputs) is not ScoreInputs or not _may_wait(q) or call.lead != q.shape[:2]:
             return False
         if inputs.score is not None or inputs.modify is not None or inputs.padding is not None:
             return False
@@ -258,6 +258,11 @@ class WaitingGroup:
     def stack(self) -> StackedCall:
         """All of them as one."""
         return _stack(self._members)
+
+
+def _may_wait(x: Tensor) -> bool:
+    """Whether calls on this device wait; a device takes its time to spell its name."""
+    return x.is_cuda or x.device.type in _DEVICES
 
 
 def _is_stackable(mask: Tensor, b: int) -> bool:

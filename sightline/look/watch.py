@@ -244,7 +244,7 @@ class Watch:
         if self._lses is not None:
             self._keep_lse(lambda _module: read_kernel(heard))
             return
-        owner = self._owners.current(depth=3)
+        owner = self._owners.current(depth=4)  # above the recorder, and the function that heard it
         if owner is not None:
             kernel = heard.kernel
             if kernel.is_layer and owner.is_layer:  # whose attention is no module that runs

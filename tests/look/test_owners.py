@@ -310,3 +310,12 @@ def test_a_mask_of_keys_is_not_taken_for_padding_of_another_sequence(way):
     assert (crossing_.padding, own.padding) == ("unknown", "left out")
     assert crossing_.is_looking.all()
     assert own.is_looking[0, 0].tolist() == [True] * 3 + [False] * 2
+
+
+def test_modules_are_those_of_torch_without_the_empty_places():
+    model = nn.Sequential(nn.Linear(2, 3), nn.ModuleDict({"inner": nn.Sequential(nn.Linear(3, 5))}))
+    model.register_module("nothing", None)
+    model[1].register_module("nothing", None)
+    found = owners._modules_of(model)
+    assert set(map(id, found)) == set(map(id, model.modules()))
+    assert len(found) == 5
