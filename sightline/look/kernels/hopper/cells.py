@@ -28,39 +28,62 @@ def cell_of(position, n_cells, length):
 
 
 @gluon.jit
-def shares(sums, first_key, edges, ONE: gl.constexpr):
-    """What two blocks of 64 keys have given, (4, 8, 8) each, and beside it what went to their first columns.
+def no_shares(like, ONE: gl.constexpr):
+    """Nothing given yet, for :func:`give`."""
+    zeros = gl.zeros_like(like)
+    return (zeros, zeros) if ONE else (zeros, zeros, zeros, zeros)
 
-    A second column, if there is one, begins at the block's edge.
+
+@gluon.jit
+def to_edges(like, first_key, edges):
+    """How far the edge of each 64 keys is from the first, second, ... of 8 keys."""
+    keys = first_key + gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(0, like.type.layout)))
+    return edges[0] - keys, edges[1] - keys
+
+
+@gluon.jit
+def not_kept(x):
+    """The same, but what a loop computes from it is not computed before the loop and kept in registers."""
+    return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def give(given, n: gl.constexpr, part, to_edge, ONE: gl.constexpr):
+    """Add what the n-th 8 keys have, (4, 8, 8), to what their 64 keys give and, behind it, to the first column.
+
+    A second column, if there is one, begins at the edge of its 64 keys.
     """
-    given = sums[:0]
-    for half in gl.static_range(2):
-        edge = edges[half] - (first_key + half * 64)
-        total = gl.zeros_like(sums[0])
-        early = gl.zeros_like(sums[0])
-        for i in gl.static_range(8):
-            part = sums[half * 8 + i]
-            total += part
-            if not ONE:
-                keys = 8 * i + gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(0, part.type.layout)))
-                early += gl.where(gl.expand_dims(gl.expand_dims(keys < edge, 0), 0), part, 0.0)
-        given += (total,)
-        if not ONE:
-            given += (early,)
+    half: gl.constexpr = n // 8
+    given = given[:half] + (given[half] + part,) + given[half + 1 :]  # noqa: RUF005 (Gluon has no stars)
+    if not ONE:
+        early = gl.expand_dims(gl.expand_dims(to_edge[half] > 8 * n, 0), 0)
+        early = given[half + 2] + gl.where(early, part, 0.0)
+        given = given[: half + 2] + (early,) + given[half + 3 :]  # noqa: RUF005
+    return given
+
+
+@gluon.jit
+def shares(sums, to_edge, ONE: gl.constexpr):
+    """What the sums of the keys give to the columns of the map."""
+    given = no_shares(sums[0], ONE)
+    for n in gl.static_range(16):
+        given = give(given, n, sums[n], to_edge, ONE)
     return given
 
 
 @gluon.jit
 def add_shares(cells_ptr, row, given, written, columns, n_columns, ONE: gl.constexpr):
     """Add to a row of cells what has come since the last one."""
-    n: gl.constexpr = 1 if ONE else 2
+    masses = given[:0]
+    for i in gl.static_range(len(given)):  # all first: each waits for its threads, together they wait once
+        masses += (of_warps(given[i] - written[i]),)
     for half in gl.static_range(2):
-        late = of_warps(given[half * n] - written[half * n])
+        late = masses[half]
         if not ONE:
-            early = of_warps(given[half * n + 1] - written[half * n + 1])
+            early = masses[half + 2]
             late -= early
             add_to_cell(cells_ptr, row, columns[half], early, n_columns)
-        add_to_cell(cells_ptr, row, columns[half] + (n - 1), late, n_columns)
+        add_to_cell(cells_ptr, row, columns[half] + (0 if ONE else 1), late, n_columns)
 
 
 @gluon.jit
@@ -78,12 +101,20 @@ def add_to_cell(cells_ptr, row, column, mass, n_columns):
 
 
 @gluon.jit
-def add_some(sums, w, chosen):
-    """Add the weights of chosen queries, (M, 1) ones and zeros, to the sums of the keys."""
-    added = sums[:0]
-    for i in gl.static_range(16):
-        added += (sums[i] + over_queries(w[i] * chosen),)
-    return added
+def with_some(sums, w, chosen):
+    """The sums of 8 keys, (4, 8, 8), with the weights of chosen queries, (M,) ones and zeros, added."""
+    chosen = gl.expand_dims(chosen, 1) + gl.zeros_like(w)
+    one, other = of_each_query(w, sums)
+    first, second = of_each_query(chosen, sums)
+    return one * first + (other * second + sums)
+
+
+@gluon.jit
+def of_each_query(x, sums):
+    """What the first and the second query of each thread have, each as sums lie; nothing is moved."""
+    LAYOUT: gl.constexpr = sums.type.layout
+    one, other = gl.split(gl.permute(gl.reshape(x, (4, 2, 8, 8)), (0, 2, 3, 1)))
+    return gl.convert_layout(one, LAYOUT), gl.convert_layout(other, LAYOUT)
 
 
 @gluon.jit

@@ -13,10 +13,14 @@ from sightline.look.kernels.hopper.cells import (
     OWN_KEY,
     add_fine_cells,
     add_shares,
-    add_some,
     cell_of,
+    give,
+    no_shares,
+    not_kept,
     shares,
     start_of,
+    to_edges,
+    with_some,
 )
 from sightline.look.kernels.hopper.tiles import (
     FIXED,
@@ -91,7 +95,8 @@ def weights_kernel(
     cells_ptr += wide * n_rows * n_columns
     row = cell_of(first_key * 0 + start, n_rows, T)  # of the map
     bound = start_of(row + 1, n_rows, T)
-    height = T // n_rows
+    height, rest = T // n_rows, T % n_rows
+    over = ((row + 1).to(gl.int64) * rest % n_rows).to(gl.int32)  # a row is taller when this comes to n_rows
     columns = (cell_of(first_key, n_columns, S), cell_of(first_key + 64, n_columns, S))  # of each 64 keys
     edges = (start_of(columns[0] + 1, n_columns, S), start_of(columns[1] + 1, n_columns, S))
 
@@ -104,7 +109,9 @@ def weights_kernel(
     for i in gl.static_range(16):
         sums += (over_queries(zeros[i]),)
     totals = gl.zeros([N], gl.float32, OWN_KEY)
-    written = shares(sums, first_key, edges, ALIGNED_KEYS)  # what is in the map already
+    to_edge = to_edges(sums[0], first_key, edges)
+    given = no_shares(sums[0], ALIGNED_KEYS)  # to the map, by all queries before the end of a row of cells
+    written = no_shares(sums[0], ALIGNED_KEYS)  # what is in the map already
     mbarrier.wait(k_bar.index(0), 0)
     lse_next = gl.load(lse_ptr + start + in_tile, mask=start + in_tile < T, other=float("inf"))
     known_next = gl.zeros([M], gl.int32, OF_QUERIES)
@@ -123,13 +130,18 @@ def weights_kernel(
                 mbarrier.wait(q_bars.index(slot), (tile >> LOG2_STAGES) & 1)
                 ready = product(q_mem.index(slot), k_mem.index(0), ready, D)
                 first_query = start + tile * M
-                if CELLS and not FINE and not BETWEEN and first_query >= bound:
-                    # A row of cells has ended.
-                    now = shares(sums, first_key, edges, ALIGNED_KEYS)
-                    add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
-                    written = now
+                if CELLS and not FINE and first_query >= bound:  # a row of cells has ended
+                    if not BETWEEN:
+                        given = shares(sums, to_edge, ALIGNED_KEYS)
+                    add_shares(cells_ptr, row, given, written, columns, n_columns, ALIGNED_KEYS)
+                    written = given
                     row += 1
                     bound += height
+                    if BETWEEN:
+                        over += rest
+                        taller = (over >= n_rows).to(gl.int32)
+                        over -= taller * n_rows
+                        bound += taller
                 queries = first_query + in_tile
                 there = queries < T
                 lse = gl.expand_dims(log2_of(lse_next), 1)
@@ -146,6 +158,12 @@ def weights_kernel(
                 w = scores[:0]
                 added = sums[:0]
                 spread = gl.zeros([M, 8], gl.float32, LAYOUT)
+                before = (queries < bound).to(gl.float32)
+                near = to_edge
+                if BETWEEN:
+                    given = no_shares(sums[0], ALIGNED_KEYS)
+                    if not ALIGNED_KEYS:
+                        near = not_kept(to_edge[0]), not_kept(to_edge[1])
                 best = least_in_thread(scores[0])  # of a group, as bits: no log w is above zero
                 least = best
                 at = gl.zeros_like(least, dtype=gl.int32)
@@ -155,8 +173,9 @@ def weights_kernel(
                         limit, low, high, part != 1, HAS_LOW, HAS_HIGH,
                     )  # fmt: skip
                     w += (exp2(x),)
-                    if not BETWEEN:
-                        added += (sums[n] + over_queries(w[n]),)
+                    added += (sums[n] + over_queries(w[n]),)
+                    if BETWEEN:
+                        given = give(given, n, with_some(sums[n], w[n], before), near, ALIGNED_KEYS)
                     if ENTROPY:
                         spread = w[n] * x + spread
                     if PEAK:
@@ -177,22 +196,14 @@ def weights_kernel(
                         cells_ptr, w, first_query, first_key, T, S, n_rows, n_columns,
                         ALIGNED, ALIGNED_KEYS,
                     )  # fmt: skip
-                elif BETWEEN and (first_query + M >= bound) & (bound <= T):
-                    # A row of cells ends in this tile.
-                    before = gl.expand_dims((queries < bound).to(gl.float32), 1)
-                    sums = add_some(sums, w, before)
-                    now = shares(sums, first_key, edges, ALIGNED_KEYS)
-                    sums = add_some(sums, w, 1.0 - before)
-                    add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
-                    written = now
-                    row += 1
-                    bound = start_of(row + 1, n_rows, T)
-                elif BETWEEN:
-                    sums = add_some(sums, w, 1.0)
-                if (RECEIVED or CELLS) and not (CELLS and FINE) and not BETWEEN:
+                elif RECEIVED or CELLS:
                     sums = added
+    if BETWEEN and (start + n_tiles * M >= bound) & (bound <= T):
+        add_shares(cells_ptr, row, given, written, columns, n_columns, ALIGNED_KEYS)
+        written = given
+        row += 1
     if CELLS and not FINE and row < n_rows:  # the walk may have ended inside a row of cells
-        now = shares(sums, first_key, edges, ALIGNED_KEYS)
+        now = shares(sums, to_edge, ALIGNED_KEYS)
         add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
     if RECEIVED:
         total = totals if CELLS and FINE else gl.sum(gl.sum(whole(sums), axis=0), axis=0)
