@@ -49,7 +49,7 @@ def not_kept(x):
 
 @gluon.jit
 def give(given, n: gl.constexpr, part, to_edge, ONE: gl.constexpr):
-    """Add what the n-th 8 keys have, (4, 8, 8), to what their 64 keys give and, behind it, to the first column.
+    """Add what the n-th 8 keys have, (4, 8, 8), to what their 64 give and, behind it, to the first column.
 
     A second column, if there is one, begins at the edge of its 64 keys.
     """
