@@ -4,14 +4,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
-# A file's tests stay together, because they share what was trained for them, the longest files first (conftest.py
-# names them); each process has one thread.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
+# The parts of `make test`, as they are started: the types first, for they need no torch while another compiles it.
+PARTS  := commands types shaped plain doctest examples
 # Bytecode is kept, whatever the environment says: without it each process compiles all that it imports, torch with
 # what the commands need in 24 s instead of 9.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo docs docs-check figures figures-slow test test-long test-gpu fuzz kills lock licences sbom wheel check types doctest examples plain shaped beside format clean test-lab smoke startup test-all pages faults mutants soak
+.PHONY: help demo docs docs-check figures figures-slow test test-long test-gpu fuzz kills lock licences sbom wheel check $(PARTS) $(PARTS:%=%.part) format clean test-lab smoke startup test-all pages faults mutants soak
 .DEFAULT_GOAL := help
 
 help:
@@ -30,7 +30,7 @@ help:
 	@echo "make kills     SIGKILL at every change of the file system of a run of each task; make faults: other faults"
 	@echo "make mutants   small mistakes in ROOM=attention, N=200 of them: do its tests notice?"
 	@echo "make soak      three hours of watching, looking, training and serving: does anything grow?"
-	@echo "make check     lint and types only; make plain, shaped, doctest or examples: one part of make test"
+	@echo "make check     lint and types only; make commands, shaped, plain, doctest or examples: one part of make test"
 	@echo "make format    let ruff put the code in order"
 
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -52,33 +52,37 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Each test runs once: the rooms' own under a hook that checks the shapes of all they call, the rest (tasks,
-# commands, kernels, what the hook would change) without it. Both at once, so that no core waits for the other's
-# last file; what runs beside the first is printed when it has ended.
+# Each test runs once: the rooms' own under a hook that checks the shapes of all they call, then what of them the
+# hook would change (plain), and the other rooms, tasks and commands among them. A part is one process with one
+# thread, so that what is imported and trained for many tests is imported and trained once; JOBS of them run at
+# once, the next begins when one ends, and what a part prints comes when it has ended.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory --old-file=$(READY) --jobs=2 plain beside
+	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going --jobs=$(JOBS) $(PARTS:%=%.part)
+
+$(PARTS:%=%.part): %.part: $(READY)
+	@$(MAKE) --no-print-directory --old-file=$(READY) $* > $(VENV)/$*.txt 2>&1; code=$$?; \
+	echo "== $*"; cat $(VENV)/$*.txt; exit $$code
+
+commands: $(READY)
+	$(PYTEST) tests --part commands
 
 plain: $(READY)
-	$(PYTEST) tests --without-shaped
+	$(PYTEST) tests --part plain
 
-# One after the other. The examples of docs/lookup/api.md are the code's own and run there.
-beside: $(READY)
-	@failed=0; for part in types shaped doctest examples; do \
-	    $(MAKE) --no-print-directory --old-file=$(READY) $$part || failed=1; done > $(VENV)/beside.txt 2>&1; \
-	cat $(VENV)/beside.txt; exit $$failed
-
-# What is marked `long`: one more case of a kind that `make test` has one of.
+# What is marked `long`: one more case of a kind that `make test` has one of. A file's tests stay together, because
+# they share what was trained for them.
 test-long: $(READY)
-	$(PYTEST) tests -m long
+	$(PYTEST) -n $(JOBS) --dist loadfile tests -m long
 
 types: $(READY)
 	$(BIN)/mypy
 
 shaped: $(READY)
-	$(PYTEST) tests --jaxtyping-packages=sightline,beartype.beartype
+	$(PYTEST) tests --jaxtyping-packages=sightline,tests.shape_hook.checked
 
+# The examples of docs/lookup/api.md are the code's own and run there.
 doctest: $(READY)
 	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md $$(find docs -name '*.md' ! -name api.md)
 
