@@ -191,6 +191,7 @@ def test_beams_that_can_not_be():
         sl.align(seen.stack(name), beams=torch.zeros(2, 13, dtype=torch.long))
 
 
+@pytest.mark.combinations
 @pytest.mark.plain  # long, and its shapes are others' too
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize("noise", [0.0, 0.3, 3.0])

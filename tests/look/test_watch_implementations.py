@@ -131,6 +131,7 @@ WAYS = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize(("which", "way"), [(which, way) for which in WAYS for way in WAYS[which]])
