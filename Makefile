@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
 # The parts of `make test`, as they are started: the types first, for they need no torch while another compiles it.
-PARTS  := commands types shaped plain doctest examples
+PARTS  := commands types shaped plain kernels doctest examples
 # Bytecode is kept, whatever the environment says: without it each process compiles all that it imports, torch with
 # what the commands need in 24 s instead of 9.
 export PYTHONDONTWRITEBYTECODE :=
@@ -30,7 +30,7 @@ help:
 	@echo "make kills     SIGKILL at every change of the file system of a run of each task; make faults: other faults"
 	@echo "make mutants   small mistakes in ROOM=attention, N=200 of them: do its tests notice?"
 	@echo "make soak      three hours of watching, looking, training and serving: does anything grow?"
-	@echo "make check     lint and types only; make commands, shaped, plain, doctest or examples: one part of make test"
+	@echo "make check     lint and types only; make commands, shaped, plain, kernels, doctest or examples: a part of make test"
 	@echo "make format    let ruff put the code in order"
 
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -52,10 +52,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Each test runs once: the rooms' own under a hook that checks the shapes of all they call, then what of them the
-# hook would change (plain), and the other rooms, tasks and commands among them. A part is one process with one
-# thread, so that what is imported and trained for many tests is imported and trained once; JOBS of them run at
-# once, the next begins when one ends, and what a part prints comes when it has ended.
+# Each test runs once: the rooms' own under a hook that checks the shapes of all they call, what of them the hook
+# would change (plain) or Triton could not read then (kernels), and the other rooms, tasks and commands among them.
+# A part is one process with one thread, so that what many tests import and train is imported and trained once.
+# JOBS parts run at a time, the next begins when one ends, and what a part prints comes when it has ended.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -65,11 +65,8 @@ $(PARTS:%=%.part): %.part: $(READY)
 	@$(MAKE) --no-print-directory --old-file=$(READY) $* > $(VENV)/$*.txt 2>&1; code=$$?; \
 	echo "== $*"; cat $(VENV)/$*.txt; exit $$code
 
-commands: $(READY)
-	$(PYTEST) tests --part commands
-
-plain: $(READY)
-	$(PYTEST) tests --part plain
+commands plain kernels: $(READY)
+	$(PYTEST) tests --part $@
 
 # What is marked `long`: one more case of a kind that `make test` has one of. A file's tests stay together, because
 # they share what was trained for them.

@@ -25,8 +25,9 @@ def _names(doctest_namespace: dict[str, object]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--part`: the tests that `--jaxtyping-packages` leaves out, in two parts by their rooms."""
-    parser.addoption("--part", choices=["plain", "commands"], help="of what runs without the shape hook")
+    """Add `--part`: the tests that `--jaxtyping-packages` leaves out, by their rooms."""
+    parts = ["commands", "plain", "kernels"]
+    parser.addoption("--part", choices=parts, help="of what `make test` runs without the shape hook")
 
 
 def _part(config: pytest.Config) -> str | None:
@@ -39,10 +40,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path == config.rootpath / "docs/lookup/api.md":  # those of the docstrings
         return True
     part = _part(config)
-    if part is None or collection_path.parent != config.rootpath / "tests":
+    parts = collection_path.relative_to(config.rootpath).parts
+    if part is None or len(parts) < 2 or not (collection_path.is_dir() or parts[-1].startswith("test_")):
         return None
-    is_room = collection_path.is_dir() or collection_path.name.startswith("test_")
-    return True if is_room and (collection_path.name in SHAPED_ROOMS) == (part == "commands") else None
+    if "kernels" in parts:
+        return part != "kernels" or None
+    if parts[1] not in SHAPED_ROOMS:
+        return part != "commands" or None
+    return part == "commands" or (part == "kernels" and not collection_path.is_dir()) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
