@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make demo      train a captioner on drawn scenes, score it, look into it: runs/demo/report.html"
 	@echo "make test      lint, types, tests, doctests and examples"
-	@echo "make test-long further cases of what make test has one of: signals, kills, caches, old runs; a minute"
+	@echo "make test-long further cases of what make test has one of: signals, kills, old runs, combinations; some minutes"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
 	@echo "make test-lab  a real Jupyter Lab and a marimo open a notebook, in an environment of their own"
 	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
