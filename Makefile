@@ -4,20 +4,20 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
-# A file's tests stay together, because they share what was trained for them, the longest files first (conftest.py
-# names them); each process has one thread.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
+# The parts of `make test`, as they are started: the types first, for they need no torch while another compiles it.
+PARTS  := commands types shaped plain kernels doctest examples
 # Bytecode is kept, whatever the environment says: without it each process compiles all that it imports, torch with
 # what the commands need in 24 s instead of 9.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo docs docs-check figures figures-slow test test-long test-gpu fuzz kills lock licences sbom wheel check types doctest examples plain shaped beside format clean test-lab smoke startup test-all pages faults mutants soak
+.PHONY: help demo docs docs-check figures figures-slow test test-long test-gpu fuzz kills lock licences sbom wheel check $(PARTS) $(PARTS:%=%.part) format clean test-lab smoke startup test-all pages faults mutants soak
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      train a captioner on drawn scenes, score it, look into it: runs/demo/report.html"
 	@echo "make test      lint, types, tests, doctests and examples"
-	@echo "make test-long further cases of what make test has one of: signals, kills, caches, old runs; a minute"
+	@echo "make test-long further cases of what make test has one of: signals, kills, old runs, combinations; some minutes"
 	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
 	@echo "make test-lab  a real Jupyter Lab and a marimo open a notebook, in an environment of their own"
 	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
@@ -30,7 +30,7 @@ help:
 	@echo "make kills     SIGKILL at every change of the file system of a run of each task; make faults: other faults"
 	@echo "make mutants   small mistakes in ROOM=attention, N=200 of them: do its tests notice?"
 	@echo "make soak      three hours of watching, looking, training and serving: does anything grow?"
-	@echo "make check     lint and types only; make plain, shaped, doctest or examples: one part of make test"
+	@echo "make check     lint and types only; make commands, shaped, plain, kernels, doctest or examples: a part of make test"
 	@echo "make format    let ruff put the code in order"
 
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -52,33 +52,34 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Each test runs once: the rooms' own under a hook that checks the shapes of all they call, the rest (tasks,
-# commands, kernels, what the hook would change) without it. Both at once, so that no core waits for the other's
-# last file; what runs beside the first is printed when it has ended.
+# Each test runs once: the rooms' own under a hook that checks the shapes of all they call, what of them the hook
+# would change (plain) or Triton could not read then (kernels), and the other rooms, tasks and commands among them.
+# A part is one process with one thread, so that what many tests import and train is imported and trained once.
+# JOBS parts run at a time, the next begins when one ends, and what a part prints comes when it has ended.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory --old-file=$(READY) --jobs=2 plain beside
+	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going --jobs=$(JOBS) $(PARTS:%=%.part)
 
-plain: $(READY)
-	$(PYTEST) tests --without-shaped
+$(PARTS:%=%.part): %.part: $(READY)
+	@$(MAKE) --no-print-directory --old-file=$(READY) $* > $(VENV)/$*.txt 2>&1; code=$$?; \
+	echo "== $*"; cat $(VENV)/$*.txt; exit $$code
 
-# One after the other. The examples of docs/lookup/api.md are the code's own and run there.
-beside: $(READY)
-	@failed=0; for part in types shaped doctest examples; do \
-	    $(MAKE) --no-print-directory --old-file=$(READY) $$part || failed=1; done > $(VENV)/beside.txt 2>&1; \
-	cat $(VENV)/beside.txt; exit $$failed
+commands plain kernels: $(READY)
+	$(PYTEST) tests --part $@
 
-# What is marked `long`: one more case of a kind that `make test` has one of.
+# What is marked `long`: one more case of a kind that `make test` has one of. A file's tests stay together, because
+# they share what was trained for them.
 test-long: $(READY)
-	$(PYTEST) tests -m long
+	$(PYTEST) -n $(JOBS) --dist loadfile tests -m long
 
 types: $(READY)
 	$(BIN)/mypy
 
 shaped: $(READY)
-	$(PYTEST) tests --jaxtyping-packages=sightline,beartype.beartype
+	$(PYTEST) tests --jaxtyping-packages=sightline,tests.shape_hook.checked
 
+# The examples of docs/lookup/api.md are the code's own and run there.
 doctest: $(READY)
 	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md $$(find docs -name '*.md' ! -name api.md)
 

@@ -1,32 +1,20 @@
-"""What every doctest may use without importing it, a fixed seed, and which tests check shapes."""
+"""What every doctest may use without importing it, a fixed seed, and the parts of `make test`."""
 
 import gc
+import itertools
+import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import torch
 
+import tests.shape_hook  # noqa: F401 - by this name the hook has it, which begins with the next line
+
+# isort: split
 import sightline as sl
 
-# The files that take longest, first: a long one at the end keeps one core busy and the other waiting.
-LONGEST = [
-    "tests/tasks/test_contract.py",
-    "tests/look/kernels/test_look_kernels.py",
-    "tests/look/test_watch_implementations.py",
-    "tests/look/test_watch_compiled.py",
-    "tests/look/kernels/test_question_kernels.py",
-    "tests/look/sharded/test_sharded.py",
-    "tests/fuzz/test_fuzz.py",
-    "tests/test_runs_of_0_1.py",
-    "tests/train/test_train_loop.py",
-    "tests/train/test_processes.py",
-    "tests/show/test_figures.py",
-    "tests/serve/test_browser.py",
-    "tests/show/explorer/test_browser_pictures.py",
-    "tests/attention/test_as_torch.py",
-    "tests/look/test_look_questions.py",
-    "tests/look/test_look_stream.py",
-]
+_N_MODULES = pytest.StashKey[int]()
 SHAPED_ROOMS = {"attention", "decode", "evaluate", "layers", "look", "models", "positions", "show"}
 
 
@@ -37,32 +25,45 @@ def _names(doctest_namespace: dict[str, object]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--without-shaped`: the tests that `--jaxtyping-packages` leaves out."""
-    parser.addoption("--without-shaped", action="store_true", help="leave out what runs under the shape hook")
+    """Add `--part`: the tests that `--jaxtyping-packages` leaves out, by their rooms."""
+    parts = ["commands", "plain", "kernels"]
+    parser.addoption("--part", choices=parts, help="of what `make test` runs without the shape hook")
+
+
+def _part(config: pytest.Config) -> str | None:
+    """The part of `make test` that this is; None for all tests, the long ones too."""
+    return "shaped" if config.getoption("jaxtyping_packages", None) else config.getoption("--part")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out whole rooms that the shape hook has nothing to say about, and examples that run elsewhere."""
+    """Leave out whole rooms that are of another part, and examples that run elsewhere."""
     if collection_path == config.rootpath / "docs/lookup/api.md":  # those of the docstrings
         return True
-    hooked = bool(config.getoption("jaxtyping_packages", None))
-    is_room = collection_path.parent == config.rootpath / "tests" and collection_path.is_dir()
-    return True if hooked and is_room and collection_path.name not in SHAPED_ROOMS else None
+    part = _part(config)
+    parts = collection_path.relative_to(config.rootpath).parts
+    if part is None or len(parts) < 2 or not (collection_path.is_dir() or parts[-1].startswith("test_")):
+        return None
+    if "kernels" in parts:
+        return part != "kernels" or None
+    if parts[1] not in SHAPED_ROOMS:
+        return part != "commands" or None
+    return part == "commands" or (part == "kernels" and not collection_path.is_dir()) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of this pass, under the shape hook or without it, and put long files first.
+    """Choose the tests of this part of `make test`.
 
-    Those marked `long` are in neither: `make test-long` runs them, and so does a plain `pytest`.
+    Those marked `long` are in none: `make test-long` runs them, and so does a plain `pytest`.
     """
-    hooked = bool(config.getoption("jaxtyping_packages", None))
-    if not hooked and not config.getoption("--without-shaped"):
+    for item in _further_combinations(items):
+        item.add_marker(pytest.mark.long)
+    part = _part(config)
+    if part is None:
         return
-    chosen = [item for item in items if _is_shaped(item) == hooked and not any(item.iter_markers("long"))]
+    own = [item for item in items if _is_shaped(item) == (part == "shaped")]
+    chosen = [item for item in own if not any(item.iter_markers("long"))]
     config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
     items[:] = chosen
-    long = {config.rootpath / name: i for i, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: long.get(item.path, len(LONGEST)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -70,9 +71,51 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     Not elsewhere, for `gc.get_objects`, by which `make mutants` finds functions, leaves it out too.
     """
-    if hasattr(session.config, "workerinput"):
+    _leave_imported_out(session.config)
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """The same for what tests import, where that is much."""
+    _leave_imported_out(item.config)
+
+
+def _leave_imported_out(config: pytest.Config) -> None:
+    before = config.stash.get(_N_MODULES, 0)
+    if len(sys.modules) > before + 100 and (_part(config) or hasattr(config, "workerinput")):
+        config.stash[_N_MODULES] = len(sys.modules)
         gc.collect()
         gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Give it back: what Triton's bindings hold would be told of as leaked."""
+    gc.unfreeze()
+
+
+def _further_combinations(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of the tests marked `combinations`, the cases that bring nothing that others have not."""
+    functions = defaultdict(list)
+    for item in items:
+        if any(item.iter_markers("combinations")):
+            functions[item.path, item.originalname].append(item)  # type: ignore[attr-defined]
+    further: list[pytest.Item] = []
+    for cases in functions.values():
+        brings = {case: _pairs(case) for case in cases}
+        missing = set().union(*brings.values())
+        while missing:
+            case = max(brings, key=lambda case: len(brings[case] & missing))
+            missing -= brings.pop(case)
+        further += brings
+    return further
+
+
+def _pairs(item: pytest.Item) -> set[object]:
+    """The values of a case, one for each `parametrize`; pairs of them where there are more than two."""
+    params = item.callspec.params  # type: ignore[attr-defined]
+    names = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    rows = [x.replace(" ", "").split(",") if isinstance(x, str) else list(x) for x in names]
+    values = [tuple((name, id(params[name])) for name in row) for row in rows]
+    return set(values) if len(values) <= 2 else set(itertools.combinations(values, 2))
 
 
 def _is_shaped(item: pytest.Item) -> bool:

@@ -1,6 +1,7 @@
 """What the fuzzers of tests/fuzz found, each once: refused in a sentence of our own, or answered."""
 
 import json
+import mmap
 import re
 import resource
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_what_a_limit_leaves_is_less_what_is_used():
 
     def limited():
         used = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
-        held = bytearray(200 << 20)
+        held = mmap.mmap(-1, 200 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # new, whatever is free
         resource.setrlimit(resource.RLIMIT_DATA, (used + (4 << 30), used + (4 << 30)))
         print(free_memory(), len(held))  # noqa: T201
 

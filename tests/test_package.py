@@ -21,6 +21,35 @@ q, k, v = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 11)
 output = sl.attention(q, k, v, sl.masks.padding([3, 7]), score=sl.scores.Additive(3, 3, 2))
 print(tuple(output.shape), tuple(sl.nn.MultiheadAttention(6, 2)(*[torch.ones(5, 6)] * 3)[0].shape))
 """
+# A child for each of some programs, all from one process that has imported torch and nothing of ours.
+EACH = """
+import os, sys
+import torch
+
+for program in sys.argv[1:]:
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        exec(program)
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, program
+"""
+LIGHT = """
+a = torch.initial_seed()
+import sightline
+print(a == torch.initial_seed(), sorted({'matplotlib', 'typer', 'rich', 'PIL'} & set(sys.modules)))
+"""
+EXERCISES = """
+import sightline as sl
+print('seeds' in dir(sl), int(sl.seeds.create_mask(3).sum()))
+"""
+FUNCTION = """
+import sightline.attention.masks, sightline as sl
+import sightline.attention.attend
+from sightline import attention
+print(attention is sl.attention, type(sl.attention).__name__)
+"""
 EXTRAS = "jaxtyping,beartype,hypothesis,matplotlib,PIL,typer,rich,accelerate,tokenizers,transformers,timm"
 
 
@@ -31,11 +60,17 @@ def test_torch_and_numpy_are_enough():
     assert done.stdout == "(2, 5, 11) (5, 6)\n"
 
 
-def test_importing_it_is_light():
-    code = "import torch; a = torch.initial_seed(); import sightline, sys; print(a == torch.initial_seed(),"
-    code += " sorted({'matplotlib', 'typer', 'rich', 'PIL'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
-    assert done.stdout == "True []\n"
+@pytest.fixture(scope="module")
+def printed():
+    """What each of the programs prints."""
+    python = [sys.executable, "-c", EACH, LIGHT, EXERCISES, FUNCTION]
+    done = subprocess.run(python, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    return dict(zip([LIGHT, EXERCISES, FUNCTION], done.stdout.splitlines(), strict=True))
+
+
+def test_importing_it_is_light(printed):
+    assert printed[LIGHT] == "True []"
 
 
 @pytest.mark.parametrize(
@@ -55,10 +90,8 @@ def test_the_promised_names_are_there(space, names):
         assert name in dir(space)
 
 
-def test_the_exercises_are_there_without_an_import_of_their_own():
-    code = "import sightline as sl; print('seeds' in dir(sl), int(sl.seeds.create_mask(3).sum()))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
-    assert done.stdout == "True 6\n", done.stderr
+def test_the_exercises_are_there_without_an_import_of_their_own(printed):
+    assert printed[EXERCISES] == "True 6"
 
 
 def test_every_public_name_exists():
@@ -66,11 +99,8 @@ def test_every_public_name_exists():
         assert all(hasattr(space, name) for name in space.__all__)
 
 
-def test_attention_stays_the_function():
-    code = "import sightline.attention.masks, sightline as sl; import sightline.attention.attend;"
-    code += " from sightline import attention; print(attention is sl.attention, type(sl.attention).__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
-    assert done.stdout == "True function\n"
+def test_attention_stays_the_function(printed):
+    assert printed[FUNCTION] == "True function"
 
 
 def test_every_other_name_of_nn_is_torchs():

@@ -130,10 +130,10 @@ def masks(t: int, s: int, own: Tensor, dtype: torch.dtype) -> dict[str, tuple[An
     }
 
 
-def ring(mesh: DeviceMesh) -> Iterator[Row]:
+def ring(mesh: DeviceMesh, dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)) -> Iterator[Row]:
     """``sl.look(..., group=)``: every mask, shards of any length, float32 and float64, S other than T."""
     rank, world = mesh.get_local_rank(), mesh.size()
-    for dtype in (torch.float32, torch.float64):
+    for dtype in dtypes:
         for t, s, how in (
             (24, 24, "even"),
             (29, 29, "uneven"),

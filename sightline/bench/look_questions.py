@@ -49,9 +49,8 @@ def cases(device: torch.device, *, quick: bool = False) -> list[Case]:
             partial(compare_relevance, shape, device),
         )
     )
-    listed.append(
-        _case("ten monitored steps beside ten", device, _MONITOR_BAR, partial(compare_monitored, device))
-    )
+    monitored = partial(compare_monitored, device, 16 if quick and not on_gpu else None)
+    listed.append(_case("ten monitored steps beside ten", device, _MONITOR_BAR, monitored))
     return listed
 
 
@@ -149,10 +148,10 @@ def compare_relevance(shape: Shape, device: torch.device) -> Comparison:
     )
 
 
-def compare_monitored(device: torch.device) -> Comparison:
+def compare_monitored(device: torch.device, n_tokens: int | None = None) -> Comparison:
     """Ten training steps of an encoder, with a monitor that looks at one of them, and without."""
     on_gpu = device.type == "cuda"
-    d_model, t, b = (1024, 2048, 8) if on_gpu else (128, 128, 4)
+    d_model, t, b = (1024, n_tokens or 2048, 8) if on_gpu else (128, n_tokens or 128, 4)
     dtype = torch.bfloat16 if on_gpu else torch.float32
     x = torch.randn(b, t, d_model, device=device, dtype=dtype)
 

@@ -40,6 +40,7 @@ MASKS = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's, of itself
 @pytest.mark.parametrize("lead", [(), (B,), (B, 2, 2)], ids=str)
 @pytest.mark.parametrize("name", MASKS)

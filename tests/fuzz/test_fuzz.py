@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.plain,
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
-CASES = {"api": 70, "arguments": 120, "lines": 12, "runs": 16, "data": 12, "pages": 3, "faults": 3}
+CASES = {"api": 35, "arguments": 60, "lines": 12, "runs": 8, "data": 6, "pages": 3, "faults": 3}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -28,11 +28,12 @@ def _one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", FUZZERS)
-def test_nothing_is_found(name, tmp_path, monkeypatch):
+def test_nothing_is_found(name, times, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    report = FUZZERS[name](Cases(name, 7, count=CASES[name]), tmp_path)
-    assert report.count == CASES[name]
+    report = FUZZERS[name](Cases(name, 7, count=times * CASES[name]), tmp_path)
+    assert report.count == times * CASES[name]
     assert not report.failures, str(report)
 
 

@@ -77,6 +77,7 @@ def layer_by_hand(layer, x, edit, added):
     return layer.norm2(x + layer.linear2(F.relu(layer.linear1(x))))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("name", EDITS)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -151,6 +152,7 @@ def set_implementation(model, name):
             module.config._attn_implementation = name
 
 
+@pytest.mark.combinations
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", EDITS)
 def test_models_of_hugging_face(family, name):

@@ -23,6 +23,7 @@ def layers(n, mask="nothing", lead=(B, H), **options):
     ]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("residual", [0.5, 0.0, 0.3, 1.0])
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_rollout_is_the_product_of_the_layers(residual, n):

@@ -94,6 +94,7 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
 # With what later questions need
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("mask", ["nothing", "causal", "padding", "dense", "bias_of_heads", "all_together"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_kept_sight_answers_after_loading(tmp_path, mask, dtype):

@@ -131,6 +131,7 @@ def test_nothing_is_differentiable_where_nothing_asks_for_it():
 # Memory
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("mask", [None, "causal", "window", "bias"])
 @pytest.mark.parametrize("grad", [False, True])
 def test_no_tensor_as_large_as_the_matrix_is_ever_created(mask, grad):

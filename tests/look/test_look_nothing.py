@@ -50,6 +50,7 @@ def test_no_weight_is_computed(mask, dtype):
     near(sight.rows(range(T)), weights, atol=2e-6)  # later questions are answered as ever
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("mask", sorted(MASKS))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_what_it_knows_is_right(mask, dtype):

@@ -76,6 +76,7 @@ def all_agree(sight, weights, rtol=1e-9, atol=1e-12):
         near(sight.offsets(n, first=s - t), dense_offsets(weights, n, s - t), rtol, atol)
 
 
+@pytest.mark.combinations
 @pytest.mark.usefixtures("_tile")
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("kv_heads", [None, 2])
@@ -224,6 +225,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("mask", ["causal", "dense", "bias_with_inf"])
 def test_gradients_of_every_question(question, mask):

@@ -128,6 +128,7 @@ INDICES = [
 ]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("index", INDICES, ids=str)
 @pytest.mark.parametrize(
     ("kv_heads", "mask"),

@@ -25,6 +25,7 @@ def steps_of(starts, kv_heads=2, **options):
     )
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("starts", [[0], range(N), [0, 5, 6, 7, 8, 9, 10], [0, 3, 7]], ids=str)
 @pytest.mark.parametrize("tile", [13, 1 << 19])
 def test_steps_stacked_are_the_causal_whole(starts, tile):

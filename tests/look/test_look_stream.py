@@ -61,6 +61,7 @@ def test_every_statistic_is_that_of_the_matrix(lead, t, s, d, mask, score, dtype
         assert torch.equal(sight.output, sl.attention(q, k, v, given_mask, score=built))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("mask", sorted(MASKS))
 @pytest.mark.parametrize("lead", [(), (2, 3), "grouped"], ids=str)
 def test_every_mask_in_many_tiles(mask, lead):
@@ -78,6 +79,7 @@ def test_every_mask_in_many_tiles(mask, lead):
     assert torch.equal(sight.output, sl.attention(q, k, v, given_mask))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("kv_heads", [None, 2])
 def test_every_score(score, kv_heads):
@@ -286,6 +288,7 @@ def test_a_slightly_wrong_lse_costs_less_than_the_tolerance():
 # Output: looking changes nothing
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("mask", sorted(MASKS))
 @pytest.mark.parametrize("pairs", [16, 1 << 22])
 @pytest.mark.parametrize("grad", [False, True])

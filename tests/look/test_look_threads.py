@@ -148,6 +148,7 @@ def everything(q, k, v, mask, n_threads):
         torch.set_num_threads(before)
 
 
+@pytest.mark.plain  # bits, of looks whose shapes are checked above
 @pytest.mark.parametrize(
     ("mask", "mode"),
     [

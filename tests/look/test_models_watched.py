@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
+pytestmark = pytest.mark.plain  # the shapes of what it calls are checked by the tests of watches
+
 SCRIPT = Path(__file__).parents[2] / "docs" / "figures" / "models_watched.py"
 
 

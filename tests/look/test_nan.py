@@ -16,6 +16,7 @@ MASKS = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_a_nan_query_is_nan_everywhere(name, dtype):

@@ -120,6 +120,7 @@ def test_whether_an_answer_carries_gradients():
     assert needs_grad(inputs, lse.detach()) is True
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("mask", ["nothing", "causal", "window", "padding", "bias_with_inf", "nobody"])
 @pytest.mark.parametrize("request_", [
     StatsRequest(received=True), StatsRequest(entropy=True), StatsRequest(peak=True), StatsRequest(top=3),
@@ -217,6 +218,7 @@ def test_how_many_weights_a_tile_holds():
 # Cells and places
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize(("queries", "keys"), [((0, 7), (0, 11)), ((2, 7), (3, 10)), ((1, 4), (5, 6))])
 @pytest.mark.parametrize("first", [(0, 0), (3, 2)])
 def test_cells_of_a_window_are_sums_over_it(queries, keys, first, monkeypatch):

@@ -32,6 +32,7 @@ def test_multihead_attention(kind, need_weights, dropout, train):
         agrees(seen[""], *mha_matrix(model, x, x))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("extra", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}], ids=str)
@@ -88,6 +89,7 @@ def test_the_causal_hint_wins_over_the_mask_as_in_torch(dropout):
 # Whole Transformers
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("package", [nn, sl.nn], ids=["torch", "ours"])
 @pytest.mark.parametrize("which", ["encoder", "decoder", "both"])
 def test_transformers(package, which):
@@ -165,6 +167,7 @@ CALLS = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("case", CALLS)
 @pytest.mark.parametrize("grad", [True, False])
 def test_calls_of_torchs_function(case, grad):

@@ -55,6 +55,7 @@ def by_blocks(monkeypatch):
     monkeypatch.setattr(attend, "_BLOCK", {"cpu": 3, "cuda": 3})
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("mask", ["nothing", "causal", "padding", "dense", "bias_of_heads", "all_together"])
 def test_every_score_and_mask(name, mask):
@@ -68,6 +69,7 @@ def test_every_score_and_mask(name, mask):
         agrees(seen[""], *matrix(q, k, added, scores=scores), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.combinations
 @pytest.mark.usefixtures("by_blocks")
 @pytest.mark.parametrize("name", ["scaled_dot", "general", "additive"])
 @pytest.mark.parametrize("mask", ["window", "padding", "causal_and_padding", "all_together", "nobody"])

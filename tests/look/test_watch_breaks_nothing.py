@@ -66,6 +66,7 @@ PLACES = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("error", [KeyError, torch.OutOfMemoryError])
 @pytest.mark.parametrize("where", PLACES)
 def test_a_failure_anywhere_leaves_the_output_alone(monkeypatch, where, error):

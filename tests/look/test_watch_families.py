@@ -271,6 +271,7 @@ def generation(which, **settings):
     return made
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("which", ["mistral", "gemma 3", "llama"])
 def test_generation_past_the_window_of_a_cache(which, cache):

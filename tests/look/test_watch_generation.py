@@ -74,6 +74,7 @@ def at_once(model, ids, **inputs):
     return seen
 
 
+@pytest.mark.plain  # long, and its shapes are others' too
 @pytest.mark.parametrize(
     ("implementation", "cache"),
     [
@@ -155,6 +156,7 @@ def test_beams_of_an_encoder_decoder():
             near(found.rows(range(found.t)), expected[name].rows(range(text.size(1))), atol=1e-5)
 
 
+@pytest.mark.plain  # long, and its shapes are others' too
 def test_beams_with_steps_left_out(tmp_path):
     model = model_of()
     with sl.watch(model, keep=True, every=2) as seen:
@@ -191,6 +193,7 @@ def test_beams_that_can_not_be():
         sl.align(seen.stack(name), beams=torch.zeros(2, 13, dtype=torch.long))
 
 
+@pytest.mark.combinations
 @pytest.mark.plain  # long, and its shapes are others' too
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize("noise", [0.0, 0.3, 3.0])

@@ -1,5 +1,6 @@
 """One model through every implementation of attention that Hugging Face has for it: the same sights."""
 
+import functools
 import warnings
 
 import pytest
@@ -94,6 +95,14 @@ def kernels(monkeypatch):
         monkeypatch.setitem(masks._global_mapping, name, masks[mask])
 
 
+def compile_flex_by(backend, monkeypatch):
+    """Let Hugging Face compile FlexAttention anew, by a backend."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    for name in ("_instance", "_compiled_flex_attention"):
+        monkeypatch.setattr(WrappedFlexAttention, name, None)
+    monkeypatch.setattr(WrappedFlexAttention, "_is_flex_compiled", False)
+
+
 def model_of(which):
     torch.manual_seed(0)
     if which == "llama":
@@ -131,10 +140,18 @@ WAYS = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(("which", "way"), [(which, way) for which in WAYS for way in WAYS[which]])
-def test_the_same_sights(which, way, padded):
+@pytest.mark.parametrize(
+    ("which", "way", "backend"),
+    [
+        *((which, way, "aot_eager") for which in WAYS for way in WAYS[which]),
+        pytest.param("llama", "flex_attention", "inductor", marks=pytest.mark.long),  # C++: 30 s
+    ],
+)
+def test_the_same_sights(which, way, backend, padded, monkeypatch):
+    compile_flex_by(backend, monkeypatch)
     model = model_of(which)
     ids = torch.randint(1, V, (B, T), generator=torch.Generator().manual_seed(1))
     real = torch.arange(T) < torch.tensor([[T], [17 if padded else T]])

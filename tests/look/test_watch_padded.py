@@ -32,6 +32,7 @@ def model_of(which):
     return made.eval()
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("which", ["bert", "llama"])

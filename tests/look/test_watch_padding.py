@@ -33,6 +33,7 @@ def both(model, *args, **kwargs):
             return blind, model(*args, **kwargs), seen
 
 
+@pytest.mark.combinations
 @pytest.mark.filterwarnings("ignore:.*hides every key of a row:UserWarning")
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 @pytest.mark.parametrize("norm", [False, True])

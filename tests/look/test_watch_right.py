@@ -120,6 +120,7 @@ def whole(q, k, window):
     return matrix(q.double(), k.double(), torch.zeros(n, n).masked_fill(~allowed, -torch.inf))[0]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("prompt", [3, 9])
 @pytest.mark.parametrize("window", [None, 5])
 @pytest.mark.parametrize("keep", [True, False])
@@ -161,6 +162,7 @@ def pooled(weights, n):
     )
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("window", [None, 5])
 @pytest.mark.parametrize("batch", [B, 1])
 def test_two_generations_are_two(window, batch):
@@ -182,6 +184,7 @@ def test_two_generations_are_two(window, batch):
 # Steps of which only some were measured
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("every", [2, 3])
 @pytest.mark.parametrize("prompt", [3, 9])
 @pytest.mark.parametrize("window", [None, 5])

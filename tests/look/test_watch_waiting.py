@@ -157,6 +157,7 @@ def test_what_was_written_over_at_once_is_told(by_a_mode, monkeypatch):
     assert len(seen) == 3
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("packed", [False, True])
 def test_only_what_others_hold_is_copied(held, packed):

@@ -164,6 +164,7 @@ def test_a_source_at_the_limit_is_read(positions):
     assert found.lengths.max() <= 23
 
 
+@pytest.mark.plain  # the steps of the test above, and more of them
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "learned"])
 def test_what_has_no_end_goes_on_beyond_the_lengths_of_the_training(name):
     make, settings = MODELS[name]

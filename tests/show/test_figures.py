@@ -66,6 +66,16 @@ SMALL = {  # where all names fit, if they are smaller
 }
 
 
+SECOND = {"many named heads", "heads of 23 words"}  # of their kind, and the slowest to lay out
+
+
+def each(*names):
+    """A case for each figure."""
+    return pytest.mark.parametrize(
+        "name", [pytest.param(x, marks=[pytest.mark.long] if x in SECOND else []) for x in names]
+    )
+
+
 @functools.cache
 def drawn(name):
     """A figure, made and laid out once for all that is asked of it."""
@@ -76,7 +86,7 @@ def drawn(name):
     return figure, is_clean
 
 
-@pytest.mark.parametrize("name", [*FIGURES, *SMALL])
+@each(*FIGURES, *SMALL)
 def test_nothing_is_cut_off(name):
     figure, _ = drawn(name)
     box = figure.get_tightbbox()
@@ -86,7 +96,7 @@ def test_nothing_is_cut_off(name):
     assert box.y1 < height + 0.02
 
 
-@pytest.mark.parametrize("name", [*FIGURES, *SMALL])
+@each(*FIGURES, *SMALL)
 def test_no_two_labels_overlap(name):
     figure, _ = drawn(name)
     for ax in figure.axes:
@@ -103,7 +113,7 @@ def test_no_two_labels_overlap(name):
                 assert left.get_window_extent().x1 < right.get_window_extent().x0
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@each(*FIGURES)
 def test_pyplot_and_settings_are_left_alone(name):
     figure, is_clean = drawn(name)
     assert isinstance(figure, Figure)
@@ -112,7 +122,7 @@ def test_pyplot_and_settings_are_left_alone(name):
     assert pyplot is None or not pyplot.get_fignums()
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@each(*FIGURES)
 def test_fonts_can_be_read(name):
     figure, _ = drawn(name)
     for text in figure.findobj(mpl.text.Text):

@@ -16,7 +16,14 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(scope="session", params=CASES, ids=lambda case: case.name)
+# Another model of a task; `make test` has it as a run of 0.1 that goes on, and in test_translate_commands.py.
+LONG = {"translate-recurrent"}
+
+
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(x, marks=[pytest.mark.long] if x.name in LONG else [], id=x.name) for x in CASES],
+)
 def case(request):
     """Every task in turn."""
     return request.param

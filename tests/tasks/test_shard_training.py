@@ -58,7 +58,10 @@ def test_weights_and_scores_are_those_of_a_folder(case, tmp_path):
         assert run("data", "check", shards, "--json").json["splits"] == checked["splits"]
 
 
-@pytest.mark.parametrize("case", TASKS, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(x, marks=[] if x.name == "caption" else [pytest.mark.long], id=x.name) for x in TASKS],
+)
 def test_a_stopped_training_goes_on_to_the_bit_inside_an_epoch(case, tmp_path, monkeypatch):
     monkeypatch.setattr(shard_order, "BUFFER_BYTES", 3000)
     run("data", "pack", case.folder, tmp_path / "shards", "--shard-size", "2kB")

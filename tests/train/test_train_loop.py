@@ -301,6 +301,7 @@ def test_killed_runs_end_with_the_same_weights(tmp_path):
     assert len(set(prints)) == 1, done.out
 
 
+@pytest.mark.long  # the launcher itself; test_processes.py has groups of processes without it
 def test_two_processes_are_one_with_the_doubled_batch(tmp_path):
     """``accelerate launch`` with two gloo processes; every step sees the same batch, split."""
     program = Path(__file__).with_name("toy_run.py")

@@ -307,6 +307,7 @@ def test_the_kernels_are_chosen_on_a_gpu_and_nowhere_else():
         assert not kernels.supports(there, StatsRequest(top=33))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("lse_given", [True, False])
 @pytest.mark.parametrize("biased", [True, False])
 def test_queries_that_are_padding_look_at_nothing(device, lse_given, biased):

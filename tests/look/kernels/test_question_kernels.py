@@ -50,6 +50,7 @@ def received(pairs, queries, largest):
     )
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("name", MASK_NAMES)
 @pytest.mark.parametrize("largest", [False, True])
 def test_received_from_every_mask(device, name, largest):

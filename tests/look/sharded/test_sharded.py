@@ -14,12 +14,11 @@ SCRIPT = Path(__file__).parent / "on_ranks.py"
 EXACT = ("peak_at", "top_at", "output, bit for bit")
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    path = tmp_path_factory.mktemp("ranks") / "found.json"
+def on_ranks(path, *words):
+    """What the ranks found."""
     root = SCRIPT.parents[3]
     done = subprocess.run(  # noqa: S603
-        [sys.executable, str(SCRIPT), str(path)],
+        [sys.executable, str(SCRIPT), str(path), *words],
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
@@ -31,6 +30,11 @@ def found(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return on_ranks(tmp_path_factory.mktemp("ranks") / "found.json", "float64", "two")
+
+
+@pytest.fixture(scope="module")
 def ranks(found):
     return found["two"]
 
@@ -39,13 +43,25 @@ def rows(ranks):
     return [tuple(row) for rank in ranks for row in rank["cases"]]
 
 
-def test_every_statistic_is_that_of_one_process(found):
-    of_three = [tuple(row) for rank in found["three"] for row in rank]
-    for case, statistic, error in rows(found["two"]) + of_three:
+def rows_of_three(found):
+    return [tuple(row) for rank in found["three"] for row in rank]
+
+
+def near(rows):
+    for case, statistic, error in rows:
         limit = 0.0 if statistic in EXACT else 1e-13 if "float64" in case else 1e-6
         if "hundreds" in case and statistic != "rows sum to one" and limit:
             limit = 3e-5  # a score of 600 in float32 has no more digits
         assert error <= limit, (case, statistic, error)
+
+
+def test_every_statistic_is_that_of_one_process(found):
+    near(rows(found["two"]) + rows_of_three(found))
+
+
+@pytest.mark.long
+def test_three_processes_in_float32(tmp_path):
+    near(rows_of_three(on_ranks(tmp_path / "found.json", "float32")))
 
 
 @pytest.mark.parametrize(

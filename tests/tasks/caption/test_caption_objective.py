@@ -145,6 +145,7 @@ def test_augmented_in_training_and_not_in_evaluation():
     assert torch.equal(plain, again)
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("decoder", ["transformer", "recurrent"])
 @pytest.mark.parametrize("val_beam", [1, 2])
 def test_a_small_set_is_learned_and_scored(tmp_path, decoder, val_beam):

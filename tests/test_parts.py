@@ -1,0 +1,97 @@
+"""What `make test` leaves to `make test-long`, and how the shape hook checks functions inside functions."""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+from jaxtyping import Float, TypeCheckError, jaxtyped
+from torch import Tensor, zeros
+
+import conftest
+from tests.shape_hook import checked
+
+ROWS = [("sdpa", 1), ("flex", 1), ("flash", 2)]
+
+
+class Case:
+    """A stand-in for a case of a test."""
+
+    path, originalname = "test_x.py", "test_x"
+
+    def __init__(self, marks, params, values):
+        self.marks, self.callspec, self.values = marks, SimpleNamespace(params=params), values
+
+    def iter_markers(self, name):
+        return [mark for mark in self.marks if mark.name == name]
+
+
+def cases(*axes, marked=True):
+    """The cases of a test with these parameters, in every combination."""
+    marks = [pytest.mark.parametrize(names, values).mark for names, values in axes]
+    marks += [pytest.mark.combinations.mark] * marked
+    found = []
+    for row in itertools.product(*(values for _, values in axes)):
+        params = {}
+        for (names, _), value in zip(axes, row, strict=True):
+            params |= dict(zip(names.split(","), value, strict=True)) if "," in names else {names: value}
+        found.append(Case(marks, params, row))
+    return found
+
+
+def test_two_parameters_have_each_value_once():
+    every = cases(("padded", [False, True]), ("which,way", ROWS))
+    further = conftest._further_combinations(every)
+    kept = [case.values for case in every if case not in further]
+    assert kept == [(False, ROWS[0]), (False, ROWS[2]), (True, ROWS[1])]
+
+
+def test_three_parameters_have_every_pair_of_values():
+    axes = [("a", ["p", "q", "r"]), ("b", ["s", "t"]), ("c", ["u", "v"])]
+    every = cases(*axes)
+    further = conftest._further_combinations(every)
+    kept = [case.values for case in every if case not in further]
+    assert len(kept) < len(every) == 12
+    for (i, (_, one)), (j, (_, other)) in itertools.combinations(enumerate(axes), 2):
+        assert {(values[i], values[j]) for values in kept} == set(itertools.product(one, other))
+
+
+def test_other_tests_keep_all_their_cases():
+    every = cases(("padded", [False, True]), ("which,way", ROWS), marked=False)
+    assert conftest._further_combinations(every) == []
+
+
+def inner(annotation, *, default=False):
+    """A function inside a function, checked by its annotation."""
+
+    if default:
+
+        def both(x: annotation, y: annotation = None):
+            return x, y
+    else:
+
+        def both(x: annotation, y: annotation):
+            return x, y
+
+    return jaxtyped(both, typechecker=checked)
+
+
+def test_functions_inside_functions_are_checked_each_by_its_own_signature():
+    for _ in range(2):
+        inner(Float[Tensor, "T D"])(zeros(5, 3), zeros(5, 3))
+        with pytest.raises(TypeCheckError, match="T D"):
+            inner(Float[Tensor, "T D"])(zeros(5, 3), zeros(5, 7))
+        inner(Float[Tensor, "T _"])(zeros(5, 3), zeros(5, 7))
+        with pytest.raises(TypeError, match="missing a required argument"):
+            inner(Float[Tensor, "T D"])(zeros(5, 3))
+        inner(Float[Tensor, "T D"], default=True)(zeros(5, 3))
+
+
+def test_beartype_sees_a_function_inside_another_once():
+    def made(annotation):
+        def f(x: annotation):
+            pass
+
+        return checked(f)
+
+    assert made(int) is made(int)
+    assert made(int) is not made(str)
