@@ -4,8 +4,6 @@ The hook decorates a definition whenever it is executed. A function inside anoth
 compiled by beartype in every call of the outer one: a third of the time of all tests under the hook.
 """
 
-from beartype import beartype
-
 __all__ = ["checked"]
 
 _CHECKED = {}
@@ -17,6 +15,8 @@ def checked(function):
     The hook hands over empty functions: they have a signature, and neither a body nor a closure. Those of one
     name with equal signatures are checked alike.
     """
+    from beartype import beartype  # not everywhere where GPU tests run, which have no hook
+
     if "<locals>" not in function.__qualname__:
         return beartype(function)
     code = function.__code__
