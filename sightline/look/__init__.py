@@ -4,7 +4,6 @@ The package is callable: ``sl.look(q, k, v)`` is :func:`sightline.look.look.look
 module of that name.
 """
 
-import functools
 import inspect
 import sys
 from types import ModuleType
@@ -27,12 +26,16 @@ class _CallablePackage(ModuleType):
         return inspect.signature(_main_function())
 
 
-@functools.cache
+_main: "list[Callable[..., Sight]]" = []
+
+
 def _main_function() -> "Callable[..., Sight]":
     """What the package is called like; imported once it is needed."""
-    from sightline.look.look import look  # noqa: PLC0415
+    if not _main:
+        from sightline.look.look import look  # noqa: PLC0415
 
-    return look
+        _main.append(look)
+    return _main[0]
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -1,13 +1,14 @@
 """Call something, and catch what the fused kernels in it say beside their output.
 
 The plain call of one kernel is made without torch's function around it, which drops what a look needs: the
-same operator with the same arguments, and a third of the time that it takes Python to be told of it.
+same operator with the same arguments, and no dispatcher that has to tell Python of it.
 """
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.overrides import has_torch_function_unary
@@ -28,6 +29,8 @@ _CUDNN, _FLASH, _EFFICIENT = (
     for kind in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
 )
 _FLASH_WIDTH = 8  # on a GPU torch pads other widths to a multiple of it
+_SDPA = F.scaled_dot_product_attention
+_IMPLEMENTATIONS: set[str] = torch.library._impls  # those that were registered in Python
 
 
 def call_kernel(q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool) -> tuple[Tensor, Tensor | None] | None:
@@ -48,7 +51,7 @@ def call_kernel(q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool) -> tuple[Te
     """
     if not _is_unheard() or has_torch_function_unary(None) or _C._get_tracing_state() is not None:
         return None
-    if _C._is_any_autocast_enabled() or not (q.is_cuda or q.is_cpu):
+    if _C._is_any_autocast_enabled() or not (q.is_cuda or q.is_cpu) or _is_replaced(q):
         return None
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return None
@@ -91,6 +94,12 @@ def call_and_catch(call: Callable[[], _T]) -> tuple[_T, list[Tensor | None]]:
         LISTENERS.reset(before)
 
 
+def _is_replaced(q: Tensor) -> bool:
+    """Whether somebody has put another function in the place of torch's, or an implementation below it."""
+    key = "aten/scaled_dot_product_attention/CUDA" if q.is_cuda else "aten/scaled_dot_product_attention/CPU"
+    return F.scaled_dot_product_attention is not _SDPA or key in _IMPLEMENTATIONS
+
+
 def _is_alone() -> bool:
     """Whether nobody else listens in this thread, and no code is compiled that minds the keys."""
     return _is_unheard() and not uses_compiled_code()
@@ -99,12 +108,12 @@ def _is_alone() -> bool:
 def _is_unheard() -> bool:
     """Whether nobody listens in this thread, and nothing is transformed, compiled or computed again."""
     return (
-        not THREAD.open
+        not torch.compiler.is_compiling()
+        and not THREAD.open
         and not LISTENERS.get()
         and not _C._len_torch_dispatch_stack()
         and _C._functorch.peek_interpreter_stack() is None
         and _C._current_graph_task_id() == -1
-        and not torch.compiler.is_compiling()
     )
 
 

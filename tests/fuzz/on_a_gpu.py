@@ -42,7 +42,8 @@ STATEMENTS = {
     "look/mass.py": {"_by_kernel": ALL, "_sum_members": ("parts.append(_by_kernel(",)},
     "look/measure.py": {
         "measure": (
-            "lse = None if lse is None else lse.float().contiguous()",
+            "if lse is not None and (lse.dtype is not torch.float32",
+            "lse = lse.float().contiguous()",
             "if stats is not None:",
             "return stats",
             "if differentiable:",

@@ -1,6 +1,7 @@
 """The kernel that torch would choose, called without torch's function around it."""
 
 import warnings
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -74,7 +75,26 @@ class FunctionMode(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+@contextmanager
+def another_function():
+    kept, F.scaled_dot_product_attention = F.scaled_dot_product_attention, lambda *args: args[2]
+    try:
+        yield
+    finally:
+        F.scaled_dot_product_attention = kept
+
+
+@contextmanager
+def another_implementation():
+    with torch.library._scoped_library("aten", "IMPL") as library, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is replaced
+        library.impl("scaled_dot_product_attention", lambda q, k, v, *_args, **_kwargs: q * 0, "CPU")
+        yield
+
+
 CONTEXTS = {
+    "another function": another_function,
+    "another implementation": another_implementation,
     "watched": lambda: sl.watch(torch.nn.Linear(2, 3)),
     "edited": lambda: sl.edit(torch.nn.MultiheadAttention(2, 1), scale=0.5),
     "a dispatch mode": DispatchMode,

@@ -246,6 +246,8 @@ def planned(
     q, k = inputs.q, inputs.k
     if key is None or q.data_ptr() == k.data_ptr() or inputs.may_have_empty_rows():
         return measure()  # or it can't be told which of the two a kernel was given
+    if q.is_cuda and torch.cuda.is_current_stream_capturing():  # what is allocated then belongs to the graph
+        return measure()
     with _writing() as record:
         stats = measure()
     if record.is_whole and any(not isinstance(step, _Allocated) for step in record.steps):
