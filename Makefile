@@ -59,7 +59,8 @@ check: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going --jobs=$(JOBS) $(PARTS:%=%.part)
+	@echo 'what a part prints is in $(VENV)/PART.txt, and comes here when it has ended: $(PARTS)'
+	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going --output-sync --jobs=$(JOBS) $(PARTS:%=%.part)
 
 $(PARTS:%=%.part): %.part: $(READY)
 	@$(MAKE) --no-print-directory --old-file=$(READY) $* > $(VENV)/$*.txt 2>&1; code=$$?; \

@@ -3,7 +3,7 @@
 import gc
 import itertools
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -100,21 +100,28 @@ def _further_combinations(items: list[pytest.Item]) -> list[pytest.Item]:
             functions[item.path, item.originalname].append(item)  # type: ignore[attr-defined]
     further: list[pytest.Item] = []
     for cases in functions.values():
-        brings = {case: _pairs(case) for case in cases}
-        missing = set().union(*brings.values())
-        while missing:
-            case = max(brings, key=lambda case: len(brings[case] & missing))
+        values = {case: _values(case) for case in cases}
+        brings = {case: _pairs(own) for case, own in values.items()}
+        missing, used = set[object]().union(*brings.values()), Counter[object]()
+        while missing:  # the case that brings most; of equals the one whose values were taken least
+            case = max(brings, key=lambda x: (len(brings[x] & missing), -sum(used[v] for v in values[x])))
             missing -= brings.pop(case)
+            used.update(values[case])
         further += brings
     return further
 
 
-def _pairs(item: pytest.Item) -> set[object]:
-    """The values of a case, one for each `parametrize`; pairs of them where there are more than two."""
+def _values(item: pytest.Item) -> list[tuple[object, ...]]:
+    """The values of a case: one for each `parametrize`, and one for each fixture that has parameters."""
     params = item.callspec.params  # type: ignore[attr-defined]
     names = [mark.args[0] for mark in item.iter_markers("parametrize")]
     rows = [x.replace(" ", "").split(",") if isinstance(x, str) else list(x) for x in names]
-    values = [tuple((name, id(params[name])) for name in row) for row in rows]
+    rows += [[name] for name in params if not any(name in row for row in rows)]
+    return [tuple((name, id(params[name])) for name in row) for row in rows]
+
+
+def _pairs(values: list[tuple[object, ...]]) -> set[object]:
+    """What a case has to bring: its values, or pairs of them where there are more than two."""
     return set(values) if len(values) <= 2 else set(itertools.combinations(values, 2))
 
 

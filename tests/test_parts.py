@@ -38,18 +38,30 @@ def cases(*axes, marked=True):
     return found
 
 
-def test_two_parameters_have_each_value_once():
-    every = cases(("padded", [False, True]), ("which,way", ROWS))
+def kept_of(every):
     further = conftest._further_combinations(every)
-    kept = [case.values for case in every if case not in further]
-    assert kept == [(False, ROWS[0]), (False, ROWS[2]), (True, ROWS[1])]
+    return [case.values for case in every if case not in further]
+
+
+def test_two_parameters_have_each_value_and_none_has_nearly_all():
+    kept = kept_of(cases(("padded", [False, True]), ("which,way", ROWS)))
+    assert sorted(way for _, way in kept) == sorted(ROWS)
+    assert {padded for padded, _ in kept} == {False, True}
+    kept = kept_of(cases(("n", list(range(1000, 1011))), ("padded", ["no", "yes"])))
+    assert [sum(padded == x for _, padded in kept) for x in ("no", "yes")] in ([5, 6], [6, 5])
+
+
+def test_parameters_of_fixtures_count_too():
+    every = cases(("padded", ["no", "yes"]), ("model", ["bert", "gpt2", "llama"]))
+    for case in every:
+        case.marks = [mark for mark in case.marks if "model" not in mark.args]
+    assert {model for _, model in kept_of(every)} == {"bert", "gpt2", "llama"}
 
 
 def test_three_parameters_have_every_pair_of_values():
     axes = [("a", ["p", "q", "r"]), ("b", ["s", "t"]), ("c", ["u", "v"])]
     every = cases(*axes)
-    further = conftest._further_combinations(every)
-    kept = [case.values for case in every if case not in further]
+    kept = kept_of(every)
     assert len(kept) < len(every) == 12
     for (i, (_, one)), (j, (_, other)) in itertools.combinations(enumerate(axes), 2):
         assert {(values[i], values[j]) for values in kept} == set(itertools.product(one, other))
