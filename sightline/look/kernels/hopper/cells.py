@@ -28,8 +28,8 @@ def cell_of(position, n_cells, length):
 
 
 @gluon.jit
-def no_shares(like, ONE: gl.constexpr):
-    """Nothing given yet, for :func:`give`."""
+def zero_shares(like, ONE: gl.constexpr):
+    """Nothing yet, for :func:`add_share`."""
     zeros = gl.zeros_like(like)
     return (zeros, zeros) if ONE else (zeros, zeros, zeros, zeros)
 
@@ -42,41 +42,41 @@ def to_edges(like, first_key, edges):
 
 
 @gluon.jit
-def not_kept(x):
+def rematerialize(x):
     """The same, but what a loop computes from it is not computed before the loop and kept in registers."""
     return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=gl.int32, is_pure=False, pack=1)
 
 
 @gluon.jit
-def give(given, n: gl.constexpr, part, to_edge, ONE: gl.constexpr):
+def add_share(mass, n: gl.constexpr, part, to_edge, ONE: gl.constexpr):
     """Add what the n-th 8 keys have, (4, 8, 8), to what their 64 give and, behind it, to the first column.
 
     A second column, if there is one, begins at the edge of its 64 keys.
     """
     half: gl.constexpr = n // 8
-    given = given[:half] + (given[half] + part,) + given[half + 1 :]  # noqa: RUF005 (Gluon has no stars)
+    mass = mass[:half] + (mass[half] + part,) + mass[half + 1 :]  # noqa: RUF005 (Gluon has no stars)
     if not ONE:
         early = gl.expand_dims(gl.expand_dims(to_edge[half] > 8 * n, 0), 0)
-        early = given[half + 2] + gl.where(early, part, 0.0)
-        given = given[: half + 2] + (early,) + given[half + 3 :]  # noqa: RUF005
-    return given
+        early = mass[half + 2] + gl.where(early, part, 0.0)
+        mass = mass[: half + 2] + (early,) + mass[half + 3 :]  # noqa: RUF005
+    return mass
 
 
 @gluon.jit
 def shares(sums, to_edge, ONE: gl.constexpr):
     """What the sums of the keys give to the columns of the map."""
-    given = no_shares(sums[0], ONE)
+    mass = zero_shares(sums[0], ONE)
     for n in gl.static_range(16):
-        given = give(given, n, sums[n], to_edge, ONE)
-    return given
+        mass = add_share(mass, n, sums[n], to_edge, ONE)
+    return mass
 
 
 @gluon.jit
-def add_shares(cells_ptr, row, given, written, columns, n_columns, ONE: gl.constexpr):
+def add_shares(cells_ptr, row, mass, mass_in_map, columns, n_columns, ONE: gl.constexpr):
     """Add to a row of cells what has come since the last one."""
-    masses = given[:0]
-    for i in gl.static_range(len(given)):  # all first: each waits for its threads, together they wait once
-        masses += (of_warps(given[i] - written[i]),)
+    masses = mass[:0]
+    for i in gl.static_range(len(mass)):  # all first: each waits for its threads, together they wait once
+        masses += (of_warps(mass[i] - mass_in_map[i]),)
     for half in gl.static_range(2):
         late = masses[half]
         if not ONE:
@@ -101,7 +101,7 @@ def add_to_cell(cells_ptr, row, column, mass, n_columns):
 
 
 @gluon.jit
-def with_some(sums, w, chosen):
+def add_chosen(sums, w, chosen):
     """The sums of 8 keys, (4, 8, 8), with the weights of chosen queries, (M,) ones and zeros, added."""
     chosen = gl.expand_dims(chosen, 1) + gl.zeros_like(w)
     one, other = of_each_query(w, sums)

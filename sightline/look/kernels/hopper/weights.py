@@ -11,16 +11,16 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup
 
 from sightline.look.kernels.hopper.cells import (
     OWN_KEY,
+    add_chosen,
     add_fine_cells,
+    add_share,
     add_shares,
     cell_of,
-    give,
-    no_shares,
-    not_kept,
+    rematerialize,
     shares,
     start_of,
     to_edges,
-    with_some,
+    zero_shares,
 )
 from sightline.look.kernels.hopper.tiles import (
     FIXED,
@@ -110,8 +110,9 @@ def weights_kernel(
         sums += (over_queries(zeros[i]),)
     totals = gl.zeros([N], gl.float32, OWN_KEY)
     to_edge = to_edges(sums[0], first_key, edges)
-    given = no_shares(sums[0], ALIGNED_KEYS)  # to the map, by all queries before the end of a row of cells
-    written = no_shares(sums[0], ALIGNED_KEYS)  # what is in the map already
+    mass = zero_shares(sums[0], ALIGNED_KEYS)  # for the map, of all queries before the end of a row of cells
+    # What is in the map already. Not the same tuple by another name: Gluon would carry one through the loop.
+    mass_in_map = zero_shares(sums[0], ALIGNED_KEYS)
     mbarrier.wait(k_bar.index(0), 0)
     lse_next = gl.load(lse_ptr + start + in_tile, mask=start + in_tile < T, other=float("inf"))
     known_next = gl.zeros([M], gl.int32, OF_QUERIES)
@@ -132,9 +133,9 @@ def weights_kernel(
                 first_query = start + tile * M
                 if CELLS and not FINE and first_query >= bound:  # a row of cells has ended
                     if not BETWEEN:
-                        given = shares(sums, to_edge, ALIGNED_KEYS)
-                    add_shares(cells_ptr, row, given, written, columns, n_columns, ALIGNED_KEYS)
-                    written = given
+                        mass = shares(sums, to_edge, ALIGNED_KEYS)
+                    add_shares(cells_ptr, row, mass, mass_in_map, columns, n_columns, ALIGNED_KEYS)
+                    mass_in_map = mass
                     row += 1
                     bound += height
                     if BETWEEN:
@@ -161,9 +162,9 @@ def weights_kernel(
                 before = (queries < bound).to(gl.float32)
                 near = to_edge
                 if BETWEEN:
-                    given = no_shares(sums[0], ALIGNED_KEYS)
+                    mass = zero_shares(sums[0], ALIGNED_KEYS)
                     if not ALIGNED_KEYS:
-                        near = not_kept(to_edge[0]), not_kept(to_edge[1])
+                        near = rematerialize(to_edge[0]), rematerialize(to_edge[1])
                 best = least_in_thread(scores[0])  # of a group, as bits: no log w is above zero
                 least = best
                 at = gl.zeros_like(least, dtype=gl.int32)
@@ -175,7 +176,7 @@ def weights_kernel(
                     w += (exp2(x),)
                     added += (sums[n] + over_queries(w[n]),)
                     if BETWEEN:
-                        given = give(given, n, with_some(sums[n], w[n], before), near, ALIGNED_KEYS)
+                        mass = add_share(mass, n, add_chosen(sums[n], w[n], before), near, ALIGNED_KEYS)
                     if ENTROPY:
                         spread = w[n] * x + spread
                     if PEAK:
@@ -199,12 +200,12 @@ def weights_kernel(
                 elif RECEIVED or CELLS:
                     sums = added
     if BETWEEN and (start + n_tiles * M >= bound) & (bound <= T):
-        add_shares(cells_ptr, row, given, written, columns, n_columns, ALIGNED_KEYS)
-        written = given
+        add_shares(cells_ptr, row, mass, mass_in_map, columns, n_columns, ALIGNED_KEYS)
+        mass_in_map = mass
         row += 1
     if CELLS and not FINE and row < n_rows:  # the walk may have ended inside a row of cells
         now = shares(sums, to_edge, ALIGNED_KEYS)
-        add_shares(cells_ptr, row, now, written, columns, n_columns, ALIGNED_KEYS)
+        add_shares(cells_ptr, row, now, mass_in_map, columns, n_columns, ALIGNED_KEYS)
     if RECEIVED:
         total = totals if CELLS and FINE else gl.sum(gl.sum(whole(sums), axis=0), axis=0)
         keys = first_key + gl.arange(0, N, total.type.layout)
