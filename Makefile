@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-JOBS   ?= 2
+# Parts of `make test` at a time: one more than the cores of a small machine, because parts wait for what they start.
+JOBS   ?= 3
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
 # The parts of `make test`, as they are started: the types first, for they need no torch while another compiles it.
 PARTS  := commands types shaped plain kernels doctest examples
