@@ -56,7 +56,8 @@ check: $(READY)
 # Each test runs once: the rooms' own under a hook that checks the shapes of all they call, what of them the hook
 # would change (plain) or Triton could not read then (kernels), and the other rooms, tasks and commands among them.
 # A part is one process with one thread, so that what many tests import and train is imported and trained once.
-# JOBS parts run at a time, the next begins when one ends, and what a part prints comes when it has ended.
+# JOBS parts run at a time, the next begins when one ends, and what a part prints comes when it has ended. The
+# longest goes before the others, or all would wait for it.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -64,7 +65,8 @@ test: $(READY)
 	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going --output-sync --jobs=$(JOBS) $(PARTS:%=%.part)
 
 $(PARTS:%=%.part): %.part: $(READY)
-	@$(MAKE) --no-print-directory --old-file=$(READY) $* > $(VENV)/$*.txt 2>&1; code=$$?; \
+	@nice -n $(if $(filter commands,$*),0,10) $(MAKE) --no-print-directory --old-file=$(READY) $* \
+	    > $(VENV)/$*.txt 2>&1; code=$$?; \
 	echo "== $*"; cat $(VENV)/$*.txt; exit $$code
 
 commands plain kernels: $(READY)
