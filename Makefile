@@ -6,6 +6,7 @@ READY  := $(VENV)/.ready
 # Parts of `make test` at a time: one more than the cores of a small machine, because parts wait for what they start.
 JOBS   ?= 3
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
+SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 # The parts of `make test`, as they are started: the types first, for they need no torch while another compiles it.
 PARTS  := commands types shaped plain kernels doctest examples
 # Bytecode is kept, whatever the environment says: without it each process compiles all that it imports, torch with
@@ -62,7 +63,7 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@echo 'what a part prints is in $(VENV)/PART.txt, and comes here when it has ended: $(PARTS)'
-	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going --output-sync --jobs=$(JOBS) $(PARTS:%=%.part)
+	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going $(SYNC) --jobs=$(JOBS) $(PARTS:%=%.part)
 
 $(PARTS:%=%.part): %.part: $(READY)
 	@nice -n $(if $(filter commands,$*),0,10) $(MAKE) --no-print-directory --old-file=$(READY) $* \
