@@ -119,27 +119,35 @@ def finish_kernel(
     lengths_ptr, lengths_b, lengths_h,
     allowed_ptr, allowed_b, allowed_h, allowed_t, allowed_s,
     added_ptr, added_b, added_h, added_t, added_s,
-    sums_ptr, packed_ptr, masses_ptr,  # what the pass over weights has gathered, int64
+    sums_ptr, packed_ptr, masses_ptr, columns_ptr,  # what the pass over weights has gathered, int64
     group_ptr, rest_ptr,  # or what the pass over rows has found
     entropy_ptr, peak_ptr, peak_at_ptr,
     cells_ptr,  # (B H, rows, columns)
+    received_ptr,  # (B H, S)
     H, group, T, S, D,
     scale2, low, high, n_rows, n_columns,
-    n_blocks,  # of queries; the programs beyond them finish the map
-    GATHERED: tl.constexpr, ENTROPY: tl.constexpr, PEAK: tl.constexpr, CELLS: tl.constexpr,
+    n_blocks, n_cells,  # of queries, of cells; the programs beyond both finish what keys received
+    GATHERED: tl.constexpr,
+    ENTROPY: tl.constexpr, PEAK: tl.constexpr, CELLS: tl.constexpr, RECEIVED: tl.constexpr,
     HAS_LENGTHS: tl.constexpr, HAS_ALLOWED: tl.constexpr, HAS_ADDED: tl.constexpr,
     HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, N: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """From integers to entropies, peaks and cells; of the few keys in the best group, which one it is."""
+    """From integers to numbers; of the few keys in the best group, which one it is."""
     head = tl.program_id(1).to(tl.int64)
-    if tl.program_id(0) >= n_blocks:
+    block = tl.program_id(0)
+    if block >= n_blocks + n_cells:
+        if RECEIVED:
+            keys = (block - n_blocks - n_cells) * BC + tl.arange(0, BC)
+            fixed = tl.load(columns_ptr + head * S + keys, mask=keys < S, other=0)
+            received = (fixed.to(tl.float64) * (1 / FIXED)).to(tl.float32)
+            tl.store(received_ptr + head * S + keys, received, mask=keys < S)
+    elif block >= n_blocks:
         if CELLS:
-            block = tl.program_id(0) - n_blocks
-            finish_cells(masses_ptr, cells_ptr, block, head, T, S, n_rows, n_columns, BC)
+            finish_cells(masses_ptr, cells_ptr, block - n_blocks, head, T, S, n_rows, n_columns, BC)
     else:
         b, h = head // H, head % H
-        queries = tl.program_id(0) * BM + tl.arange(0, BM)
+        queries = block * BM + tl.arange(0, BM)
         there = queries < T
         row = head * T + queries
         if ENTROPY and GATHERED:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sightline
 from sightline.attention.masks import Mask, causal, padding
@@ -101,7 +103,7 @@ class Launched:
 
     def __getitem__(self, grid):
         def run(*args, num_warps, maxnreg=168, **constants):
-            assert (num_warps, maxnreg) in ((4, 168), (8, 168))
+            assert (num_warps, maxnreg) in ((4, 128), (4, 168), (8, 168))
             self.calls.append(self.signature.bind(*args, **constants).arguments)
 
         return run
@@ -112,6 +114,7 @@ def launch(monkeypatch):
     launch = pytest.importorskip(f"{PACKAGE}.launch", reason="no Triton with Gluon", exc_type=ImportError)
     for module in ("weights", "rows", "top", "mass", "relevance"):
         monkeypatch.setattr(launch, f"{module}_kernel", Launched(module, f"{module}_kernel"))
+    monkeypatch.setattr(launch, "_multiprocessors", lambda device: 132)
     return launch
 
 
@@ -127,7 +130,8 @@ def test_launches_fit_the_kernels(launch, mask):
     whole, sums, keys = torch.zeros(b, h, t).long(), torch.zeros(b, h, t, 3), torch.zeros(b, h, s)
     groups = torch.zeros(b, h, t, 8, dtype=torch.int32)
     plan = plan_mass(torch.arange(s)[:, None] % 3 == torch.arange(3), banded=True, tile=MASS_TILE)
-    launch.launch(args, lse, Cells(3, 5, (0, t), (0, s)), keys, whole, whole, whole)
+    cells = Cells(3, 5, (0, t), (0, s))
+    launch.launch(args, launch.plan_weights(args, cells), lse, cells, keys, whole, whole, whole)
     launch.launch_rows(args, lse, lse, whole)
     launch.launch_top(args, groups)
     launch.launch_mass(args, k, plan, sums, several=False)
@@ -143,3 +147,16 @@ def test_launches_fit_the_kernels(launch, mask):
         (given,) = getattr(launch, f"{name}_kernel").calls
         assert given[f"{place}_ptr"] is tensor, name
         assert [given[x] for x in ("H", "group", "T", "S", "D")] == [h, 2, t, s, d], name
+
+
+@given(
+    n_programs=st.integers(1, 10_000), n_tiles=st.integers(1, 20_000), n_slots=st.sampled_from([1, 396, 528])
+)
+def test_walks_that_are_shared(n_programs, n_tiles, n_slots):
+    walks_of = pytest.importorskip(f"{PACKAGE}.launch", exc_type=ImportError).walks_of
+    n_walks = walks_of(n_programs, n_tiles, n_slots)
+    assert 1 <= n_walks <= min(n_tiles, 16)
+    if n_programs * 2 <= n_slots and n_tiles >= 64:
+        assert n_walks > 1, "half of the GPU has nothing to do"
+    if n_programs % n_slots == 0:
+        assert n_walks == 1, "every program ends at the same time"

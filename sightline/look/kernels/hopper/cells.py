@@ -13,6 +13,9 @@ from sightline.look.kernels.hopper.tiles import FIXED, M, N, over_queries, whole
 BY_KEY = gl.constexpr(gl.BlockedLayout([4, 8, 1], [1, 1, 32], [1, 1, 4], [2, 1, 0]))
 OF_WARPS = gl.constexpr(gl.SliceLayout(1, BY_KEY.value))
 OWN_KEY = gl.constexpr(gl.SliceLayout(0, OF_WARPS.value))
+THREADS = gl.constexpr(128)
+PLAIN = gl.constexpr(gl.SwizzledSharedLayout(1, 1, 1, order=[1, 0]))
+PLACES = gl.constexpr(16)  # sums that wait to be added up over threads, all at once
 
 
 @gluon.jit
@@ -98,6 +101,43 @@ def add_to_cell(cells_ptr, row, column, mass, n_columns):
     at = row.to(gl.int64) * n_columns + column + gl.zeros_like(mass, dtype=gl.int32)
     inside = (column < n_columns) & (mass != 0)
     gl.atomic_add(cells_ptr + at, (mass * FIXED).to(gl.int64), mask=inside, sem="relaxed")
+
+
+@gluon.jit
+def places_for(WAITS: gl.constexpr):
+    """Shared memory where what threads have to add to rows of cells waits, if it does."""
+    return gl.allocate_shared_memory(gl.float32, [PLACES if WAITS else 1, 1, THREADS], PLAIN)
+
+
+@gluon.jit
+def keep_shares(places, i, mass, mass_in_map):
+    """Put what has come since the last row of cells into the i-th place."""
+    n: gl.constexpr = len(mass)
+    for part in gl.static_range(n):
+        new = gl.sum(gl.reshape(mass[part] - mass_in_map[part], (4, 8, 4, 2)), axis=3)
+        places.index(i * n + part).store(gl.reshape(new, (1, THREADS)))
+
+
+@gluon.jit
+def add_kept(cells_ptr, places, row, n_rows_done, columns, n_columns, ONE: gl.constexpr):
+    """Add to the rows of cells what waits for them."""
+    n: gl.constexpr = 2 if ONE else 4
+    BY_PLACE: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])
+    places = places._reinterpret(gl.float32, [PLACES, THREADS], PLAIN)  # noqa: SLF001 (it has no other name)
+    mass = gl.sum(places.load(BY_PLACE), axis=1)
+    place = gl.arange(0, PLACES, mass.type.layout)
+    half, early = place % 2, place % n // 2
+    column = gl.where(half == 0, columns[0], columns[1])
+    at = (row + place // n).to(gl.int64) * n_columns + column
+    fixed = (mass * FIXED).to(gl.int64)
+    wanted = (place // n < n_rows_done) & (mass != 0)
+    if ONE:
+        gl.atomic_add(cells_ptr + at, fixed, mask=wanted & (column < n_columns), sem="relaxed")
+    else:  # what is not early is in the next column
+        more = wanted & (column + 1 < n_columns)
+        gl.atomic_add(cells_ptr + at + 1, gl.where(early == 0, fixed, -fixed), mask=more, sem="relaxed")
+        wanted &= (early == 1) & (column < n_columns)
+        gl.atomic_add(cells_ptr + at, fixed, mask=wanted, sem="relaxed")
 
 
 @gluon.jit

@@ -1,6 +1,7 @@
 """How the kernel is run: q and k as the copy engine reads them, and places for what is added up."""
 
 import functools
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,14 +22,44 @@ from sightline.look.mass_plan import MassPlan
 from sightline.look.stream import Cells
 
 _LOG2_STAGES = 1
-_REGISTERS = 168  # of a thread, so that three programs fit on a multiprocessor
+_THREE_FIT, _FOUR_FIT = 168, 128  # registers of a thread, so that as many programs fit on a multiprocessor
+_ENDS = 8  # tiles that could be worked on while a program begins and ends
+_MAX_WALKS = 16
 _MASS_STAGES = 2  # tiles of keys on their way or at work
 RELEVANCE_TILE = (64, 128, 4, 2, 1)  # queries, keys, warps, tiles of queries and of gradients on their way
 _COUNTED = 1024  # tiles whose bounds are read at a time
 
 
+class WeightsPlan(NamedTuple):
+    """How the kernel for all weights goes over them."""
+
+    n_walks: int  # programs that share the queries of their keys
+    fine: bool  # whether cells may be smaller than a tile
+    aligned: bool  # whether no row of cells ends inside a tile; if fine, inside 16 queries
+    aligned_keys: bool  # whether no column of cells ends inside 64 keys; if fine, inside 16
+    registers: int
+
+
+def plan_weights(args: KernelArgs, cells: Cells | None) -> WeightsPlan:
+    """How to go over the weights, for what is to be measured."""
+    t, s, d = args.sizes[2:]
+    rows, columns = (1, 1) if cells is None else (cells.rows, cells.columns)
+    fine = cells is not None and min(t // rows, s // columns) < BLOCK
+    step = 16 if fine else BLOCK
+    aligned, aligned_keys = t % (rows * step) == 0, s % (columns * step) == 0
+    plain = cells is None or (aligned and aligned_keys and not fine)
+    resident = 4 if d == BLOCK and plain else 3
+    n_programs = args.b * args.h * blocks_of(s, 2 * BLOCK)
+    n_slots = resident * _multiprocessors(args.q.device.index)
+    # Walks of a band are of all lengths, and end one after the other as it is.
+    is_band = args.has["HAS_LOW"] or args.has["HAS_HIGH"]
+    n_walks = 1 if is_band and n_programs >= n_slots else walks_of(n_programs, blocks_of(t, BLOCK), n_slots)
+    return WeightsPlan(n_walks, fine, aligned, aligned_keys, _FOUR_FIT if resident == 4 else _THREE_FIT)
+
+
 def launch(
     args: KernelArgs,
+    plan: WeightsPlan,
     lse: Tensor,
     cells: Cells | None,
     received: Tensor | None,
@@ -40,22 +71,44 @@ def launch(
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
     rows, columns = (1, 1) if cells is None else (cells.rows, cells.columns)
-    fine = min(t // rows, s // columns) < BLOCK
-    step = 16 if fine else BLOCK
     prepared.launch(
-        weights_kernel, (args.b * h, blocks_of(s, 2 * BLOCK)),
+        weights_kernel, (args.b * h, blocks_of(s, 2 * BLOCK) * plan.n_walks),
         _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *(lse if x is None else x for x in (received, masses, sums, packed)),
         lse if packed is None else packed.view(torch.int32),
         h, group, t, s, *args.scale_and_band, rows, columns,
+        plan.n_walks, blocks_of(blocks_of(t, BLOCK), plan.n_walks),
         RECEIVED=received is not None, CELLS=masses is not None,
         ENTROPY=sums is not None, PEAK=packed is not None,
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        D=d, LOG2_STAGES=_LOG2_STAGES, FINE=cells is not None and fine,
-        ALIGNED=t % (rows * step) == 0, ALIGNED_KEYS=s % (columns * step) == 0,
-        num_warps=WARPS, maxnreg=_REGISTERS,
+        D=d, LOG2_STAGES=_LOG2_STAGES, FINE=plan.fine,
+        ALIGNED=plan.aligned, ALIGNED_KEYS=plan.aligned_keys,
+        num_warps=WARPS, maxnreg=plan.registers,
     )  # fmt: skip
+
+
+@functools.cache
+def walks_of(n_programs: int, n_tiles: int, n_slots: int) -> int:
+    """By how many programs a walk is best shared, so that few multiprocessors wait for the last ones.
+
+    Args:
+        n_programs: How many walks there are.
+        n_tiles: How long each is.
+        n_slots: How many programs run at a time.
+    """
+
+    def time(n_walks: int) -> float:
+        rounds, rest = divmod(n_programs * n_walks, n_slots)
+        last = 0.6 + 0.4 * rest / n_slots if rest else 0.0  # few programs are quicker, but not as much
+        return (rounds + last) * (blocks_of(n_tiles, n_walks) + _ENDS)
+
+    return min(range(1, 1 + min(_MAX_WALKS, n_tiles)), key=time)
+
+
+@functools.cache
+def _multiprocessors(device: int) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def launch_rows(args: KernelArgs, lse: Tensor, entropy: Tensor | None, packed: Tensor | None) -> None:
@@ -63,13 +116,13 @@ def launch_rows(args: KernelArgs, lse: Tensor, entropy: Tensor | None, packed: T
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
     prepared.launch(
-        rows_kernel, (args.b * h, blocks_of(t, 2 * BLOCK)),
+        rows_kernel, (args.b * h, blocks_of(t, BLOCK)),
         _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *(lse if x is None else x for x in (entropy, packed)), h, group, t, s, *args.scale_and_band,
         ENTROPY=entropy is not None, PEAK=packed is not None,
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        D=d, LOG2_STAGES=_LOG2_STAGES, num_warps=WARPS,
+        D=d, LOG2_STAGES=0, num_warps=WARPS, maxnreg=_FOUR_FIT,
     )  # fmt: skip
 
 

@@ -147,17 +147,17 @@ def real_keys(lengths_ptr, S, HAS_LENGTHS: gl.constexpr):
 
 
 @gluon.jit
-def walk_of(first_query, limit, low, high, T, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr):
-    """Where 2 M queries start to walk over keys, and how far; all see [inner, outer)."""
+def walk_of(first_query, n_queries, limit, low, high, T, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr):
+    """Where some queries start to walk over keys, and how far; all see [inner, outer)."""
     start, end = 0, limit
     if HAS_LOW:
         start = (gl.maximum(0, first_query + low) // N) * N
     if HAS_HIGH:
-        end = gl.minimum(limit, gl.minimum(T, first_query + 2 * M) + high)
+        end = gl.minimum(limit, gl.minimum(T, first_query + n_queries) + high)
     n_tiles = gl.maximum(0, (end - start + N - 1) // N)
     inner, outer = 0, gl.maximum(0, (limit - start) // N)
     if HAS_LOW:
-        inner = gl.maximum(0, (first_query + 2 * M - 1 + low - start + N - 1) // N)
+        inner = gl.maximum(0, (first_query + n_queries - 1 + low - start + N - 1) // N)
     if HAS_HIGH:
         outer = gl.minimum(outer, gl.maximum(0, first_query + high + 1 - start) // N)
     if outer <= inner:

@@ -28,7 +28,7 @@ def top_kernel(
     b, h = head // H, head % H
     first_query = (gl.num_programs(1) - 1 - gl.program_id(1)) * (2 * M)  # with causal masks the longest first
     limit = real_keys(lengths_ptr + b * lengths_b + h * lengths_h, S, HAS_LENGTHS)
-    start, inner, outer, n_tiles = walk_of(first_query, limit, low, high, T, HAS_LOW, HAS_HIGH)
+    start, inner, outer, n_tiles = walk_of(first_query, 2 * M, limit, low, high, T, HAS_LOW, HAS_HIGH)
 
     q_mem, q_bar = ring(q_tiles, 2, 1, M, D)
     k_mem, k_bars = ring(k_tiles, STAGES, STAGES, N, D)

@@ -1,8 +1,9 @@
-"""The sums of the plain weights.py: a program owns 128 keys and walks over the queries that may look at them.
+"""The sums of the plain weights.py: a program owns 128 keys and walks over queries that may look at them.
 
 What belongs to a key is added up in registers. So is the map where its cells are no smaller than a tile: it
 is read off the same sums whenever the walk leaves a row of cells. A program waits for its products; three
-share a multiprocessor, and while one waits the others work.
+share a multiprocessor, and while one waits the others work. A long walk is shared by several programs, so
+that all multiprocessors have work to the end.
 """
 
 from triton.experimental import gluon
@@ -11,11 +12,15 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup
 
 from sightline.look.kernels.hopper.cells import (
     OWN_KEY,
+    PLACES,
     add_chosen,
     add_fine_cells,
+    add_kept,
     add_share,
     add_shares,
     cell_of,
+    keep_shares,
+    places_for,
     rematerialize,
     shares,
     start_of,
@@ -46,12 +51,13 @@ def weights_kernel(
     q_tiles, k_tiles,  # by descriptor
     lse_ptr,  # (B H, T), natural
     lengths_ptr, lengths_b, lengths_h,
-    received_ptr,  # (B H, S)
+    received_ptr,  # (B H, S); int64 if walks are shared
     cells_ptr,  # (B H, rows, columns) int64: the weights of each cell
     entropy_ptr,  # (B H, T) int64: sum of w log2 w
     peak_ptr,  # (B H, T) int64: the largest log2 w, and the group of keys that holds it
     known_ptr,  # the same as 32-bit words
     H, group, T, S, scale2, low, high, n_rows, n_columns,
+    n_walks, walk,  # programs that share the queries of their keys, and how many tiles of them each takes
     RECEIVED: gl.constexpr, CELLS: gl.constexpr, ENTROPY: gl.constexpr, PEAK: gl.constexpr,
     HAS_LENGTHS: gl.constexpr, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr,
     D: gl.constexpr, LOG2_STAGES: gl.constexpr,  # tiles on their way or at work
@@ -64,7 +70,8 @@ def weights_kernel(
     BETWEEN: gl.constexpr = CELLS and not FINE and not ALIGNED  # whether a row of cells may end inside a tile
     head = gl.program_id(0)
     b, h = head // H, head % H
-    first_key = gl.program_id(1) * N
+    n_blocks = gl.num_programs(1) // n_walks
+    first_key = gl.program_id(1) % n_blocks * N
     limit = real_keys(lengths_ptr + b * lengths_b + h * lengths_h, S, HAS_LENGTHS)
     start, end = 0, T
     if HAS_HIGH:
@@ -73,6 +80,8 @@ def weights_kernel(
         end = gl.minimum(T, first_key + N - low)
     if first_key >= limit:
         end = 0
+    start += gl.program_id(1) // n_blocks * walk * M
+    end = gl.minimum(end, start + walk * M)
     n_tiles = gl.maximum(0, (end - start + M - 1) // M)
     inner, outer = 0, n_tiles  # tiles that see all
     if HAS_HIGH:
@@ -94,6 +103,9 @@ def weights_kernel(
     known_ptr += wide * T * 2 + 1  # the upper half of each
     cells_ptr += wide * n_rows * n_columns
     row = cell_of(first_key * 0 + start, n_rows, T)  # of the map
+    kept_from = row  # the first whose sums are still to be added up
+    places = places_for(BETWEEN)
+    WAITING: gl.constexpr = PLACES // (2 if ALIGNED_KEYS else 4)  # rows of cells at the most
     bound = start_of(row + 1, n_rows, T)
     height, rest = T // n_rows, T % n_rows
     over = ((row + 1).to(gl.int64) * rest % n_rows).to(gl.int32)  # a row is taller when this comes to n_rows
@@ -134,11 +146,16 @@ def weights_kernel(
                 if CELLS and not FINE and first_query >= bound:  # a row of cells has ended
                     if not BETWEEN:
                         mass = shares(sums, to_edge, ALIGNED_KEYS)
-                    add_shares(cells_ptr, row, mass, mass_in_map, columns, n_columns, ALIGNED_KEYS)
+                        add_shares(cells_ptr, row, mass, mass_in_map, columns, n_columns, ALIGNED_KEYS)
+                    else:
+                        keep_shares(places, row - kept_from, mass, mass_in_map)
                     mass_in_map = mass
                     row += 1
                     bound += height
                     if BETWEEN:
+                        if row - kept_from == WAITING:
+                            add_kept(cells_ptr, places, kept_from, WAITING, columns, n_columns, ALIGNED_KEYS)
+                            kept_from = row
                         over += rest
                         taller = (over >= n_rows).to(gl.int32)
                         over -= taller * n_rows
@@ -200,16 +217,22 @@ def weights_kernel(
                 elif RECEIVED or CELLS:
                     sums = added
     if BETWEEN and (start + n_tiles * M >= bound) & (bound <= T):
-        add_shares(cells_ptr, row, mass, mass_in_map, columns, n_columns, ALIGNED_KEYS)
+        keep_shares(places, row - kept_from, mass, mass_in_map)
         mass_in_map = mass
         row += 1
+    if BETWEEN:
+        add_kept(cells_ptr, places, kept_from, row - kept_from, columns, n_columns, ALIGNED_KEYS)
     if CELLS and not FINE and row < n_rows:  # the walk may have ended inside a row of cells
         now = shares(sums, to_edge, ALIGNED_KEYS)
         add_shares(cells_ptr, row, now, mass_in_map, columns, n_columns, ALIGNED_KEYS)
     if RECEIVED:
         total = totals if CELLS and FINE else gl.sum(gl.sum(whole(sums), axis=0), axis=0)
         keys = first_key + gl.arange(0, N, total.type.layout)
-        gl.store(received_ptr + wide * S + keys, gl.where(keys < limit, total, 0.0), mask=keys < S)
+        if received_ptr.dtype.element_ty == gl.int64:
+            fixed = (total * FIXED).to(gl.int64)
+            gl.atomic_add(received_ptr + wide * S + keys, fixed, mask=keys < limit, sem="relaxed")
+        else:
+            gl.store(received_ptr + wide * S + keys, gl.where(keys < limit, total, 0.0), mask=keys < S)
 
 
 @gluon.jit
