@@ -19,16 +19,16 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from sightline.look.kernels.hopper.tiles import (
-    EMPTY_LSE,
-    LOG2_ZERO,
-    exp2,
-    fetch,
-    halves,
+from sightline.look.kernels.hopper.backward_tiles import (
+    by_eights,
     may_look,
-    real_keys,
-    ring,
+    parts_of,
+    products,
+    store,
+    values_of,
+    walk_of,
 )
+from sightline.look.kernels.hopper.tiles import LOG2_ZERO, exp2, fetch, real_keys, ring
 
 LN2 = gl.constexpr(0.6931471805599453)
 COPYING = gl.constexpr(24)  # registers of a thread of the warp that copies
@@ -200,7 +200,7 @@ def add_up(
                 of_keys = of_rows if BY_KEY else of_columns
                 x = parts[n] * scale2 + of_queries[0]
                 if part != 1:
-                    ok = may_look(rows, at + in_part, limit, low, high, HAS_LOW, HAS_HIGH)
+                    ok = may_look(rows - at, in_part, limit - at, low, high, HAS_LOW, HAS_HIGH, not BY_KEY)
                     x = gl.where(ok, x, LOG2_ZERO)
                 if GRADIENT:
                     slope = of_queries[1]
@@ -236,92 +236,3 @@ def add_up(
     else:
         sums = gl.convert_layout(gl.sum(total, axis=1), rows.type.layout)
         gl.store(pointers[4] + rows, sums, mask=rows < n_rows)
-
-
-@gluon.jit
-def values_of(
-    pointers, first, inside, n, axis: gl.constexpr,
-    GRADIENT: gl.constexpr, BY_KEY: gl.constexpr, RECEIVED: gl.constexpr, ENTROPY: gl.constexpr,
-):  # fmt: skip
-    """What belongs to rows (axis 1) or columns (0): g_received of keys; lse, slope, g_entropy of queries."""
-    lse_ptr, slope_ptr, g_entropy_ptr, g_received_ptr, _ = pointers
-    if BY_KEY:
-        values = (load(g_received_ptr, first, inside, n, 0.0, axis),) if RECEIVED else ()
-    else:
-        values = (load(lse_ptr, first, inside, n, -EMPTY_LSE, axis),)
-        if GRADIENT:
-            values += (load(slope_ptr, first, inside, n, 0.0, axis),)
-            if ENTROPY:
-                values += (load(g_entropy_ptr, first, inside, n, 0.0, axis),)
-    return values
-
-
-@gluon.jit
-def load(ptr, first, inside, n, other: gl.constexpr, axis: gl.constexpr):
-    """Numbers of rows, of which there are n, or of columns, which are padded."""
-    if axis == 1:
-        x = gl.load(ptr + first + inside, mask=first + inside < n, other=other)
-    else:
-        x = gl.load(ptr + first + inside)
-    return gl.expand_dims(x, axis)
-
-
-@gluon.jit
-def store(
-    out_ptr, gradient, first, n_rows, n_keys, BY_KEY: gl.constexpr, R: gl.constexpr, D: gl.constexpr
-):  # fmt: skip
-    """Write the gradient of R rows; a key beyond its length has none."""
-    LAYOUT: gl.constexpr = gradient.type.layout
-    rows = gl.expand_dims(first + gl.arange(0, R, gl.SliceLayout(1, LAYOUT)), 1)
-    width = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, LAYOUT)), 0)
-    if BY_KEY:
-        gradient = gl.where(rows < n_keys, gradient, 0.0)
-    gl.store(out_ptr + rows * D + width, gradient.to(out_ptr.dtype.element_ty), mask=rows < n_rows)
-
-
-@gluon.jit
-def walk_of(
-    first, n_rows, limit, low, high, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr, LIMITED: gl.constexpr,
-    R: gl.constexpr, N: gl.constexpr,
-):  # fmt: skip
-    """Where R rows start to walk over columns, and over how many tiles; all see [inner, outer).
-
-    If it is not LIMITED, what lies beyond the limit does no harm.
-    """
-    start, end = 0, limit
-    if HAS_LOW:
-        start = (gl.maximum(0, first + low) // N) * N
-    if HAS_HIGH:
-        end = gl.minimum(limit, gl.minimum(n_rows, first + R) + high)
-    n_tiles = gl.maximum(0, (end - start + N - 1) // N)
-    inner, outer = 0, n_tiles
-    if LIMITED:
-        outer = gl.minimum(outer, gl.maximum(0, limit - start) // N)
-    if HAS_LOW:
-        inner = gl.maximum(0, (first + R - 1 + low - start + N - 1) // N)
-    if HAS_HIGH:
-        outer = gl.minimum(outer, gl.maximum(0, first + high + 1 - start) // N)
-    if outer <= inner:
-        inner, outer = n_tiles, n_tiles
-    if n_tiles == 0:
-        start = 0
-    return start, inner, outer, n_tiles
-
-
-@gluon.jit
-def products(own, other, into, R: gl.constexpr, N: gl.constexpr, D: gl.constexpr):
-    """Issue the scores of a tile; ``into`` lends its registers."""
-    other = other.reshape([N, D]).permute((1, 0))
-    return warpgroup_mma(own.reshape([R, D]), other, into, use_acc=False, is_async=True)
-
-
-@gluon.jit
-def parts_of(scores, n: gl.constexpr):
-    """A tile of scores, or its two halves."""
-    return halves(scores) if n == 2 else (scores,)
-
-
-@gluon.jit
-def by_eights(x, R: gl.constexpr, N: gl.constexpr):
-    """Sums over every eighth column, (R, 8): over what lies in one thread."""
-    return gl.sum(gl.reshape(x, (R, N // 8, 8)), axis=1)
