@@ -14,10 +14,12 @@ def values_of(
 ):  # fmt: skip
     """What belongs to rows (axis 1) or columns (0): g_received of keys; lse, slope, g_entropy of queries."""
     lse_ptr, slope_ptr, g_entropy_ptr, g_received_ptr, _ = pointers
+    values = pointers[:0]
     if BY_KEY:
-        values = (load(g_received_ptr, first, inside, n, 0.0, axis),) if RECEIVED else ()
+        if RECEIVED:
+            values += (load(g_received_ptr, first, inside, n, 0.0, axis),)
     else:
-        values = (load(lse_ptr, first, inside, n, -EMPTY_LSE, axis),)
+        values += (load(lse_ptr, first, inside, n, -EMPTY_LSE, axis),)
         if GRADIENT:
             values += (load(slope_ptr, first, inside, n, 0.0, axis),)
             if ENTROPY:
