@@ -23,6 +23,7 @@ from sightline.look.kernels.hopper.backward_tiles import (
     by_eights,
     may_look,
     parts_of,
+    place_of,
     products,
     store,
     values_of,
@@ -134,8 +135,8 @@ def bring(
 ):  # fmt: skip
     """Have the copy engine bring each tile of a walk as soon as all groups are done with what was there."""
     for tile in range(n_tiles):
-        slot = tile % STAGES
-        mbarrier.wait(empty.index(slot), ((tile // STAGES) & 1) ^ 1)  # in the first round it is empty
+        slot, phase = place_of(tile, STAGES)
+        mbarrier.wait(empty.index(slot), phase ^ 1)  # in the first round it is empty
         fetch(tiles, b, h, start + tile * N, mem, full, slot, True, 1, N, D)
 
 
@@ -182,54 +183,58 @@ def add_up(
             begin, stop = inner, outer
         else:
             begin, stop = outer, n_tiles
-        for tile in range(begin, stop):
-            slot = tile % STAGES
-            if not OVERLAP:
-                mbarrier.wait(full.index(slot), (tile // STAGES) & 1)
-                flight = products(own, mem.index(slot), scores, R, N, D)
-                scores = warpgroup_mma_wait(0, deps=[flight])
-            parts = parts_of(scores, PARTS)
-            flight = gradient
-            for n in gl.static_range(PARTS):
-                at = start + tile * N + n * WIDTH
+        if part == 1 or (part == 0 and HAS_LOW) or (part == 2 and (HAS_HIGH or not BY_KEY)):
+            for tile in range(begin, stop):
+                slot, phase = place_of(tile, STAGES)
                 if not OVERLAP:
+                    mbarrier.wait(full.index(slot), phase)
+                    flight = products(own, mem.index(slot), scores, R, N, D)
+                    scores = warpgroup_mma_wait(0, deps=[flight])
+                parts = parts_of(scores, PARTS)
+                flight = gradient
+                for n in gl.static_range(PARTS):
+                    at = start + tile * N + n * WIDTH
+                    if not OVERLAP:
+                        of_columns = values_of(
+                            pointers, at, in_part, limit, 0, GRADIENT, not BY_KEY, RECEIVED, ENTROPY
+                        )
+                    of_queries = of_columns if BY_KEY else of_rows
+                    of_keys = of_rows if BY_KEY else of_columns
+                    x = parts[n] * scale2 + of_queries[0]
+                    if part != 1:
+                        ok = may_look(
+                            rows - at, in_part, limit - at, low, high, HAS_LOW, HAS_HIGH, not BY_KEY
+                        )
+                        x = gl.where(ok, x, LOG2_ZERO)
+                    if GRADIENT:
+                        slope = of_queries[1]
+                        if RECEIVED:
+                            slope = slope + of_keys[0]
+                        if ENTROPY:
+                            slope = slope - of_queries[2] * x
+                        d_scores = (exp2(x) * slope).to(mem.dtype)
+                        d_scores = gl.convert_layout(d_scores, gl.DotOperandLayout(0, SUMS, 2))
+                        other = mem.index(slot).reshape([N, D]).slice(n * WIDTH, WIDTH)
+                        flight = warpgroup_mma(d_scores, other, flight, is_async=True)
+                    else:
+                        total += by_eights(exp2(x) * of_keys[0], R, N)
+                if OVERLAP:
+                    after = tile + 1  # beyond the last one: numbers that nobody reads
+                    next_slot, phase = place_of(after, STAGES)
+                    mbarrier.wait(full.index(next_slot), phase, pred=after < n_tiles)
+                    ready = products(own, mem.index(next_slot), scores, R, N, D)
+                    at = start + gl.minimum(after, n_tiles - 1) * N
                     of_columns = values_of(
                         pointers, at, in_part, limit, 0, GRADIENT, not BY_KEY, RECEIVED, ENTROPY
                     )
-                of_queries = of_columns if BY_KEY else of_rows
-                of_keys = of_rows if BY_KEY else of_columns
-                x = parts[n] * scale2 + of_queries[0]
-                if part != 1:
-                    ok = may_look(rows - at, in_part, limit - at, low, high, HAS_LOW, HAS_HIGH, not BY_KEY)
-                    x = gl.where(ok, x, LOG2_ZERO)
-                if GRADIENT:
-                    slope = of_queries[1]
-                    if RECEIVED:
-                        slope = slope + of_keys[0]
-                    if ENTROPY:
-                        slope = slope - of_queries[2] * x
-                    d_scores = (exp2(x) * slope).to(mem.dtype)
-                    d_scores = gl.convert_layout(d_scores, gl.DotOperandLayout(0, SUMS, 2))
-                    other = mem.index(slot).reshape([N, D]).slice(n * WIDTH, WIDTH)
-                    flight = warpgroup_mma(d_scores, other, flight, is_async=True)
+                    gradient, scores = warpgroup_mma_wait(0, deps=[flight, ready])
+                elif GRADIENT:
+                    gradient = warpgroup_mma_wait(0, deps=[flight])
+                if SHARED:
+                    mbarrier.arrive(empty.index(slot))
                 else:
-                    total += by_eights(exp2(x) * of_keys[0], R, N)
-            if OVERLAP:
-                after = tile + 1  # beyond the last one: numbers that nobody reads
-                mbarrier.wait(full.index(after % STAGES), (after // STAGES) & 1, pred=after < n_tiles)
-                ready = products(own, mem.index(after % STAGES), scores, R, N, D)
-                at = start + gl.minimum(after, n_tiles - 1) * N
-                of_columns = values_of(
-                    pointers, at, in_part, limit, 0, GRADIENT, not BY_KEY, RECEIVED, ENTROPY
-                )
-                gradient, scores = warpgroup_mma_wait(0, deps=[flight, ready])
-            elif GRADIENT:
-                gradient = warpgroup_mma_wait(0, deps=[flight])
-            if SHARED:
-                mbarrier.arrive(empty.index(slot))
-            else:
-                coming = tile + STAGES
-                fetch(tiles, b, h, start + coming * N, mem, full, slot, coming < n_tiles, 1, N, D)
+                    coming = tile + STAGES
+                    fetch(tiles, b, h, start + coming * N, mem, full, slot, coming < n_tiles, 1, N, D)
     if GRADIENT:
         gradient = gradient * (scale2 * LN2)
         store(pointers[4], gradient, first, n_rows, n_keys, BY_KEY, R, D)

@@ -72,8 +72,8 @@ def walk_of(
         inner = gl.maximum(0, (first + R - 1 + low - start + N - 1) // N)
     if HAS_HIGH:
         outer = gl.minimum(outer, gl.maximum(0, first + high + 1 - start) // N)
-    if outer <= inner:
-        inner, outer = n_tiles, n_tiles
+    if outer <= inner:  # none: those that a limit cuts are walked over before if HAS_LOW, else after
+        inner, outer = (n_tiles, n_tiles) if HAS_LOW else (0, 0)
     if n_tiles == 0:
         start = 0
     return start, inner, outer, n_tiles
@@ -97,6 +97,13 @@ def may_look(
     else:
         ok = columns < limit + 0 * rows
     return ok
+
+
+@gluon.jit
+def place_of(tile, STAGES: gl.constexpr):
+    """Where a tile lies in the ring, and the phase of its barrier."""
+    tile = tile.to(gl.uint32)  # which divides in fewer steps
+    return (tile % STAGES).to(gl.int32), ((tile // STAGES) & 1).to(gl.int32)
 
 
 @gluon.jit
