@@ -73,7 +73,7 @@ def launch(
     rows, columns = (1, 1) if cells is None else (cells.rows, cells.columns)
     prepared.launch(
         weights_kernel, (args.b * h, blocks_of(s, 2 * BLOCK) * plan.n_walks),
-        _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
+        as_tiles(args.q, BLOCK), as_tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *(lse if x is None else x for x in (received, masses, sums, packed)),
         lse if packed is None else packed.view(torch.int32),
@@ -117,7 +117,7 @@ def launch_rows(args: KernelArgs, lse: Tensor, entropy: Tensor | None, packed: T
     lengths, has = args.limits.lengths, args.has
     prepared.launch(
         rows_kernel, (args.b * h, blocks_of(t, BLOCK)),
-        _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK), lse,
+        as_tiles(args.q, BLOCK), as_tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *(lse if x is None else x for x in (entropy, packed)), h, group, t, s, *args.scale_and_band,
         ENTROPY=entropy is not None, PEAK=packed is not None,
@@ -132,7 +132,7 @@ def launch_top(args: KernelArgs, groups: Tensor) -> None:
     lengths, has = args.limits.lengths, args.has
     prepared.launch(
         top_kernel, (args.b * h, blocks_of(t, 2 * BLOCK)),
-        _tiles(args.q, BLOCK), _tiles(args.k, 2 * BLOCK),
+        as_tiles(args.q, BLOCK), as_tiles(args.k, 2 * BLOCK),
         groups if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         groups, h, group, t, s, *args.scale_and_band[1:],
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
@@ -145,7 +145,7 @@ def launch_mass(args: KeptArgs, k: Tensor, plan: MassPlan, sums: Tensor, *, seve
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
     mass_kernel[(args.b * h * plan.n_walks, blocks_of(t, 2 * BLOCK))](
-        _tiles(args.q, BLOCK), _tiles(k, plan.tile), args.lse,
+        as_tiles(args.q, BLOCK), as_tiles(k, plan.tile), args.lse,
         args.lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         *plan_args(plan), sums, plan.n_walks, sums.size(3), *plan_strides(plan),
         h, group, t, s, *args.scale_and_band,
@@ -170,7 +170,7 @@ def launch_relevance(
     lengths, has = args.limits.lengths, args.has
     queries, n, warps, stages, of_gradients = RELEVANCE_TILE
     relevance_kernel[(args.b * h, blocks_of(s, n))](
-        _tiles(args.q, queries), _tiles(gradient, queries), _tiles(args.k, n), _tiles(v, n), args.lse,
+        as_tiles(args.q, queries), as_tiles(gradient, queries), as_tiles(args.k, n), as_tiles(v, n), args.lse,
         args.lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         others, keys, gathered, h, group, t, s, *args.scale_and_band, BY_QUERY=by_query,
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
@@ -185,7 +185,8 @@ def _products(warps: int, keys: int) -> NVMMADistributedLayout:
     return NVMMADistributedLayout(version=[3, 0], warps_per_cta=[warps, 1], instr_shape=[16, keys, 16])
 
 
-def _tiles(x: Tensor, rows: int) -> TensorDescriptor:
+def as_tiles(x: Tensor, rows: int) -> TensorDescriptor:
+    """A tensor as the copy engine reads it, in tiles."""
     shape = [1, 1, rows, x.size(3)]
     return TensorDescriptor(x, list(x.shape), list(x.stride()), shape, _layout(rows, x.size(3), x.dtype))
 
