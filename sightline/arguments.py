@@ -88,7 +88,9 @@ def _wrap(function: Any, own: Sequence[str], limits: Mapping[str, Limit]) -> Any
             names, known = _read(function)
             rules = {name: rule for name, rule in known.items() if name not in own}
         for name, value in (*zip(names, args, strict=False), *options.items()):
-            check_argument(name, value, rules.get(name), limits.get(name))
+            rule = rules.get(name)
+            if rule is not None:
+                check_argument(name, value, rule, limits.get(name))
         return function(*args, **options)
 
     return call

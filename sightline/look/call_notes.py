@@ -30,13 +30,12 @@ class CallNote:
         waits: Whether it has no sight yet.
     """
 
-    __slots__ = ("after", "parents", "shard", "skipped", "tokens", "waits")
+    after: CallShape | None = None
+    shard: Shard | None = None
+    waits = False
 
     def __init__(self, tokens: _Tokens, skipped: tuple[CallShape, ...], parents: Tensor | None) -> None:
         self.tokens, self.skipped, self.parents = tokens, skipped, parents
-        self.after: CallShape | None = None
-        self.shard: Shard | None = None
-        self.waits = False
 
     def onto(self, sight: Sight) -> Sight:
         """The sight of the call with what was noted."""

@@ -77,10 +77,18 @@ class HeardCall:
 
     __slots__ = ("args", "is_inside", "kernel", "kwargs", "parts", "result")
 
-    def __init__(self, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        parts: dict[str, Any] | None = None,
+        *,
+        is_inside: bool = False,
+    ) -> None:
         self.kernel, self.args, self.kwargs, self.result = kernel, args, kwargs, result
-        self.parts: dict[str, Any] | None = None
-        self.is_inside = False
+        self.parts, self.is_inside = parts, is_inside
 
     @property
     def fused(self) -> "HeardCall | None":

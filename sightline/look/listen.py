@@ -47,6 +47,7 @@ _STEPS = (
 )
 
 
+_LED_FLEX: list[Any] = []  # FlexAttention, once its calls are heard
 # What has been heard inside a whole layer that is one operator; None outside of them.
 _PARTS: ContextVar[dict[str, Any] | None] = ContextVar("parts", default=None)
 
@@ -65,6 +66,7 @@ class listening:  # noqa: N801 (used as a function)
         self._listener.is_open = True
         LISTENERS.set((*LISTENERS.get(), self._listener))
         try:
+            register_flex()
             if uses_compiled_code():
                 mode: Any = _ListenMode()
                 mode.__enter__()
@@ -89,7 +91,6 @@ class listening:  # noqa: N801 (used as a function)
 def _include(listener: Listener) -> None:
     """Turn the key on in this thread."""
     register()
-    register_flex()
     for name in hub_kernels():
         _register_kernel(name)
     THREAD.open.add(listener)
@@ -164,44 +165,46 @@ class _ListenMode(TorchDispatchMode):
 
 
 def _hear_attention(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
-    there = listeners()
-    if not there:
+    parts = _PARTS.get()
+    there = listeners() if parts is None else ()
+    if not there and parts is None:
         return kernel.redispatch(on & _BELOW, *args, **kwargs)
     if kernel.may_leave_out_lse:
         args, kwargs = kernel.ask_lse(args, kwargs)
     with _C._ExcludeDispatchKeyGuard(keys.ALL):  # what it is made of is no attention of its own
-        if not _C._len_torch_dispatch_stack():
-            result = kernel.redispatch(on & _BELOW, *args, **kwargs)
-        else:
-            told, THREAD.has_told = THREAD.has_told, True  # a mode that is open as well keeps quiet
-            try:
-                result = kernel.redispatch(on & _BELOW, *args, **kwargs)
-            finally:
-                THREAD.has_told = told
-    call, parts = HeardCall(kernel, args, kwargs, result), _PARTS.get()
+        result = _call_below(kernel, on, args, kwargs)
     if parts is None:
+        call = HeardCall(kernel, args, kwargs, result)
         for listener in there:
             listener.on_attention(call)
     elif kernel.is_fused:
-        parts[KERNEL], call.is_inside = call, True
+        parts[KERNEL] = HeardCall(kernel, args, kwargs, result, is_inside=True)
     return result
+
+
+def _call_below(kernel: Kernel, on: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a kernel; a mode that is open as well keeps quiet."""
+    if not _C._len_torch_dispatch_stack():
+        return kernel.redispatch(on & _BELOW, *args, **kwargs)
+    told, THREAD.has_told = THREAD.has_told, True
+    try:
+        return kernel.redispatch(on & _BELOW, *args, **kwargs)
+    finally:
+        THREAD.has_told = told
 
 
 def _hear_layer(kernel: Kernel, on: Any, *args: Any, **kwargs: Any) -> Any:
     """A whole layer: the attention in it is heard on the way, and told with what the layer was given."""
-    there = listeners()
-    if not there or _PARTS.get() is not None:
+    there = listeners() if _PARTS.get() is None else ()
+    if not there:
         return kernel.redispatch(on & _BELOW, *args, **kwargs)
     parts: dict[str, Any] = {}
     before = _PARTS.set(parts)
-    told, THREAD.has_told = THREAD.has_told, True
     try:
-        result = kernel.redispatch(on & _BELOW, *args, **kwargs)
+        result = _call_below(kernel, on, args, kwargs)
     finally:
-        THREAD.has_told = told
         _PARTS.reset(before)
-    call = HeardCall(kernel, args, kwargs, result)
-    call.parts = parts
+    call = HeardCall(kernel, args, kwargs, result, parts)
     for listener in there:
         listener.on_attention(call)
     return result
@@ -326,9 +329,10 @@ def _register_changes() -> None:
 
 def register_flex() -> bool:
     """Lead the first key to FlexAttention, once it has been imported; whether that was not so before."""
-    keys.fall_through()  # once, and before: it lets FlexAttention pass too
     flex = keys.higher_order_operators().get(_FLEX)
-    if flex is None or keys.KEYS[keys.ATTENTION] in flex.py_kernels:
+    if flex is None or _LED_FLEX:
         return False
+    keys.fall_through()  # before: it lets FlexAttention pass too
     flex.py_impl(keys.KEYS[keys.ATTENTION])(_hear_flex)
+    _LED_FLEX.append(flex)
     return True

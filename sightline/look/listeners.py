@@ -14,6 +14,7 @@ from sightline.look.heard import HeardCall
 __all__ = ["LISTENERS", "THREAD", "Listener", "listeners", "silence"]
 
 _C: Any = torch._C
+_graph_task, _transform = _C._current_graph_task_id, _C._functorch.peek_interpreter_stack
 
 
 @runtime_checkable
@@ -79,11 +80,12 @@ THREAD = _Thread()
 def listeners() -> tuple[Listener, ...]:
     """Who listens here and now: nobody while torch compiles, transforms, or computes something again."""
     there = LISTENERS.get()
-    if not there or _C._current_graph_task_id() != -1:  # a backward pass, where checkpoints compute again
-        return ()
-    if getattr(_TLS, "tracing_context", None) is not None:
-        return ()
-    if _C._functorch.peek_interpreter_stack() is not None:  # the operators that it leads to come later
+    if (
+        not there
+        or _graph_task() != -1  # a backward pass, where checkpoints compute again
+        or _TLS.__dict__.get("tracing_context") is not None
+        or _transform() is not None  # the operators that it leads to come later
+    ):
         return ()
     for listener in there:
         if not listener.is_open:  # a block that was left in another context

@@ -3,8 +3,8 @@
 import contextlib
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,8 +37,7 @@ class RefusedError(RuntimeError):
     """What must not be watched at all."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class WatchOptions:
+class WatchOptions(NamedTuple):
     """What was asked of a watch; see :func:`sightline.watch`.
 
     Attributes:
@@ -111,10 +110,10 @@ class CallMeasurer:
             crosses: Whether it is known to look into another sequence.
             shard: Which heads of how many it has, where other processes have the rest.
         """
-        if not self._waiting.put(name, heard, crosses, facts):
+        sizes = self._waiting.put(name, heard, crosses, facts)
+        if sizes is None:
             return False
-        q, k = heard.args[0], heard.args[1]
-        note = self._notes.take(name, q.size(0), q.size(2), k.size(2), is_trained=q.requires_grad)
+        note = self._notes.take(name, *sizes, is_trained=heard.args[0].requires_grad)
         note.shard = shard
         self._wait(note)
         return True
@@ -187,17 +186,16 @@ class CallMeasurer:
         """Measure all calls that wait; whatever goes wrong is noted, never raised."""
         if not len(self._waiting):
             return
-        with silence(), isolated():
+        with isolated():  # where nothing is heard
             groups, lost = self._waiting.take()
             for name in lost:
                 self._seen.mark_unseen(name, WRITTEN_TO)
             for group in groups:
                 try:
                     with group.on_stream():
-                        stacked = group.stack()
-                        sight = self._measure(stacked.names[0], stacked.call, len(stacked.names))
-                    measured = StackedSight(sight=sight, names=stacked.names, orders=stacked.orders)
-                    self._seen.expect(measured, self._finish_sight)
+                        sight = self._measure(group.names[0], group.stack(), len(group.names))
+                    stacked = StackedSight(sight=sight, names=group.names, orders=group.orders)
+                    self._seen.expect(stacked, self._finish_sight)
                 except Exception as error:  # noqa: BLE001 (the model must not feel it)
                     for name in group.names:
                         self._seen.mark_unseen(name, reason_of(error))

@@ -25,6 +25,7 @@ _SKIPPED = tuple(
     str(Path(file).parent) for file in (torch.__file__, __file__)
 )  # torch's own frames, and ours
 _SNAPSHOTS = sys.version_info < (3, 13)  # whether a frame keeps its locals once they were asked for
+_OPTIMIZED = inspect.CO_OPTIMIZED
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 
 
@@ -50,7 +51,7 @@ class Owner(NamedTuple):
 
     def attention(self) -> "Owner":
         """The attention in a layer that is one operator."""
-        return self._replace(name=f"{self.name}.self_attn".strip("."))
+        return Owner(f"{self.name}.self_attn" if self.name else "self_attn", self.module)
 
 
 class Structure:
@@ -157,16 +158,14 @@ class Owners:
         while frame is not None and (limit is None or n < limit):
             code = frame.f_code
             n += 1
-            if code.co_argcount:
-                first_argument = code.co_varnames[0]
-                if first_argument in _FIRST_ARGUMENTS:
-                    running = local_variables(frame, first_argument)[0]
+            if code.co_argcount and code.co_varnames[0] in _FIRST_ARGUMENTS:
+                (running,) = local_variables(frame, code.co_varnames[0])
+                if isinstance(running, nn.Module):
                     name = self._names.get(id(running))
-                    if isinstance(running, nn.Module):
-                        if name is None:
-                            stranger = running
-                        elif stranger is None or _belongs(stranger, running, code.co_name):
-                            return Owner(name, running, (first or (None, 0)) if is_compiled else None)
+                    if name is None:
+                        stranger = running
+                    elif stranger is None or _belongs(stranger, running, code.co_name):
+                        return Owner(name, running, (first or (None, 0)) if is_compiled else None)
             compiles, is_flex, is_skipped = _facts_of_file(code.co_filename)
             is_compiled = (is_compiled or compiles) and not is_flex  # it compiles itself, in an eager model
             if first is None and not is_skipped:
@@ -240,7 +239,9 @@ def _is_in(name: str, outer: str) -> bool:
 
 def uncompiled(model: nn.Module) -> nn.Module:
     """The module that ``torch.compile`` or ``DataParallel`` was given."""
-    inner = model.module if isinstance(model, _PARALLEL) else getattr(model, "_orig_mod", None)
+    inner: Any = model.module if isinstance(model, _PARALLEL) else None
+    if "_orig_mod" in model._modules:  # noqa: SLF001 (quicker than to ask for what is seldom there)
+        inner = model._modules["_orig_mod"]  # noqa: SLF001
     return uncompiled(inner) if isinstance(inner, nn.Module) else model
 
 
@@ -269,7 +270,7 @@ def count_heads(module: nn.Module) -> int | None:
 def local_variables(frame: FrameType, *names: str) -> list[Any]:
     """Local variables of a running function, leaving no snapshot that would keep tensors alive."""
     variables = frame.f_locals
-    values = [variables.get(name) for name in names]
-    if _SNAPSHOTS and frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.gettrace() is None:
+    values = list(map(variables.get, names))
+    if _SNAPSHOTS and frame.f_code.co_flags & _OPTIMIZED and sys.gettrace() is None:
         variables.clear()
     return values

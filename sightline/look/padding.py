@@ -40,6 +40,8 @@ def padding_of(
     inputs = call.inputs
     if inputs.padding is not None:
         return inputs.padding[:, 0], KNOWN
+    if given is None and call.unseen is None and inputs.modify is None and not inputs.mask.tensors:
+        return None, NONE  # nothing says so
     b, _, t, s = inputs.shape
     crosses = is_cross_name(name) if call.crosses is None else call.crosses
     shown = _shown_by_keys(call, crosses=crosses)

@@ -36,8 +36,10 @@ def clean_batch(tokens: Sequence[object] | None) -> tuple[tuple[str, ...], ...]:
 
     Placeholders of images become the names of patches, ``image[0]``, ``image[1]``, ...
     """
+    if tokens is None:
+        return ()
     check_argument("tokens", tokens, _TOKENS)
-    if tokens is None or len(tokens) == 0:
+    if len(tokens) == 0:
         return ()
     texts = [tokens] if all(isinstance(token, str) for token in tokens) else tokens
     found = []

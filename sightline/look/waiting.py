@@ -8,7 +8,7 @@ they are read, all of them at once.
 """
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.score_inputs import ScoreInputs
 
-__all__ = ["WRITTEN_TO", "StackedCall", "WaitingCalls"]
+__all__ = ["WRITTEN_TO", "WaitingCalls"]
 
 _C: Any = torch._C  # noqa: SLF001
 _count = _C._storage_Use_Count  # noqa: SLF001 (by how many memory is held)
@@ -46,24 +46,20 @@ class _Member:
         call: Of a call that has, all but its tensors.
     """
 
-    __slots__ = (
-        "call", "crosses", "is_causal", "is_inference", "is_trained", "k", "key", "lse", "masks", "name",
-        "order", "q", "scale", "stream",
-    )  # fmt: skip
+    key: tuple[Any, ...]
+    masks: tuple[Tensor, ...] = ()
+    is_causal = False
+    scale: float | None = None
+    call: AttentionCall | None = None
+    crosses: bool | None = None
 
-    def __init__(self, order: int, name: str, q: Tensor, k: Tensor, lse: Tensor | None, stream: int) -> None:
-        self.order, self.name, self.lse, self.stream = order, name, lse, stream
+    def __init__(self, order: int, name: str, q: Tensor, k: Tensor, lse: Tensor | None) -> None:
+        self.order, self.name, self.lse = order, name, lse
         self.is_trained = q.requires_grad
         is_inference = self.is_inference = q.is_inference() or k.is_inference()
         # Of those nobody counts who writes to them.
         self.q = _copy(q) if is_inference or q._version else q.detach()  # noqa: SLF001
         self.k = _copy(k) if is_inference or k._version else k.detach()  # noqa: SLF001
-        self.masks: tuple[Tensor, ...] = ()
-        self.key: tuple[Any, ...] = ()
-        self.is_causal = False
-        self.scale: float | None = None
-        self.call: AttentionCall | None = None
-        self.crosses: bool | None = None
 
     def secure(self) -> None:
         """Copy what somebody else holds too, unless it has been written to, which is too late."""
@@ -81,37 +77,11 @@ class _Member:
         """Whether somebody has written to what is held."""
         return not self.is_inference and bool(self.q._version or self.k._version)  # noqa: SLF001
 
-    def describe(self) -> tuple[Any, ...]:
-        """Its key."""
-        if not self.key:
-            q, k, lse = self.q, self.k, self.lse
-            self.key = (
-                self.stream, q.shape, k.shape, q.dtype, k.dtype, self.is_causal, self.scale,
-                None if lse is None else lse.shape, is_cross_name(self.name), self.crosses,
-                *((x.shape[1:], x.dtype) for x in self.masks),
-            )  # fmt: skip
-        return self.key
-
 
 def _copy(x: Tensor) -> Tensor:
     """A copy, where others may write to what is held, as to a cache."""
     with silence(), isolated():
         return x.detach().clone()
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StackedCall:
-    """Calls of one shape as one.
-
-    Attributes:
-        call: All of them, stacked along the batch.
-        names: Their modules.
-        orders: Their numbers.
-    """
-
-    call: AttentionCall
-    names: tuple[str, ...]
-    orders: tuple[int, ...]
 
 
 class WaitingCalls:
@@ -127,8 +97,8 @@ class WaitingCalls:
 
     def put(
         self, name: str, heard: HeardCall, crosses: bool | None = None, facts: FusedFacts | None = None
-    ) -> bool:
-        """Put a call of one of torch's own kernels by, unread; False if it has to be read first.
+    ) -> tuple[int, int, int] | None:
+        """Put a call of one of torch's own kernels by, unread: B, T and S; None if it has to be read first.
 
         Args:
             name: The module that called.
@@ -136,28 +106,35 @@ class WaitingCalls:
             crosses: Whether it is known to look into another sequence.
             facts: What the kernel was told beside q and k, where that has been read.
         """
-        q, k = heard.args[:2]
+        q, k = heard.args[0], heard.args[1]
         if type(q) is not Tensor or type(k) is not Tensor or not _may_wait(q) or q.is_nested:
-            return False
+            return None
         if _C._len_torch_dispatch_stack() or _C._get_tracing_state() is not None:  # noqa: SLF001
-            return False
+            return None
         if _is_excluded(_VERSIONS) and not heard.is_inside and not q.is_inference():
-            return False  # heard by a mode, where nobody counts who writes to them
+            return None  # heard by a mode, where nobody counts who writes to them
         self._secure_last()
         bias, causal, scale = facts or heard.kernel.facts(heard.args, heard.kwargs)
-        (b, h, t, d), s = q.shape, k.size(2)
+        (b, h, t, d), (k_items, k_heads, s, _) = q.shape, k.shape
         work = b * h * t * d * s
-        if not 0 < work < _MUCH or k.size(0) != b or not (bias is None or _is_stackable(bias, b)):
-            return False
+        if not 0 < work < _MUCH or k_items != b or not (bias is None or _is_stackable(bias, b)):
+            return None
         stream = self._stream_of(q) if q.is_cuda else 0
         if stream and _C._cuda_isCurrentStreamCapturing():  # noqa: SLF001 (the default stream can't be)
-            return False
-        member = _Member(self._n, name, q, k, heard.result[1], stream)
+            return None
+        lse = heard.result[1]
+        member = _Member(self._n, name, q, k, lse)
         member.is_causal, member.scale, member.crosses = causal, scale, crosses
+        # A kernel gives a log-sum-exp of one layout for queries of one shape, or none.
+        member.key = (
+            stream, heard.kernel, lse is None, q.dtype, b, h, t, d, s, k_heads, causal, scale,
+            is_cross_name(name), crosses,
+        )  # fmt: skip
         if bias is not None:
             member.masks = (self._copy_mask(bias),)
+            member.key += bias.shape[1:], bias.dtype
         self._add(member, work)
-        return True
+        return b, t, s
 
     def add(self, name: str, call: AttentionCall) -> bool:
         """Put a call by, if it is short and plain enough; False if it has to be measured at once."""
@@ -175,7 +152,7 @@ class WaitingCalls:
         if not all(_is_stackable(x, q.size(0)) for x in tensors):
             return False
         stream = self._stream_of(q) if q.is_cuda else 0
-        member = _Member(self._n, name, q, k, call.lse, stream)
+        member = _Member(self._n, name, q, k, call.lse)
         member.masks = tuple(map(self._copy_mask, tensors))
         member.key = (
             stream, q.shape, k.shape, q.dtype, k.dtype, inputs.scale, mask.bands,
@@ -233,30 +210,33 @@ class WaitingCalls:
             if member.was_written_to():
                 lost.append(member.name)
             else:
-                groups.setdefault(member.describe(), []).append(member)
+                groups.setdefault(member.key, []).append(member)
         return [WaitingGroup(x, self._streams.get(key[0])) for key, x in groups.items()], lost
 
 
 class WaitingGroup:
-    """Calls of one shape and one stream."""
+    """Calls of one shape and one stream.
+
+    Attributes:
+        names: Their modules.
+        orders: Their numbers.
+    """
 
     def __init__(self, members: list[_Member], stream: Any) -> None:
         self._members, self._stream = members, stream
 
-    @property
-    def names(self) -> list[str]:
-        """Their modules."""
-        return [x.name for x in self._members]
+        self.names = tuple([x.name for x in members])
+        self.orders = tuple([x.order for x in members])
 
     def on_stream(self) -> contextlib.AbstractContextManager[object]:
         """Be on the stream that they were called on."""
         stream = self._stream
-        if stream is None or stream == torch.cuda.current_stream(stream.device):
+        if stream is None or stream.cuda_stream == _C._cuda_getCurrentRawStream(stream.device_index):  # noqa: SLF001
             return contextlib.nullcontext()
         return torch.cuda.stream(stream)
 
-    def stack(self) -> StackedCall:
-        """All of them as one."""
+    def stack(self) -> AttentionCall:
+        """All of them as one, stacked along the batch."""
         return _stack(self._members)
 
 
@@ -277,31 +257,27 @@ def _without_tensors(call: AttentionCall, member: _Member) -> AttentionCall:
     return replace(call, inputs=replace(call.inputs, q=member.q, k=member.k, mask=own))
 
 
-def _stack(members: list[_Member]) -> StackedCall:
+def _stack(members: list[_Member]) -> AttentionCall:
     """One call of many."""
     first = members[0]
     q, k = _cat_heads([x.q for x in members]), _cat_heads([x.k for x in members])
-    lses = [x.lse for x in members if x.lse is not None]
-    lse = _cat(lses) if lses else None
-    masks = tuple(_stack_masks(x, first.q.size(0)) for x in zip(*(x.masks for x in members), strict=True))
-    if first.call is None and not masks:  # read as any other, without the detour
+    lse = None if first.lse is None else _cat([x.lse for x in members if x.lse is not None])
+    if first.call is None and not first.masks:  # read as any other, without the detour
         (b, h, t, d), s = q.shape, k.size(2)
         mask = _CAUSAL.fitted((b, h), t, s) if first.is_causal else _NO_MASK
         inputs = ScoreInputs(q, k, mask, d**-0.5 if first.scale is None else first.scale)
         known = None if lse is None else fused_lse(q, (q, lse))
-        call = AttentionCall(inputs=inputs, lead=(b, h), lse=known, crosses=first.crosses)
-    elif first.call is None:
+        return AttentionCall(inputs=inputs, lead=(b, h), lse=known, crosses=first.crosses)
+    masks = tuple(_stack_masks(x, first.q.size(0)) for x in zip(*(x.masks for x in members), strict=True))
+    if first.call is None:
         arguments: dict[str, Any] = {
-            "query": q, "key": k, "value": q, "attn_mask": masks[0] if masks else None,
-            "is_causal": first.is_causal, "scale": first.scale,
+            "query": q, "key": k, "value": q, "attn_mask": masks[0], "is_causal": first.is_causal,
+            "scale": first.scale,
         }  # fmt: skip
-        call = replace(_read_fused(arguments, (q, lse)), crosses=first.crosses)
-    else:
-        inputs, n = first.call.inputs, len(first.call.inputs.mask.allowed)
-        inputs = replace(inputs, q=q, k=k, mask=Mask(inputs.mask.bands, (), masks[:n], masks[n:]))
-        call = replace(first.call, inputs=inputs, lead=tuple(q.shape[:2]), lse=lse)
-    names, orders = tuple(x.name for x in members), tuple(x.order for x in members)
-    return StackedCall(call=call, names=names, orders=orders)
+        return replace(_read_fused(arguments, (q, lse)), crosses=first.crosses)
+    inputs, n = first.call.inputs, len(first.call.inputs.mask.allowed)
+    inputs = replace(inputs, q=q, k=k, mask=Mask(inputs.mask.bands, (), masks[:n], masks[n:]))
+    return replace(first.call, inputs=inputs, lead=tuple(q.shape[:2]), lse=lse)
 
 
 def _stack_masks(masks: tuple[Tensor, ...], b: int) -> Tensor:

@@ -36,7 +36,7 @@ from sightline.look.padding import given_padding
 from sightline.look.recorder import AttentionRecorder, read_kernel
 from sightline.look.seen import Seen
 from sightline.look.seen_text import closing_words
-from sightline.look.sharded.placements import HeadFinder
+from sightline.look.sharded.placements import HeadFinder, may_be_sharded
 from sightline.look.sight import Look, Sight, check_measure
 from sightline.look.tokens import clean_batch
 from sightline.look.torch_calls import check_numbers, read_attention_call
@@ -156,9 +156,8 @@ class Watch:
         self._compiled: list[tuple[str, Sight]] = []  # what was seen in compiled code, by its owner
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._dark: dict[str, str] = {}  # modules that attended in a way that can't be read, and why
-        self._find_heads = HeadFinder()  # of tensor-parallel modules
+        self._find_heads = HeadFinder() if may_be_sharded() else None  # of tensor-parallel modules
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
-        register_flex()
         with contextlib.ExitStack() as undo:
             undo.callback(observe(self._call_attention))
             undo.enter_context(hear_compiled_flex(self))
@@ -201,6 +200,8 @@ class Watch:
 
     def _name_compiled(self) -> None:
         """Take back names that compiled code can't be sure of, and note what it has hidden."""
+        if not self._compiled and not self._in_compiled:
+            return
         misnamed = self._owners.misnamed()
         for owner, sight in self._compiled:
             if owner in misnamed:
@@ -368,7 +369,7 @@ class Watch:
                 facts = fused.kernel.facts(fused.args, fused.kwargs)
                 # Whether it looks into another sequence is asked of masked calls only.
                 into = None if facts[0] is None else crosses(owner, fused.args[1].size(2), depth=2)
-                shard = self._find_heads(owner.module, fused.args[0])
+                shard = None if self._find_heads is None else self._find_heads(owner.module, fused.args[0])
                 if self._measurer.put_by(name, fused, facts, into, shard):
                     return
             with silence(), context():
@@ -380,7 +381,7 @@ class Watch:
                 if call.inputs.mask.tensors or call.unseen is not None or call.inputs.modify is not None:
                     named = owner._replace(name=name)
                     call = replace(call, crosses=crosses(named, call.inputs.shape[3], depth=2))
-                if call.shard is None:
+                if call.shard is None and self._find_heads is not None:
                     call = replace(call, shard=self._find_heads(owner.module, call.inputs))
                 sight = self._measurer.measure_call(name, call, now=not is_eager)
             if not is_eager and sight is not None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -188,6 +189,7 @@ def test_a_block_that_can_not_begin_leaves_nothing(monkeypatch):
 
 
 SDPA = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+OTHER_SDPA = torch.ops.aten._scaled_dot_product_cudnn_attention.default
 LAYER = torch.ops.aten._native_multi_head_attention.default
 
 
@@ -233,8 +235,8 @@ def heard_call(q, k, bias=None, **more):
 
 def test_what_may_wait_unread(calls, monkeypatch):
     q, k = randn(B, H, T, D), randn(B, H, S, D, seed=1)
-    assert calls.put("a", heard_call(q, k)) is True
-    assert calls.put("b", heard_call(q, k, torch.zeros(1, 1, T, S))) is True
+    assert calls.put("a", heard_call(q, k)) == (B, T, S)
+    assert calls.put("b", heard_call(q, k, torch.zeros(1, 1, T, S))) == (B, T, S)
     for heard_one in (
         heard_call(q.as_subclass(nn.Parameter), k),
         heard_call(q, k[:1].expand(1, H, S, D)),
@@ -242,16 +244,16 @@ def test_what_may_wait_unread(calls, monkeypatch):
         heard_call(q, k, torch.zeros(T, S)),
         heard_call(q, k, torch.zeros(1, 1, 1, T, S)),
     ):
-        assert calls.put("c", heard_one) is False
+        assert calls.put("c", heard_one) is None
     assert len(calls) == 2
     assert calls.nbytes == 2 * (q.nbytes + k.nbytes) + T * S * 4
     monkeypatch.setattr(waiting, "_MUCH", B * H * T * D * S)
-    assert calls.put("c", heard_call(q, k)) is False
+    assert calls.put("c", heard_call(q, k)) is None
     monkeypatch.setattr(waiting, "_DEVICES", frozenset({"cuda"}))
-    assert calls.put("c", heard_call(q, k)) is False
+    assert calls.put("c", heard_call(q, k)) is None
     monkeypatch.undo()
     groups, lost = calls.take()
-    assert ([group.names for group in groups], lost) == ([["a"], ["b"]], [])
+    assert ([group.names for group in groups], lost) == ([("a",), ("b",)], [])
     assert (len(calls), calls.nbytes, calls.is_full) == (0, 0, False)
 
 
@@ -272,7 +274,7 @@ def test_what_may_wait_once_it_was_read(calls, monkeypatch):
     monkeypatch.setattr(waiting, "_MUCH", q.numel() * S + 1)
     assert calls.add("c", call()) is True
     assert calls.is_full
-    assert [group.names for group in calls.take()[0]] == [["a", "c"], ["b"]]
+    assert [group.names for group in calls.take()[0]] == [("a", "c"), ("b",)]
 
 
 def test_calls_of_one_shape_are_stacked(calls):
@@ -284,12 +286,11 @@ def test_calls_of_one_shape_are_stacked(calls):
     calls.put("e", heard_call(q + 1, k, bias))
     calls.put("f", heard_call(q, k, scale=0.25))
     groups, _ = calls.take()
-    stacked = [group.stack() for group in groups]
-    assert [x.names for x in stacked] == [("a", "b", "c"), ("d", "e"), ("f",)]
-    assert [x.orders for x in stacked] == [(0, 1, 2), (3, 4), (5,)]
-    plain, biased, scaled = (x.call for x in stacked)
+    assert [x.names for x in groups] == [("a", "b", "c"), ("d", "e"), ("f",)]
+    assert [x.orders for x in groups] == [(0, 1, 2), (3, 4), (5,)]
+    plain, biased, scaled = (x.stack() for x in groups)
     calls.put("g", heard_call(q, k), facts=(bias, True, None))
-    assert len(calls.take()[0][0].stack().call.inputs.mask.bands) == 1
+    assert len(calls.take()[0][0].stack().inputs.mask.bands) == 1
     assert plain.lead == (3 * B, H)
     assert (plain.inputs.scale, scaled.inputs.scale) == (D**-0.5, 0.25)
     near(plain.inputs.q, torch.cat([q, q + 1, q + 2]))
@@ -298,6 +299,29 @@ def test_calls_of_one_shape_are_stacked(calls):
     assert not plain.inputs.mask.limits
     with contextlib.ExitStack() as stack:
         stack.enter_context(groups[0].on_stream())
+
+
+def test_what_a_group_has_in_common(calls):
+    """The kernel too: each lays out its log-sum-exp in its own way."""
+    q, k = randn(B, H, T, D), randn(B, H, S, D, seed=1)
+    other = HeardCall(kernel_of(OTHER_SDPA), (q, k, k, None, True), {}, (q, matrix(q, k)[1].unsqueeze(-1)))
+    for name, call in zip("abcd", (heard_call(q, k), other, heard_call(q, k), heard_call(q, q)), strict=True):
+        assert calls.put(name, call) is not None
+    calls.put("cross_attn", heard_call(q, k))
+    groups, _ = calls.take()
+    assert [group.names for group in groups] == [("a", "c"), ("b",), ("d",), ("cross_attn",)]
+    assert [group.stack().lse.shape for group in groups[:2]] == [(2 * B, H, T), (B, H, T)]
+
+
+def test_groups_are_measured_on_their_own_stream(monkeypatch):
+    entered = []
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 17 + device, raising=False)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext(entered.append(stream)))
+    own, other = (SimpleNamespace(cuda_stream=18, device_index=i) for i in (1, 2))
+    for stream in (None, own, other):
+        with waiting.WaitingGroup([], stream).on_stream():
+            pass
+    assert entered == [other]
 
 
 def test_what_was_written_to_is_lost(calls):

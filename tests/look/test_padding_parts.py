@@ -319,7 +319,7 @@ def test_calls_that_are_spread_over_processes(failed, keep, monkeypatch):
         ({"grad": True}, "where grad=True keeps no graph"),
     ):
         with pytest.raises(UnreadableError, match=said):
-            CallMeasurer(seen, replace(plain, **options), notes).measure_call("a", spread, now=False)
+            CallMeasurer(seen, plain._replace(**options), notes).measure_call("a", spread, now=False)
 
 
 def test_a_group_of_calls_that_can_not_be_measured(monkeypatch):

@@ -116,7 +116,6 @@ class HeadFinder:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, int | None], Shard | None] = {}
-        self._may_be_sharded = may_be_sharded()
 
     def __call__(self, module: nn.Module, seen: Tensor | ScoreInputs) -> Shard | None:
         """What a rank has of the heads of a call; None if all, as far as can be told.
@@ -125,8 +124,6 @@ class HeadFinder:
             module: The module that attends.
             seen: Its queries (B, H, T, D), or what was read of the call.
         """
-        if not self._may_be_sharded:
-            return None
         q = seen if isinstance(seen, Tensor) else seen.q
         if q.dim() != 4 or is_dtensor(q):
             return None
