@@ -152,8 +152,11 @@ def _run_by_key(
 def _add_peaks(grad_q: Tensor, grad_k: Tensor, q: Tensor, k: Tensor, slope: Tensor, peak_at: Tensor) -> None:
     """What a peak's gradient adds at the pair that has it."""
     group = q.size(1) // k.size(1)
-    at = peak_at.clamp(min=0).unsqueeze(-1).expand(*peak_at.shape, q.size(3))
+    heads, s, d = peak_at.size(0) * peak_at.size(1), grad_k.size(2), q.size(3)
+    at = peak_at.clamp(min=0)
     slope = slope.unsqueeze(-1)
     keys = k.repeat_interleave(group, 1) if group > 1 else k
-    grad_q.add_(slope * keys.gather(2, at))
-    grad_k.scatter_add_(2, at, slope * q.float())
+    grad_q.add_(slope * keys.gather(2, at.unsqueeze(-1).expand(*at.shape, d)))
+    # Queries may share a key: index_put_ sorts the rows first, so that the same sum comes out every time.
+    rows = at.reshape(heads, -1) + s * torch.arange(heads, device=at.device).unsqueeze(1)
+    grad_k.view(-1, d).index_put_((rows.view(-1),), (slope * q.float()).reshape(-1, d), accumulate=True)

@@ -47,8 +47,7 @@ def plan_weights(args: KernelArgs, cells: Cells | None) -> WeightsPlan:
     fine = cells is not None and min(t // rows, s // columns) < BLOCK
     step = 16 if fine else BLOCK
     aligned, aligned_keys = t % (rows * step) == 0, s % (columns * step) == 0
-    plain = cells is None or (aligned and aligned_keys and not fine)
-    resident = 4 if d == BLOCK and plain else 3
+    resident = 4 if d == BLOCK and cells is None else 3
     n_programs = args.b * args.h * blocks_of(s, 2 * BLOCK)
     n_slots = resident * _multiprocessors(args.q.device.index)
     # Walks of a band are of all lengths, and end one after the other as it is.
