@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sightline.shapes import Bool, Int
+from sightline.shapes import Bool, Float, Int
 
 __all__ = ["Align", "Band", "check_align", "intersect"]
 
@@ -57,6 +57,16 @@ class Band:
         if self.right is not None:
             allowed &= ahead <= self.right
         return allowed
+
+    def zero_outside(
+        self, x: Float[Tensor, "n q k"], queries: tuple[int, int], keys: tuple[int, int], t: int, s: int
+    ) -> None:
+        """Write zeros, in place, where these queries may not look at these keys."""
+        first = queries[0] + self._shift(t, s) - keys[0]
+        if self.right is not None:
+            x.tril_(first + self.right)
+        if self.left is not None:
+            x.triu_(first - self.left)
 
 
 def check_align(align: Any) -> Align:

@@ -214,12 +214,15 @@ class ScoreInputs:
         """What keeping it costs, if nobody else holds on to it."""
         return sum(x.nbytes for x in (self.q, self.k, *self.mask.tensors))
 
-    def scores(self, tile: Tile, out: Tensor | None = None) -> Float[Tensor, "b h t s"]:
+    def scores(
+        self, tile: Tile, out: Tensor | None = None, *, masked: bool = True
+    ) -> Float[Tensor, "b h t s"]:
         """The scores of a tile, -inf where a query may not look.
 
         Args:
             tile: Which of them.
             out: Where to put them, if not into a new tensor.
+            masked: Whether the mask is applied.
         """
         group = self.q.size(1) // self.k.size(1)
         kv_heads = slice(tile.heads.start // group, -(-tile.heads.stop // group))
@@ -229,11 +232,12 @@ class ScoreInputs:
         else:  # the heads that share their keys are rows of one product
             rows = (q.to(self.dtype) * self.scale).reshape(q.size(0) * k.size(1), -1, q.size(-1))
             keys = k.to(self.dtype).reshape(q.size(0) * k.size(1), k.size(2), k.size(3))
-            out = None if out is None else out.view(rows.size(0), rows.size(1), keys.size(1))
+            product = None if out is None else out.view(rows.size(0), rows.size(1), keys.size(1))
             with torch.autocast(q.device.type, enabled=False) if autocasting(q) else contextlib.nullcontext():
-                scores = torch.bmm(rows, keys.mT, out=out).view(*q.shape[:3], k.size(2))
+                product = torch.bmm(rows, keys.mT, out=product)
+            scores = product.view(*q.shape[:3], k.size(2)) if out is None else out
         scores = scores if self.modify is None else self.modify(scores, tile)
-        for span in self._mask_spans(tile):
+        for span in self._mask_spans(tile) if masked else ():
             part = scores[..., span[0] - tile.columns[0] : span[1] - tile.columns[0]]
             block = self.mask.block(tile.rows, span, *self.shape[2:], device=q.device)
             if block.dim() == 4:
@@ -246,6 +250,12 @@ class ScoreInputs:
         if self.padding is not None:
             scores.masked_fill_(self.padding[tile.batch, :, slice(*tile.rows), None], -torch.inf)
         return scores
+
+    def widened(self) -> "ScoreInputs":
+        """The same with q and k in the dtype of statistics, so that not every tile has to convert its own."""
+        if self.score is not None or self.q.dtype == self.dtype:
+            return self
+        return replace(self, q=self.q.to(self.dtype), k=self.k.to(self.dtype))
 
     def log_rest(self, lse: Float[Tensor, "b h t"], tile: Tile) -> Float[Tensor, "b h t"]:
         """The logarithm of what a sink leaves to the keys of a tile; zero where there is none.
@@ -262,6 +272,17 @@ class ScoreInputs:
         """The columns of a tile in which something is forbidden or tilted."""
         everywhere = self.modify is not None or self.padding is not None
         return [tile.columns] if everywhere else self._mask_spans(tile)
+
+    def has_bands_alone(self, tile: Tile) -> bool:
+        """Whether bands are all that forbids, and every query of a tile has something to look at."""
+        return bool(self.mask.bands) and not self.may_have_empty_rows(tile)
+
+    def zero_outside_bands(self, x: Float[Tensor, "b h t s"], tile: Tile) -> None:
+        """Write zeros, in place, where the bands of the mask forbid a query of a tile to look."""
+        for first, last in self._mask_spans(tile):
+            part = x[..., first - tile.columns[0] : last - tile.columns[0]].flatten(0, 1)
+            for band in self.mask.bands:
+                band.zero_outside(part, tile.rows, (first, last), *self.shape[2:])
 
     def _mask_spans(self, tile: Tile) -> list[tuple[int, int]]:
         """Those in which the mask does it."""
@@ -306,7 +327,8 @@ class ScoreInputs:
         rows = min(max(1, bottom - top), max(1, size // (row * group)))
         if self.mask.bands:  # thin tiles follow the edge of a band, and skip what lies behind it
             rows = min(rows, max(64, (bottom - top) // 16))
-        heads = max(1, min(h, group * max(1, size // (row * rows * group))))
+        rows = _even_share(bottom - top, rows)
+        heads = group * _even_share(h // group, size // (row * rows * group))
         items = max(1, size // (row * rows * h)) if heads == h else 1
         for item in range(0, b, items):
             for head in range(0, h, heads):
@@ -340,7 +362,13 @@ class StoredRows(ScoreInputs):
         """Queries that give no weight to any key."""
         return ~self.q.any(-1)
 
-    def scores(self, tile: Tile, out: Tensor | None = None) -> Float[Tensor, "b h t s"]:  # noqa: ARG002
+    def scores(
+        self,
+        tile: Tile,
+        out: Tensor | None = None,  # noqa: ARG002
+        *,
+        masked: bool = True,  # noqa: ARG002
+    ) -> Float[Tensor, "b h t s"]:
         """The logarithms of the kept weights."""
         return self.q[tile.row_index][..., slice(*tile.columns)].log()
 
@@ -351,6 +379,11 @@ class StoredRows(ScoreInputs):
     def may_have_empty_rows(self, tile: Tile | None = None) -> bool:  # noqa: ARG002
         """A query that had nothing to look at is kept as zeros."""
         return True
+
+
+def _even_share(n: int, most: int) -> int:
+    """The size of the parts that n is cut into, as few and as even as they can be; at least one."""
+    return -(-n // -(-n // max(1, most))) if n > 0 else 1
 
 
 def as_index(index: list[int]) -> slice | list[int]:

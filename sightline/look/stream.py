@@ -14,7 +14,7 @@ asked for, a tile is computed once more in the backward pass and nothing is kept
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -68,14 +68,7 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
         lse = None
     if inputs.sink is not None:  # kernels don't agree on whether theirs holds the sink
         lse = None
-    stats = None
-    for tile, part in _parts(inputs, request, lse):
-        if tile.is_all(inputs.shape):  # short inputs: nothing to put together
-            stats = part.stats(request)
-            break
-        stats = _empty_stats(inputs, request) if stats is None else stats
-        _write_tile(stats, tile, part)
-    stats = _empty_stats(inputs, request) if stats is None else stats
+    stats = _put_together(inputs, request, _parts(inputs, request, lse))
     if stats.cells is not None and request.cells is not None:
         stats.cells.div_(request.cells.areas(stats.cells.device))
     return stats
@@ -86,6 +79,8 @@ def _parts(
 ) -> Iterator[tuple[Tile, "TilePart"]]:
     """Every tile and what it contributes, in order."""
     size = _tile_size(inputs)
+    if not inputs.requires_grad and inputs.q.device.type == "cpu":
+        inputs = inputs.widened()
     scratches: list[_Scratch] = []  # those that nobody uses; as many are made as there are threads
 
     def measure_one(tile: Tile) -> TilePart:
@@ -104,6 +99,36 @@ def _parts(
     scratch = _Scratch(inputs, request.cells)
     for tile in inputs.tiles(size):
         yield tile, checkpoint(_measure_tile, inputs, tile, request, None, scratch, True, use_reentrant=False)
+
+
+def _put_together(
+    inputs: ScoreInputs, request: StatsRequest, parts: Iterable[tuple[Tile, TilePart]]
+) -> Stats:
+    """What all tiles contribute; the sums of cells, not their means yet."""
+    stats, tiles, of_queries = None, [], []
+    for tile, part in parts:
+        if tile.is_all(inputs.shape):  # short inputs: nothing to put together
+            return part.stats(request)
+        stats = _empty_stats(inputs, request) if stats is None else stats
+        _add_tile(stats, tile, part)
+        tiles.append(tile)
+        of_queries.append((part.lse, part.entropy, part.peak, part.peak_at))
+    if stats is None:
+        return _empty_stats(inputs, request)
+    lse, entropy, peak, peak_at = (_join(column, tiles) for column in zip(*of_queries, strict=True))
+    assert lse is not None  # noqa: S101
+    return stats._replace(lse=lse, entropy=entropy, peak=peak, peak_at=peak_at)
+
+
+def _join(parts: Sequence[Tensor | None], tiles: list[Tile]) -> Tensor | None:
+    """Numbers of queries, (b, h, t) of each tile, as (B, H, T): tiles go by items, heads, then queries."""
+    joined = [part for part in parts if part is not None]
+    if not joined:
+        return None
+    n_rows, n_heads = len({tile.rows for tile in tiles}), len({tile.heads.start for tile in tiles})
+    for dim, n in ((2, n_rows), (1, n_heads), (0, len(tiles) // (n_rows * n_heads))):
+        joined = [torch.cat(joined[i : i + n], dim) for i in range(0, len(joined), n)]
+    return joined[0]
 
 
 def _empty_stats(inputs: ScoreInputs, request: StatsRequest) -> Stats:
@@ -210,12 +235,20 @@ class _Scratch:
         self.columns = self._like  # the column of cells of each key
         if cells is not None:
             self.columns = cells.column_of(torch.arange(*cells.keys, device=inputs.q.device))
-        self._buffers = [self._like, self._like]
+        self._n_keys = inputs.k.size(2)
+        self._buffers = self._like, self._like
+        self._views: dict[tuple[int, int, int, int], tuple[Tensor, Tensor]] = {}  # by the shape of a tile
 
-    def take(self, which: int, n: int) -> Tensor:
-        if self._buffers[which].numel() < n:
-            self._buffers[which] = self._like.new_empty(n)
-        return self._buffers[which][:n]
+    def take(self, shape: tuple[int, int, int, int]) -> tuple[Tensor, Tensor]:
+        """The buffers of a tile, as large as they would be if it had all keys: they need not grow."""
+        if shape not in self._views:
+            n, largest = math.prod(shape), math.prod(shape[:3]) * self._n_keys
+            if self._buffers[0].numel() < n:
+                self._buffers = self._like.new_empty(largest), self._like.new_empty(largest)
+                self._views.clear()
+            first, second = self._buffers
+            self._views[shape] = first[:n].view(shape), second[:n].view(shape)
+        return self._views[shape]
 
 
 def _weights(inputs: ScoreInputs, tile: Tile) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
@@ -251,7 +284,9 @@ def _weights_in_place(
     """The same in scratch memory; from the given lse as far as its rows then sum to one."""
     b, h, rows, columns = tile
     shape = (b.stop - b.start, h.stop - h.start, rows[1] - rows[0], columns[1] - columns[0])
-    logs = inputs.scores(tile, out=scratch.take(0, math.prod(shape)).view(shape))
+    logs, weights = scratch.take(shape)
+    banded = lse is not None and inputs.has_bands_alone(tile)
+    logs = inputs.scores(tile, out=logs, masked=not banded)
     maybe_empty = inputs.may_have_empty_rows(tile)
     largest = logs.amax(-1) if lse is None or maybe_empty else None
     empty = largest == -torch.inf if maybe_empty and largest is not None else None
@@ -259,9 +294,13 @@ def _weights_in_place(
     assert shift is not None  # noqa: S101
     shift = shift if empty is None else shift.masked_fill(empty, 0.0)
     logs.sub_(shift.unsqueeze(-1))
-    weights = torch.exp(logs, out=scratch.take(1, logs.numel()).view(shape))
-    for first, last in inputs.masked_spans(tile):  # exp is slow where it underflows, not at -inf
-        logs[..., first - tile.columns[0] : last - tile.columns[0]].clamp_(min=_LOG_ZERO)
+    torch.exp(logs, out=weights)
+    if banded:  # exp is slow at -inf, and there is nothing but bands to undo
+        inputs.zero_outside_bands(weights, tile)
+        inputs.zero_outside_bands(logs, tile)
+    else:
+        for first, last in inputs.masked_spans(tile):
+            logs[..., first - columns[0] : last - columns[0]].clamp_(min=_LOG_ZERO)
     if empty is not None:
         weights.masked_fill_(empty.unsqueeze(-1), 0.0)
     sums = weights.sum(-1)
@@ -273,23 +312,23 @@ def _weights_in_place(
         weights.mul_((sums.reciprocal() if inputs.sink is None else rest.neg().exp_()).unsqueeze(-1))
         logs.sub_(rest.unsqueeze(-1))
         lse = shift + rest
-    elif not sums.sub_(1.0).abs_().max().item() < _ROW_SUM:
+    elif not _are_ones(sums):
         return _weights_in_place(inputs, tile, None, scratch)
     return lse if empty is None else lse.masked_fill(empty, -torch.inf), logs, weights, empty
 
 
-def _write_tile(stats: Stats, tile: Tile, part: TilePart) -> None:
-    """Put what a tile found where it belongs."""
-    stats.lse[tile.row_index] = part.lse
-    for name in ("entropy", "peak", "peak_at"):
-        whole, piece = getattr(stats, name), getattr(part, name)
-        if whole is not None:
-            whole[tile.row_index] = piece
+def _are_ones(sums: Tensor) -> bool:
+    least, most = torch.aminmax(sums)
+    return 1.0 - least.item() < _ROW_SUM and most.item() - 1.0 < _ROW_SUM
+
+
+def _add_tile(stats: Stats, tile: Tile, part: TilePart) -> None:
+    """Add what a tile found of keys and cells where it belongs, and write its top there."""
     if stats.received is not None and part.received is not None:
-        stats.received[tile.column_index] += part.received
+        stats.received[tile.column_index].add_(part.received)
     if stats.cells is not None and part.cells is not None:
         stop = part.first_cell + part.cells.size(2)
-        stats.cells[tile.batch, tile.heads, part.first_cell : stop] += part.cells
+        stats.cells[tile.batch, tile.heads, part.first_cell : stop].add_(part.cells)
     if (
         stats.top is not None
         and stats.top_at is not None

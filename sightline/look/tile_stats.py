@@ -136,8 +136,10 @@ def sum_rows(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tens
     first, last = (_cell_index(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
     edges = [_cell_start(cells.rows, cells.queries, i) - tile.rows[0] for i in range(first, last + 2)]
     edges = [min(max(edge, 0), weights.size(-2)) for edge in edges]
-    spans = itertools.pairwise(edges)
-    return first, torch.stack([weights[..., a:b, :].sum(-2) for a, b in spans], dim=-2)
+    sizes = [b - a for a, b in itertools.pairwise(edges)]
+    if min(sizes) == max(sizes):
+        return first, weights.unflatten(-2, (len(sizes), sizes[0])).sum(-2)
+    return first, torch.stack([x.sum(-2) for x in weights.split(sizes, -2)], dim=-2)
 
 
 def sum_columns(
@@ -154,14 +156,17 @@ def max_with_index(
 ) -> tuple[Float[Tensor, "... t"], Int[Tensor, "... t"]]:
     """The largest weight and its place. On a CPU in chunks: a maximum is quick to find, its place is not."""
     s = weights.size(-1)
-    chunk = chunk or (32 if s < 2048 else 64)
+    chunk = chunk or (32 if s < 512 else 64)
     whole = s - s % chunk
-    if whole <= 8 * chunk or weights.is_cuda or weights.requires_grad:
+    if weights.is_cuda or weights.requires_grad:
         return weights.amax(-1), weights.detach().argmax(-1)
-    chunks = weights[..., :whole].unflatten(-1, (-1, chunk))
+    if whole <= 4 * chunk:
+        return weights.max(-1)
+    chunks = (weights if whole == s else weights[..., :whole]).unflatten(-1, (-1, chunk))
     largest, best = chunks.amax(-1).max(-1)  # of all, and the chunk that holds it
-    inside = chunks.take_along_dim(best[..., None, None], dim=-2).squeeze(-2)  # (..., t, chunk)
-    at = inside.argmax(-1) + best * chunk
+    rows = torch.arange(best.numel())
+    inside = chunks.flatten(0, -3)[rows, best.flatten()].view(*best.shape, chunk)
+    at = best.mul_(chunk).add_(inside.max(-1).indices)
     if whole == s:
         return largest, at
     rest = weights[..., whole:]

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -191,11 +192,52 @@ def test_tiles_hold_every_pair_once_and_no_more_than_asked(mask):
 def test_a_band_over_many_queries_is_cut_into_thin_tiles():
     inputs = inputs_of(sl.masks.causal(), t=257, s=257)
     tiles = list(inputs.tiles(1 << 30))
-    assert [tile.rows for tile in tiles] == [(0, 64), (64, 128), (128, 192), (192, 256), (256, 257)]
-    assert [tile.columns for tile in tiles] == [(0, 64), (0, 128), (0, 192), (0, 256), (0, 257)]
+    assert [tile.rows for tile in tiles] == [(0, 52), (52, 104), (104, 156), (156, 208), (208, 257)]
+    assert [tile.columns for tile in tiles] == [(0, 52), (0, 104), (0, 156), (0, 208), (0, 257)]
     assert [x.rows for x in inputs_of(t=257, s=257).tiles(1 << 30)] == [(0, 257)]
     long = inputs_of(sl.masks.causal(), t=2048, s=2)
     assert {b - a for a, b in (x.rows for x in long.tiles(1 << 30))} == {128}
+
+
+def test_tiles_are_as_even_as_they_can_be():
+    inputs = inputs_of(t=10, s=8, kv_heads=6)
+    assert [x.rows for x in inputs.tiles(9 * 8) if x.heads.start == x.batch.start == 0] == [(0, 5), (5, 10)]
+    assert {x.heads.stop - x.heads.start for x in inputs.tiles(5 * 10 * 8)} == {3}
+    grouped = inputs_of(t=10, s=8, kv_heads=3)
+    assert [(x.heads.start, x.heads.stop) for x in grouped.tiles(5 * 10 * 8) if not x.batch.start] == [
+        (0, 4),
+        (4, 6),
+    ]
+
+
+@pytest.mark.parametrize("mask", ["nothing", "causal", "of all"])
+def test_half_precision_is_widened_once_for_all_tiles(mask):
+    inputs = inputs_of(MASKS[mask])
+    assert inputs.widened() is inputs
+    half = replace(inputs, q=inputs.q.bfloat16(), k=inputs.k.bfloat16())
+    wide = half.widened()
+    assert wide.q.dtype == wide.k.dtype == wide.dtype == half.dtype == torch.float32
+    for tile in TILES:
+        assert torch.equal(wide.scores(tile), half.scores(tile))
+    own = replace(half, score=sl.scores.named("dot"))
+    assert own.widened() is own
+
+
+@pytest.mark.parametrize("mask", ["causal", "causal from the start", "window", "window to the right"])
+def test_zeros_outside_a_band(mask):
+    inputs = inputs_of(MASKS[mask])
+    for tile in TILES:
+        x = inputs.scores(tile, masked=False)
+        assert bool(x.isfinite().all())
+        expected = x.masked_fill(inputs.scores(tile) == -INF, 0.0)
+        inputs.zero_outside_bands(x, tile)
+        assert torch.equal(x, expected)
+    empty = (inputs.scores(TILES[0]) == -INF).all(-1).any()
+    assert inputs.has_bands_alone(TILES[0]) is not bool(empty)
+    assert not inputs_of().has_bands_alone(TILES[0])
+    assert not inputs_of(MASKS["two bands"]).has_bands_alone(TILES[0])
+    padded = inputs_of(sl.masks.causal(), padding=torch.zeros(B, 1, T, dtype=torch.bool))
+    assert not padded.has_bands_alone(TILES[0])
 
 
 def test_a_tile_is_all_only_if_nothing_is_left():

@@ -215,6 +215,61 @@ def test_how_many_weights_a_tile_holds():
     assert of(4001) == most
 
 
+def test_buffers_are_as_large_as_the_last_tile_of_a_band_needs():
+    x = randn(1, 2, 257, 3)
+    inputs = kernel_call(x, x, sl.masks.causal(), 1.0, None).inputs
+    scratch, tiles = stream._Scratch(inputs, None), list(inputs.tiles(1 << 30))
+    assert len({tile.columns for tile in tiles}) > 3
+    places = set()
+    for tile in tiles:
+        shape = (1, 2, tile.rows[1] - tile.rows[0], tile.columns[1])
+        first, second = scratch.take(shape)
+        assert first.shape == second.shape == shape
+        assert first.is_contiguous()
+        assert second.is_contiguous()
+        assert scratch.take(shape)[0] is first
+        places.add((first.data_ptr(), second.data_ptr()))
+    ((one, other),) = places
+    assert abs(one - other) >= first.nbytes
+    larger, _ = scratch.take((2, 2, 52, 257))
+    assert larger.numel() == 2 * 2 * 52 * 257
+
+
+@pytest.mark.parametrize("mask", ["causal", "window", "window_from_start"])
+def test_what_a_band_forbids_counts_for_nothing_whatever_it_holds(mask):
+    t = 67
+    given, _ = MASKS[mask]((1, 2), t, t)
+    q, k = randn(1, 2, t, 5), randn(1, 2, t, 5, seed=1)
+    allowed = as_mask(given).dense(t, t)
+    request = StatsRequest(True, True, True, Cells(t, t, (0, t), (0, t)), 3)
+    inputs = kernel_call(q, k, as_mask(given), 1.0, None).inputs
+    lse = measure(inputs, request).lse
+    known = measure(inputs, request, lse)
+    assert not bool(known.cells[..., ~allowed].any())
+    blind = ~allowed[:, -1]
+    for strange in (float("nan"), INF, 1e30):
+        last = k.clone()
+        last[:, :, -1] = strange  # only the last queries may look at it
+        other = measure(kernel_call(q, last, as_mask(given), 1.0, None).inputs, request, lse)
+        for name in ("lse", "entropy", "peak", "peak_at", "cells", "top", "top_at"):
+            near(getattr(other, name)[:, :, blind], getattr(known, name)[:, :, blind])
+    away = q.abs().where(
+        allowed[:, -1:], -q.abs()
+    )  # inf for those that may not look, -inf for those that may
+    inputs = kernel_call(away, k.index_fill(2, torch.tensor([t - 1]), -INF), as_mask(given), 1.0, None).inputs
+    expected = measure(inputs, request)
+    near(measure(inputs, request, expected.lse).entropy[:, :, blind], expected.entropy[:, :, blind])
+
+
+def test_a_band_is_passed_over_once_where_the_log_sum_exp_is_known():
+    x = randn(1, 2, 257, 5)
+    inputs = kernel_call(x, x, sl.masks.causal(), 1.0, None).inputs
+    lse = measure(inputs, StatsRequest(entropy=True)).lse
+    with mock.patch.object(type(inputs), "scores", autospec=True, side_effect=type(inputs).scores) as scores:
+        measure(inputs, StatsRequest(entropy=True), lse)
+    assert scores.call_count == len(list(inputs.tiles(stream._tile_size(inputs))))
+
+
 # Cells and places
 
 
