@@ -47,7 +47,7 @@ _STEPS = (
 )
 
 
-_LED_FLEX: list[Any] = []  # FlexAttention, once its calls are heard
+_FLEX_OPERATORS: list[Any] = []  # FlexAttention, once its calls are heard
 # What has been heard inside a whole layer that is one operator; None outside of them.
 _PARTS: ContextVar[dict[str, Any] | None] = ContextVar("parts", default=None)
 
@@ -330,9 +330,9 @@ def _register_changes() -> None:
 def register_flex() -> bool:
     """Lead the first key to FlexAttention, once it has been imported; whether that was not so before."""
     flex = keys.higher_order_operators().get(_FLEX)
-    if flex is None or _LED_FLEX:
+    if flex is None or flex in _FLEX_OPERATORS:
         return False
     keys.fall_through()  # before: it lets FlexAttention pass too
     flex.py_impl(keys.KEYS[keys.ATTENTION])(_hear_flex)
-    _LED_FLEX.append(flex)
+    _FLEX_OPERATORS.append(flex)
     return True

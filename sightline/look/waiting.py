@@ -91,7 +91,7 @@ class WaitingCalls:
         self._members: list[_Member] = []
         self._last: _Member | None = None  # the only one that the model may still be busy with
         self._masks: dict[Any, tuple[Tensor, Tensor]] = {}  # masks and copies of them
-        self._streams: dict[int, Any] = {}  # by their numbers
+        self._streams: dict[tuple[torch.device, int], Any] = {}  # by device and number
         self._n, self._work, self.nbytes = 0, 0, 0
         self.is_full = False  # whether enough of them wait
 
@@ -119,15 +119,15 @@ class WaitingCalls:
         work = b * h * t * d * s
         if not 0 < work < _MUCH or k_items != b or not (bias is None or _is_stackable(bias, b)):
             return None
-        stream = self._stream_of(q) if q.is_cuda else 0
-        if stream and _C._cuda_isCurrentStreamCapturing():  # noqa: SLF001 (the default stream can't be)
+        place = self._place_of(q)
+        if place[1] and _C._cuda_isCurrentStreamCapturing():  # noqa: SLF001 (the default stream can't be)
             return None
         lse = heard.result[1]
         member = _Member(self._n, name, q, k, lse)
         member.is_causal, member.scale, member.crosses = causal, scale, crosses
         # A kernel gives a log-sum-exp of one layout for queries of one shape, or none.
         member.key = (
-            stream, heard.kernel, lse is None, q.dtype, b, h, t, d, s, k_heads, causal, scale,
+            place, heard.kernel, lse is None, q.dtype, b, h, t, d, s, k_heads, causal, scale,
             is_cross_name(name), crosses,
         )  # fmt: skip
         if bias is not None:
@@ -151,11 +151,11 @@ class WaitingCalls:
             return False
         if not all(_is_stackable(x, q.size(0)) for x in tensors):
             return False
-        stream = self._stream_of(q) if q.is_cuda else 0
+        place = self._place_of(q)
         member = _Member(self._n, name, q, k, call.lse)
         member.masks = tuple(map(self._copy_mask, tensors))
         member.key = (
-            stream, q.shape, k.shape, q.dtype, k.dtype, inputs.scale, mask.bands,
+            place, q.shape, k.shape, q.dtype, k.dtype, inputs.scale, mask.bands,
             call.lse is None, call.source, is_cross_name(name), call.crosses, len(mask.allowed),
             *((x.shape[1:], x.dtype) for x in tensors),
         )  # fmt: skip
@@ -176,12 +176,13 @@ class WaitingCalls:
         self.nbytes += member.q.nbytes + member.k.nbytes
         self.is_full = self._work >= _MUCH or self.nbytes > _MANY
 
-    def _stream_of(self, x: Tensor) -> int:
-        """The number of the stream that a call is on."""
-        stream = int(_C._cuda_getCurrentRawStream(x.get_device()))  # noqa: SLF001
-        if stream not in self._streams:
-            self._streams[stream] = torch.cuda.current_stream(x.device)
-        return stream
+    def _place_of(self, x: Tensor) -> tuple[torch.device, int]:
+        """The device of a call, and the number of the stream that it is on."""
+        stream = int(_C._cuda_getCurrentRawStream(x.get_device())) if x.is_cuda else 0  # noqa: SLF001
+        place = x.device, stream
+        if x.is_cuda and place not in self._streams:
+            self._streams[place] = torch.cuda.current_stream(x.device)
+        return place
 
     def _copy_mask(self, x: Tensor) -> Tensor:
         """A copy of a mask, the same one for all layers that share it."""
@@ -224,7 +225,6 @@ class WaitingGroup:
 
     def __init__(self, members: list[_Member], stream: Any) -> None:
         self._members, self._stream = members, stream
-
         self.names = tuple([x.name for x in members])
         self.orders = tuple([x.order for x in members])
 

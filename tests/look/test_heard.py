@@ -313,6 +313,18 @@ def test_what_a_group_has_in_common(calls):
     assert [group.stack().lse.shape for group in groups[:2]] == [(2 * B, H, T), (B, H, T)]
 
 
+def test_layers_on_two_devices_are_two_groups(calls, monkeypatch):
+    monkeypatch.setattr(waiting, "_DEVICES", frozenset({"cpu", "meta"}))
+    for name in ("cpu", "meta"):
+        q = torch.zeros(B, H, T, D, device=name)
+        result = (q, torch.zeros(B, H, T, device=name))
+        assert (
+            calls.put(name, HeardCall(kernel_of(SDPA), (q, q.clone(), q, 0.0, False), {}, result)) is not None
+        )
+    groups, _ = calls.take()
+    assert [group.names for group in groups] == [("cpu",), ("meta",)]
+
+
 def test_groups_are_measured_on_their_own_stream(monkeypatch):
     entered = []
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 17 + device, raising=False)

@@ -158,5 +158,5 @@ def _add_peaks(grad_q: Tensor, grad_k: Tensor, q: Tensor, k: Tensor, slope: Tens
     keys = k.repeat_interleave(group, 1) if group > 1 else k
     grad_q.add_(slope * keys.gather(2, at.unsqueeze(-1).expand(*at.shape, d)))
     # Queries may share a key: index_put_ sorts the rows first, so that the same sum comes out every time.
-    rows = at.reshape(heads, -1) + s * torch.arange(heads, device=at.device).unsqueeze(1)
+    rows = at.reshape(heads, at.size(2)) + s * torch.arange(heads, device=at.device).unsqueeze(1)
     grad_k.view(-1, d).index_put_((rows.view(-1),), (slope * q.float()).reshape(-1, d), accumulate=True)

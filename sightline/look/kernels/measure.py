@@ -66,7 +66,7 @@ class _PassResult(NamedTuple):
     """What has been found so far: as integers first, then as it is handed out."""
 
     received: Tensor | None = None
-    columns: Tensor | None = None
+    received_parts: Tensor | None = None
     sums: Tensor | None = None
     packed: Tensor | None = None
     masses: Tensor | None = None
@@ -145,21 +145,24 @@ def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor 
         from sightline.look.kernels.hopper.launch import launch, plan_weights  # noqa: PLC0415 (Gluon)
 
         plan = plan_weights(args, cells)
-    is_shared = by_hopper and plan.n_walks > 1  # what a key receives, by several programs
+    n_parts = plan.n_walks if by_hopper else 1  # of what a key receives
     rows, heads = args.b * args.h * args.t, args.b * args.h
     sizes = (
-        heads * args.s if request.received and is_shared else 0,
         rows if request.entropy else 0,
         rows if request.peak else 0,
         0 if cells is None else heads * cells.rows * cells.columns,
     )
     parts = allocate(torch.zeros, (sum(sizes),), torch.int64, args.q).split(sizes)
-    columns, sums, packed, masses = (part if n else None for part, n in zip(parts, sizes, strict=True))
-    found = _PassResult(None, columns, sums, packed, masses, by_hopper=by_hopper)
-    if request.received and not is_shared:
+    sums, packed, masses = (part if n else None for part, n in zip(parts, sizes, strict=True))
+    found = _PassResult(sums=sums, packed=packed, masses=masses, by_hopper=by_hopper)
+    if request.received and n_parts == 1:
         found = found._replace(received=args.per_head((args.s,), torch.float32))
+    elif request.received:
+        received_parts = allocate(torch.empty, (n_parts, heads, args.s), torch.float32, args.q)
+        found = found._replace(received_parts=received_parts)
     if by_hopper:
-        launch(args, plan, lse, cells, columns if is_shared else found.received, masses, sums, packed)
+        received = found.received if n_parts == 1 else found.received_parts
+        launch(args, plan, lse, cells, received, masses, sums, packed)
         return found
     if args.t and args.s:
         unused, tile = args.q, args.tiles.weights
@@ -242,26 +245,26 @@ def _finish(args: KernelArgs, found: _PassResult, cells: Cells | None, rest: Ten
         found = found._replace(peak=args.rows_like(torch.float32), peak_at=args.rows_like(torch.int64))
     if cells is not None:
         found = found._replace(cells=args.per_head((cells.rows, cells.columns), torch.float32))
-    if found.columns is not None:
+    parts = found.received_parts
+    if parts is not None:
         found = found._replace(received=args.per_head((args.s,), torch.float32))
-    if not (found.sums is not None or peaks or cells is not None or found.columns is not None):
-        return found
-    if not args.b * args.h:
+    if not (peaks or any(x is not None for x in (found.sums, parts, cells))) or not args.b * args.h:
         return found
     keys, n = (args.tiles.rows.keys, 1) if found.groups is not None else (args.tiles.weights.keys, 2)
     n_blocks = blocks_of(args.t, 32) if found.sums is not None or peaks else 0
     n_cells = 0 if cells is None else blocks_of(cells.rows * cells.columns, _CELLS_AT_ONCE)
-    n_keys = 0 if found.columns is None else blocks_of(args.s, _CELLS_AT_ONCE)
+    n_keys = 0 if parts is None else blocks_of(args.s, _CELLS_AT_ONCE)
     unused = args.q
-    given = (found.sums, found.packed, found.masses, found.columns, found.groups, rest)
+    given = (found.sums, found.packed, found.masses, parts, found.groups, rest)
     wanted = (found.entropy, found.peak, found.peak_at, found.cells, found.received)
     prepared.launch(
         finish_kernel, (n_blocks + n_cells + n_keys, args.b * args.h),
         *args.tensors, *args.mask, *(unused if x is None else x for x in (*given, *wanted)),
         *args.sizes, *args.scale_and_band,
-        1 if cells is None else cells.rows, 1 if cells is None else cells.columns, n_blocks, n_cells,
+        1 if cells is None else cells.rows, 1 if cells is None else cells.columns,
+        n_blocks, n_cells, 1 if parts is None else parts.size(0),
         GATHERED=found.groups is None, ENTROPY=found.sums is not None, PEAK=peaks, CELLS=cells is not None,
-        RECEIVED=found.columns is not None, **args.has,
+        RECEIVED=parts is not None, **args.has,
         BM=32, BN=keys, N=0 if found.by_hopper else n, BD=args.width, BC=_CELLS_AT_ONCE,
         num_warps=4,
     )  # fmt: skip

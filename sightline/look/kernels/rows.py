@@ -119,7 +119,8 @@ def finish_kernel(
     lengths_ptr, lengths_b, lengths_h,
     allowed_ptr, allowed_b, allowed_h, allowed_t, allowed_s,
     added_ptr, added_b, added_h, added_t, added_s,
-    sums_ptr, packed_ptr, masses_ptr, columns_ptr,  # what the pass over weights has gathered, int64
+    sums_ptr, packed_ptr, masses_ptr,  # what the pass over weights has gathered, int64
+    parts_ptr,  # (parts, B H, S): what keys received, where several programs have added it up
     group_ptr, rest_ptr,  # or what the pass over rows has found
     entropy_ptr, peak_ptr, peak_at_ptr,
     cells_ptr,  # (B H, rows, columns)
@@ -127,6 +128,7 @@ def finish_kernel(
     H, group, T, S, D,
     scale2, low, high, n_rows, n_columns,
     n_blocks, n_cells,  # of queries, of cells; the programs beyond both finish what keys received
+    n_parts,
     GATHERED: tl.constexpr,
     ENTROPY: tl.constexpr, PEAK: tl.constexpr, CELLS: tl.constexpr, RECEIVED: tl.constexpr,
     HAS_LENGTHS: tl.constexpr, HAS_ALLOWED: tl.constexpr, HAS_ADDED: tl.constexpr,
@@ -139,8 +141,10 @@ def finish_kernel(
     if block >= n_blocks + n_cells:
         if RECEIVED:
             keys = (block - n_blocks - n_cells) * BC + tl.arange(0, BC)
-            fixed = tl.load(columns_ptr + head * S + keys, mask=keys < S, other=0)
-            received = (fixed.to(tl.float64) * (1 / FIXED)).to(tl.float32)
+            received = tl.zeros((BC,), tl.float32)
+            for i in range(n_parts):
+                part = i * tl.num_programs(1) + head
+                received += tl.load(parts_ptr + part * S + keys, mask=keys < S, other=0.0)
             tl.store(received_ptr + head * S + keys, received, mask=keys < S)
     elif block >= n_blocks:
         if CELLS:

@@ -27,13 +27,25 @@ def pairs_of(shape, mask, *, dtype=torch.bfloat16, kv_heads=None):
 
 
 def check(pairs, stats_request):
+    """Check it with as many programs to a walk as are best, with one as large inputs have, and with three."""
     from sightline.look.kernels import hopper
-    from sightline.look.kernels.measure import KernelArgs, measure
+    from sightline.look.kernels.hopper import launch
+    from sightline.look.kernels.measure import KernelArgs
 
     assert hopper.supports(KernelArgs(pairs))
     right = stream.measure(
         ScoreInputs(pairs.q.double(), pairs.k.double(), pairs.mask, pairs.scale), stats_request
     )
+    check_against(right, pairs, stats_request)
+    for n_walks in (1, 3):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launch, "walks_of", lambda *sizes, n=n_walks: n)
+            check_against(right, pairs, stats_request)
+
+
+def check_against(right, pairs, stats_request):
+    from sightline.look.kernels.measure import measure
+
     got, again = (measure(pairs, stats_request, right.lse.float()) for _ in range(2))
     for name in ("received", "entropy", "peak", "cells"):
         a, b = getattr(got, name), getattr(right, name)
@@ -85,6 +97,12 @@ def test_every_mask(d, name, t, s):
 def test_rows_and_columns_that_end_anywhere(cells, t, s):
     for mask in (Mask(), causal()):
         check(pairs_of((1, 2, t, s, 64), mask), everything(t, s, *cells))
+
+
+def test_more_rows_of_cells_than_wait_at_a_time():
+    for mask in (Mask(), causal()):
+        check(pairs_of((1, 2, 1301, 701, 64), mask), everything(1301, 701, 19, 5))
+        check(pairs_of((1, 2, 1301, 704, 128), mask), everything(1301, 704, 19, 11))
 
 
 @pytest.mark.parametrize("cells", [(64, 64), (61, 53), (5, 47), (300, 3)])

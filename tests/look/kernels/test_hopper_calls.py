@@ -158,7 +158,7 @@ def test_launches_fit_the_kernels(launch, mask):
 def test_walks_that_are_shared(n_programs, n_tiles, n_slots):
     walks_of = pytest.importorskip(f"{PACKAGE}.launch", exc_type=ImportError).walks_of
     n_walks = walks_of(n_programs, n_tiles, n_slots)
-    assert 1 <= n_walks <= min(n_tiles, 16)
+    assert 1 <= n_walks <= min(n_tiles, 8)
     if n_programs * 2 <= n_slots and n_tiles >= 64:
         assert n_walks > 1, "half of the GPU has nothing to do"
     if n_programs % n_slots == 0:
@@ -206,3 +206,12 @@ def test_launches_of_the_backward_pass_fit_its_kernel(passes, mask):
             shift = s - t
             band = (shift - 37, shift + 3)
             assert (call["low"], call["high"]) == (band if i < 2 else (-band[1], -band[0]))
+
+
+@pytest.mark.parametrize("s", [937_984, 1_064_960, 1_310_720, 4_194_240])
+def test_no_more_programs_than_a_grid_has(launch, s):
+    from sightline.look.kernels.measure import KernelArgs
+
+    q = k = torch.empty(1, 1, 1, 64).half().expand(1, 1, s, 64)
+    args = KernelArgs(ScoreInputs(q, k, Mask().fitted((1, 1), s, s), 0.125))
+    assert 1 <= launch.plan_weights(args, None).n_walks * -(-s // 128) <= 65_535

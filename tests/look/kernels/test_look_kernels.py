@@ -316,3 +316,25 @@ def test_queries_that_are_padding_look_at_nothing(device, lse_given, biased):
     padding = (torch.arange(19, device=device) >= torch.tensor([[5], [19]], device=device)).unsqueeze(1)
     pairs = replace(pairs, padding=padding)
     check(pairs, everything(19, 23), lse_given=lse_given)
+
+
+def test_what_programs_have_added_up_for_the_same_keys_is_put_together(device):
+    from sightline.look.kernels import measure as kernels
+
+    b, h, t, s = 2, 3, 5, 1031
+    q, k = torch.randn(b, h, t, 16, device=device), torch.randn(b, h, s, 16, device=device)
+    args = kernels.KernelArgs(ScoreInputs(q, k, Mask().fitted((b, h), t, s), 0.25))
+    parts = torch.randn(7, b * h, s, device=device)
+    parts[3, 4, 1029] = torch.nan  # stays one, and alone
+    got = kernels._finish(args, kernels._PassResult(received_parts=parts), None, None).received
+    torch.testing.assert_close(got, parts.sum(0).view(b, h, s), equal_nan=True)
+    assert got.isnan().sum() == 1
+
+
+def test_the_gradient_of_a_peak_of_nobody(device):
+    from sightline.look.kernels.differentiable import measure
+
+    q, k = torch.randn(0, 2, 5, 7, device=device), torch.randn(0, 2, 11, 7, device=device)
+    leaves = [x.requires_grad_() for x in (q, k)]
+    seen = measure(ScoreInputs(q, k, Mask().fitted((0, 2), 5, 11), 0.25), StatsRequest(peak=True))
+    assert [x.shape for x in torch.autograd.grad(seen.peak.sum(), leaves)] == [q.shape, k.shape]

@@ -23,6 +23,7 @@ BLOCK = 64  # queries of a tile, keys of half of one
 WARPS = 4
 MAX_TOP = 8  # of the largest weights, for which a thread has registers
 MASS_TILE = 128  # keys of a tile where the weights of groups are added up
+MAX_PROGRAMS = 65_535  # of a head, by CUDA
 
 
 def supports(args: "KernelArgs") -> bool:
@@ -34,7 +35,7 @@ def supports(args: "KernelArgs") -> bool:
         and q.size(3) in _WIDTHS
         and limits.allowed is None
         and limits.added is None
-        and args.t * args.s > 0
+        and 0 < min(args.t, args.s) <= max(args.t, args.s) <= MAX_PROGRAMS * BLOCK
         and _is_aligned(q)
         and _is_aligned(k)
         and _is_available(q.device.index)

@@ -21,13 +21,13 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from sightline.look.kernels.hopper.backward_tiles import (
     by_eights,
-    may_look,
+    columns_for,
+    may_meet,
     parts_of,
     place_of,
     products,
     store,
     values_of,
-    walk_of,
 )
 from sightline.look.kernels.hopper.tiles import LOG2_ZERO, exp2, fetch, real_keys, ring
 
@@ -65,7 +65,7 @@ def backward_kernel(
         n_rows, limit, own_h, other_h = S, gl.where(first < n_keys, T, 0), h // group, h
     else:
         first = (gl.num_programs(1) - 1) * (GROUPS * R) - first  # with causal masks the longest first
-    start, inner, outer, n_tiles = walk_of(
+    start, inner, outer, n_tiles = columns_for(
         first, n_rows, limit, low, high, HAS_LOW, HAS_HIGH, not BY_KEY, GROUPS * R, N
     )
     own_mem, own_bar = ring(own_tiles, GROUPS, 1, R, D)
@@ -185,7 +185,7 @@ def add_up(
                     of_keys = of_rows if BY_KEY else of_columns
                     x = parts[n] * scale2 + of_queries[0]
                     if part != 1:
-                        ok = may_look(
+                        ok = may_meet(
                             rows - at, in_part, limit - at, low, high, HAS_LOW, HAS_HIGH, not BY_KEY
                         )
                         x = gl.where(ok, x, LOG2_ZERO)

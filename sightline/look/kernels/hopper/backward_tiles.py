@@ -51,7 +51,7 @@ def store(
 
 
 @gluon.jit
-def walk_of(
+def columns_for(
     first, n_rows, limit, low, high, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr, LIMITED: gl.constexpr,
     R: gl.constexpr, N: gl.constexpr,
 ):  # fmt: skip
@@ -80,7 +80,7 @@ def walk_of(
 
 
 @gluon.jit
-def may_look(
+def may_meet(
     rows, columns, limit, low, high, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr, LIMITED: gl.constexpr
 ):  # fmt: skip
     """Which row meets which column, by at most two comparisons for each pair."""

@@ -9,7 +9,7 @@ from triton.experimental.gluon.language import NVMMADistributedLayout, NVMMAShar
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from sightline.look.kernels import prepared
-from sightline.look.kernels.hopper import BLOCK, WARPS
+from sightline.look.kernels.hopper import BLOCK, MAX_PROGRAMS, WARPS
 from sightline.look.kernels.hopper.mass import mass_kernel
 from sightline.look.kernels.hopper.relevance import relevance_kernel
 from sightline.look.kernels.hopper.rows import rows_kernel
@@ -24,7 +24,8 @@ from sightline.look.stream import Cells
 _LOG2_STAGES = 1
 _THREE_FIT, _FOUR_FIT = 168, 128  # registers of a thread, so that as many programs fit on a multiprocessor
 _ENDS = 8  # tiles that could be worked on while a program begins and ends
-_MAX_WALKS = 16
+_LONE = 0.6  # what a program takes that has a multiprocessor to itself, of the time beside others
+_MAX_WALKS = 8
 _MASS_STAGES = 2  # tiles of keys on their way or at work
 RELEVANCE_TILE = (64, 128, 4, 2, 1)  # queries, keys, warps, tiles of queries and of gradients on their way
 _COUNTED = 1024  # tiles whose bounds are read at a time
@@ -53,6 +54,7 @@ def plan_weights(args: KernelArgs, cells: Cells | None) -> WeightsPlan:
     # Walks of a band are of all lengths, and end one after the other as it is.
     is_band = args.has["HAS_LOW"] or args.has["HAS_HIGH"]
     n_walks = 1 if is_band and n_programs >= n_slots else walks_of(n_programs, blocks_of(t, BLOCK), n_slots)
+    n_walks = min(n_walks, MAX_PROGRAMS // blocks_of(s, 2 * BLOCK))
     return WeightsPlan(n_walks, fine, aligned, aligned_keys, _FOUR_FIT if resident == 4 else _THREE_FIT)
 
 
@@ -87,7 +89,7 @@ def launch(
     )  # fmt: skip
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def walks_of(n_programs: int, n_tiles: int, n_slots: int) -> int:
     """By how many programs a walk is best shared, so that few multiprocessors wait for the last ones.
 
@@ -97,12 +99,12 @@ def walks_of(n_programs: int, n_tiles: int, n_slots: int) -> int:
         n_slots: How many programs run at a time.
     """
 
-    def time(n_walks: int) -> float:
+    def duration(n_walks: int) -> float:
         rounds, rest = divmod(n_programs * n_walks, n_slots)
-        last = 0.6 + 0.4 * rest / n_slots if rest else 0.0  # few programs are quicker, but not as much
-        return (rounds + last) * (blocks_of(n_tiles, n_walks) + _ENDS)
+        last_round = _LONE + (1 - _LONE) * rest / n_slots if rest else 0.0
+        return (rounds + last_round) * (blocks_of(n_tiles, n_walks) + _ENDS)
 
-    return min(range(1, 1 + min(_MAX_WALKS, n_tiles)), key=time)
+    return min(range(1, 1 + min(_MAX_WALKS, n_tiles)), key=duration)
 
 
 @functools.cache

@@ -51,7 +51,7 @@ def weights_kernel(
     q_tiles, k_tiles,  # by descriptor
     lse_ptr,  # (B H, T), natural
     lengths_ptr, lengths_b, lengths_h,
-    received_ptr,  # (B H, S); int64 if walks are shared
+    received_ptr,  # (walks, B H, S)
     cells_ptr,  # (B H, rows, columns) int64: the weights of each cell
     entropy_ptr,  # (B H, T) int64: sum of w log2 w
     peak_ptr,  # (B H, T) int64: the largest log2 w, and the group of keys that holds it
@@ -228,11 +228,8 @@ def weights_kernel(
     if RECEIVED:
         total = totals if CELLS and FINE else gl.sum(gl.sum(whole(sums), axis=0), axis=0)
         keys = first_key + gl.arange(0, N, total.type.layout)
-        if received_ptr.dtype.element_ty == gl.int64:
-            fixed = (total * FIXED).to(gl.int64)
-            gl.atomic_add(received_ptr + wide * S + keys, fixed, mask=keys < limit, sem="relaxed")
-        else:
-            gl.store(received_ptr + wide * S + keys, gl.where(keys < limit, total, 0.0), mask=keys < S)
+        received_ptr += (gl.program_id(1) // n_blocks * gl.num_programs(0) + wide) * S
+        gl.store(received_ptr + keys, gl.where(keys < limit, total, 0.0), mask=keys < S)
 
 
 @gluon.jit
