@@ -60,7 +60,7 @@ STATEMENTS = {
         "_weighted_on_gpu": ("return received_from(", "return relevance_on_gpu("),
     },
     "look/waiting.py": {
-        "WaitingCalls._stream_of": ALL,
+        "WaitingCalls._place_of": ("stream = int(", "self._streams[place] ="),
         "WaitingGroup.on_stream": ("return torch.cuda.stream(stream)",),
     },
 }
