@@ -3,27 +3,14 @@
 import pytest
 import torch
 
-from sightline.attention.masks import Mask, causal, padding, window
+from sightline.attention.masks import Mask, causal, window
 from sightline.look import stream
 from sightline.look.mass_plan import plan_mass
 from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.stream import Cells, StatsRequest
+from tests.look.kernels.hopper_cases import MASKS, ON_HOPPER, pairs_of
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9,
-        reason="needs a GPU of Hopper's kind",
-    ),
-]
-
-
-def pairs_of(shape, mask, *, dtype=torch.bfloat16, kv_heads=None):
-    b, h, t, s, d = shape
-    generator = torch.Generator().manual_seed(t + s)
-    q = torch.randn(b, h, t, d, generator=generator).to("cuda", dtype)
-    k = torch.randn(b, kv_heads or h, s, d, generator=generator).to("cuda", dtype)
-    return ScoreInputs(q, k, mask.fitted((b, h), t, s), d**-0.5)
+pytestmark = ON_HOPPER
 
 
 def check(pairs, stats_request):
@@ -73,16 +60,6 @@ def check_places(pairs, got, right):
 
 def everything(t, s, rows, columns):
     return StatsRequest(True, True, True, Cells(rows, columns, (0, t), (0, s)))
-
-
-MASKS = {
-    "none": lambda s: Mask(),
-    "causal": lambda s: causal(),
-    "causal from the start": lambda s: causal(align="start"),
-    "window": lambda s: window(101, 67),
-    "padding": lambda s: padding(torch.tensor([s, 149], device="cuda")),
-    "window and padding": lambda s: window(131, 3) & padding(torch.tensor([7, s - 1], device="cuda")),
-}
 
 
 @pytest.mark.parametrize("d", [64, 128])

@@ -7,31 +7,9 @@ from sightline.attention.masks import Mask, causal, padding, window
 from sightline.look import stream
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.stream import StatsRequest
+from tests.look.kernels.hopper_cases import MASKS, ON_HOPPER, pairs_of
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9,
-        reason="needs a GPU of Hopper's kind",
-    ),
-]
-
-MASKS = {
-    "none": lambda s: Mask(),
-    "causal": lambda s: causal(),
-    "causal from the start": lambda s: causal(align="start"),
-    "window": lambda s: window(101, 67),
-    "padding": lambda s: padding(torch.tensor([s, min(s, 149)], device="cuda")),
-    "window and padding": lambda s: window(131, 3) & padding(torch.tensor([7, s - 1], device="cuda")),
-}
-
-
-def pairs_of(shape, mask, *, dtype=torch.bfloat16, kv_heads=None):
-    b, h, t, s, d = shape
-    generator = torch.Generator().manual_seed(t + s)
-    q = torch.randn(b, h, t, d, generator=generator).to("cuda", dtype)
-    k = torch.randn(b, kv_heads or h, s, d, generator=generator).to("cuda", dtype)
-    return ScoreInputs(q, k, mask.fitted((b, h), t, s), d**-0.5)
+pytestmark = ON_HOPPER
 
 
 def gradients(measure, pairs, names):

@@ -21,6 +21,7 @@ from sightline.look.kernels.hopper.tiles import (
     product,
     real_keys,
     ring,
+    scan_groups,
     walk_of,
 )
 
@@ -90,13 +91,7 @@ def rows_kernel(
                 if ENTROPY:
                     spread = exp2(x) * x + spread
                 if PEAK:
-                    bits = least_in_thread(x)
-                    here = bits if n % 2 == 0 else gl.minimum(here, bits)
-                    if n == 1:  # a group ends here
-                        least = here
-                    elif n % 2 == 1:
-                        which = gl.where(here < least, n // 2, which)
-                        least = gl.minimum(here, least)
+                    here, least, which = scan_groups(x, n, here, least, which)
             if ENTROPY:
                 total += over_neighbours(spread)
             if PEAK:

@@ -138,6 +138,22 @@ def least_in_thread(x):
 
 
 @gluon.jit
+def scan_groups(x, n: gl.constexpr, here, least, which):
+    """Go on to the n-th 8 keys: the least of the group at hand, of all groups of a tile, and which it was.
+
+    A group is the four keys of a thread among 16, so that it ends with every second 8.
+    """
+    bits = least_in_thread(x)
+    here = bits if n % 2 == 0 else gl.minimum(here, bits)
+    if n == 1:
+        least = here
+    elif n % 2 == 1:
+        which = gl.where(here < least, n // 2, which)
+        least = gl.minimum(least, here)
+    return here, least, which
+
+
+@gluon.jit
 def real_keys(lengths_ptr, S, HAS_LENGTHS: gl.constexpr):
     """How many keys are real."""
     limit = S

@@ -42,6 +42,7 @@ from sightline.look.kernels.hopper.tiles import (
     product,
     real_keys,
     ring,
+    scan_groups,
     whole,
 )
 
@@ -197,13 +198,7 @@ def weights_kernel(
                     if ENTROPY:
                         spread = w[n] * x + spread
                     if PEAK:
-                        here = least_in_thread(x)
-                        best = here if n % 2 == 0 else gl.minimum(best, here)
-                        if n == 1:  # a group ends here
-                            least = best
-                        elif n % 2 == 1:
-                            at = gl.where(best < least, n // 2, at)
-                            least = gl.minimum(least, best)
+                        best, least, at = scan_groups(x, n, best, least, at)
                 if ENTROPY:
                     fixed = (gl.sum(spread, axis=1) * FIXED).to(gl.int64)
                     gl.atomic_add(entropy_ptr + queries, fixed, mask=there, sem="relaxed")
