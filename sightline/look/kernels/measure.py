@@ -8,6 +8,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from sightline.look.kernels import hopper, prepared
+from sightline.look.kernels.begin import begin_kernel
 from sightline.look.kernels.limits import NO_LIMIT, Limits, limits_of
 from sightline.look.kernels.plans import allocate
 from sightline.look.kernels.rows import finish_kernel, rows_kernel
@@ -22,6 +23,7 @@ from sightline.shapes import Float
 _LOG2E = math.log2(math.e)
 _MAX_UNROLLED = 2  # rows or columns of the map in a tile
 _CELLS_AT_ONCE = 512  # and keys
+_CLEARED_AT_ONCE = 1024
 
 
 def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None = None) -> Stats:
@@ -72,6 +74,8 @@ class _PassResult(NamedTuple):
     masses: Tensor | None = None
     groups: Tensor | None = None
     by_hopper: bool = False
+    pitch: int | None = None  # from the sums of a head to the next one's, if not T
+    step: int = 1  # from a sum to the next
     entropy: Tensor | None = None
     peak: Tensor | None = None
     peak_at: Tensor | None = None
@@ -139,31 +143,14 @@ class KernelArgs:
 
 def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor | None) -> _PassResult:
     """received, and what is gathered for entropies, peaks and the map."""
+    if rest is None and hopper.supports(args):
+        return _weights_on_hopper(args, request, lse)
     cells = request.cells
-    by_hopper = rest is None and hopper.supports(args)
-    if by_hopper:
-        from sightline.look.kernels.hopper.launch import launch, plan_weights  # noqa: PLC0415 (Gluon)
-
-        plan = plan_weights(args, cells)
-    n_parts = plan.n_walks if by_hopper else 1  # of what a key receives
-    rows, heads = args.b * args.h * args.t, args.b * args.h
-    sizes = (
-        rows if request.entropy else 0,
-        rows if request.peak else 0,
-        0 if cells is None else heads * cells.rows * cells.columns,
-    )
+    rows = args.b * args.h * args.t
+    sizes = (rows if request.entropy else 0, rows if request.peak else 0, _n_cells(args, cells))
     parts = allocate(torch.zeros, (sum(sizes),), torch.int64, args.q).split(sizes)
     sums, packed, masses = (part if n else None for part, n in zip(parts, sizes, strict=True))
-    found = _PassResult(sums=sums, packed=packed, masses=masses, by_hopper=by_hopper)
-    if request.received and n_parts == 1:
-        found = found._replace(received=args.per_head((args.s,), torch.float32))
-    elif request.received:
-        received_parts = allocate(torch.empty, (n_parts, heads, args.s), torch.float32, args.q)
-        found = found._replace(received_parts=received_parts)
-    if by_hopper:
-        received = found.received if n_parts == 1 else found.received_parts
-        launch(args, plan, lse, cells, received, masses, sums, packed)
-        return found
+    received = args.per_head((args.s,), torch.float32) if request.received else None
     if args.t and args.s:
         unused, tile = args.q, args.tiles.weights
         q_tiles = args.q_tiles(tile.queries)
@@ -171,7 +158,7 @@ def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor 
             weights_kernel, args.blocks(args.s, 2 * tile.keys),
             unused if q_tiles is None else q_tiles, *args.tensors,
             lse, unused if rest is None else rest, *args.mask,
-            *(unused if x is None else x for x in (found.received, masses, sums, packed)),
+            *(unused if x is None else x for x in (received, masses, sums, packed)),
             *args.sizes, *args.scale_and_band,
             cells.rows if cells else 1, cells.columns if cells else 1,
             RECEIVED=request.received, CELLS=cells is not None, ENTROPY=request.entropy, PEAK=request.peak,
@@ -182,6 +169,45 @@ def _weights(args: KernelArgs, request: StatsRequest, lse: Tensor, rest: Tensor 
             STAGES=tile.stages, BY_TILES=q_tiles is not None,
             num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
+    return _PassResult(received=received, sums=sums, packed=packed, masses=masses)
+
+
+def _n_cells(args: KernelArgs, cells: Cells | None) -> int:
+    return 0 if cells is None else args.b * args.h * cells.rows * cells.columns
+
+
+def _weights_on_hopper(args: KernelArgs, request: StatsRequest, lse: Tensor) -> _PassResult:
+    """The same; what belongs to a query lies side by side, and is padded to whole tiles."""
+    from sightline.look.kernels.hopper.launch import launch, plan_weights  # noqa: PLC0415 (Gluon)
+
+    cells, heads = request.cells, args.b * args.h
+    plan = plan_weights(args, cells)
+    pitch = blocks_of(args.t, hopper.BLOCK) * hopper.BLOCK
+    n_rows = heads * pitch + hopper.BLOCK  # a tile is read beyond the last one
+    n_sums = 2 * n_rows if request.entropy or request.peak else 0
+    n_cells = _n_cells(args, cells)
+    padded = allocate(torch.empty, (n_rows,), torch.float32, args.q)
+    integers = allocate(torch.empty, (max(1, n_sums + n_cells),), torch.int64, args.q)
+    prepared.launch(
+        begin_kernel, (blocks_of(max(n_rows, integers.numel()), _CLEARED_AT_ONCE), 1),
+        lse, padded, integers, heads * args.t, args.t, pitch, n_rows, integers.numel(),
+        BLOCK=_CLEARED_AT_ONCE, num_warps=4,
+    )  # fmt: skip
+    found = _PassResult(
+        sums=integers if request.entropy else None,
+        packed=integers[1:] if request.peak else None,
+        masses=integers[n_sums:] if n_cells else None,
+        by_hopper=True,
+        pitch=pitch,
+        step=2,
+    )
+    if request.received and plan.n_walks == 1:
+        found = found._replace(received=args.per_head((args.s,), torch.float32))
+    elif request.received:
+        parts = allocate(torch.empty, (plan.n_walks, heads, args.s), torch.float32, args.q)
+        found = found._replace(received_parts=parts)
+    received = found.received if found.received_parts is None else found.received_parts
+    launch(args, plan, padded, pitch, cells, received, found.masses, integers, request)
     return found
 
 
@@ -263,8 +289,9 @@ def _finish(args: KernelArgs, found: _PassResult, cells: Cells | None, rest: Ten
         *args.sizes, *args.scale_and_band,
         1 if cells is None else cells.rows, 1 if cells is None else cells.columns,
         n_blocks, n_cells, 1 if parts is None else parts.size(0),
+        args.t if found.pitch is None else found.pitch,
         GATHERED=found.groups is None, ENTROPY=found.sums is not None, PEAK=peaks, CELLS=cells is not None,
-        RECEIVED=parts is not None, **args.has,
+        RECEIVED=parts is not None, STEP=found.step, **args.has,
         BM=32, BN=keys, N=0 if found.by_hopper else n, BD=args.width, BC=_CELLS_AT_ONCE,
         num_warps=4,
     )  # fmt: skip

@@ -129,8 +129,10 @@ def finish_kernel(
     scale2, low, high, n_rows, n_columns,
     n_blocks, n_cells,  # of queries, of cells; the programs beyond both finish what keys received
     n_parts,
+    pitch,  # from the sums of a head to the next one's
     GATHERED: tl.constexpr,
     ENTROPY: tl.constexpr, PEAK: tl.constexpr, CELLS: tl.constexpr, RECEIVED: tl.constexpr,
+    STEP: tl.constexpr,  # from a sum to the next
     HAS_LENGTHS: tl.constexpr, HAS_ALLOWED: tl.constexpr, HAS_ADDED: tl.constexpr,
     HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, N: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
@@ -154,13 +156,14 @@ def finish_kernel(
         queries = block * BM + tl.arange(0, BM)
         there = queries < T
         row = head * T + queries
+        gathered = (head * pitch + queries) * STEP
         if ENTROPY and GATHERED:
-            bits = tl.load(sums_ptr + row, mask=there, other=0)
+            bits = tl.load(sums_ptr + gathered, mask=there, other=0)
             spread = -bits.to(tl.float64) * (0.6931471805599453 / FIXED)
             tl.store(entropy_ptr + row, tl.maximum(spread, 0.0).to(tl.float32), mask=there)
         if PEAK:
             if GATHERED:
-                best, which = unpacked(tl.load(packed_ptr + row, mask=there, other=0))
+                best, which = unpacked(tl.load(packed_ptr + gathered, mask=there, other=0))
                 seen = best > -5e3
             else:
                 which = tl.load(group_ptr + row, mask=there, other=-1)

@@ -17,7 +17,7 @@ import sightline
 from sightline.attention.masks import Mask, causal, padding, window
 from sightline.look.mass_plan import plan_mass
 from sightline.look.score_inputs import ScoreInputs
-from sightline.look.stream import Cells
+from sightline.look.stream import Cells, StatsRequest
 
 PACKAGE = "sightline.look.kernels.hopper"
 FOLDER = Path(sightline.__file__).parents[1].joinpath(*PACKAGE.split("."))
@@ -134,7 +134,8 @@ def test_launches_fit_the_kernels(launch, mask):
     groups = torch.zeros(b, h, t, 8, dtype=torch.int32)
     plan = plan_mass(torch.arange(s)[:, None] % 3 == torch.arange(3), banded=True, tile=MASS_TILE)
     cells = Cells(3, 5, (0, t), (0, s))
-    launch.launch(args, launch.plan_weights(args, cells), lse, cells, keys, whole, whole, whole)
+    request = StatsRequest(True, True, True, cells)
+    launch.launch(args, launch.plan_weights(args, cells), lse, 192, cells, keys, whole, whole, request)
     launch.launch_rows(args, lse, lse, whole)
     launch.launch_top(args, groups)
     launch.launch_mass(args, k, plan, sums, several=False)

@@ -19,7 +19,7 @@ from sightline.look.kernels.kept import KeptArgs, plan_args, plan_strides
 from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.shapes import blocks_of
 from sightline.look.mass_plan import MassPlan
-from sightline.look.stream import Cells
+from sightline.look.stream import Cells, StatsRequest
 
 _LOG2_STAGES = 1
 _THREE_FIT, _FOUR_FIT = 168, 128  # registers of a thread, so that as many programs fit on a multiprocessor
@@ -62,26 +62,37 @@ def launch(
     args: KernelArgs,
     plan: WeightsPlan,
     lse: Tensor,
+    pitch: int,
     cells: Cells | None,
     received: Tensor | None,
     masses: Tensor | None,
-    sums: Tensor | None,
-    packed: Tensor | None,
+    rows: Tensor,
+    request: StatsRequest,
 ) -> None:
-    """Run the kernel, into what is there to be filled."""
+    """Run the kernel, into what is there to be filled.
+
+    Args:
+        args: What every kernel is given.
+        plan: How it goes over the weights.
+        lse: Of each head, padded, in units of log2.
+        pitch: How long a head is with its padding.
+        cells: The map.
+        received: What keys receive, from each program of a walk.
+        masses: The weights of cells, as integers.
+        rows: Two integers for each query: the sum for its entropy, and its peak.
+        request: Which of them are wanted.
+    """
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
-    rows, columns = (1, 1) if cells is None else (cells.rows, cells.columns)
+    n_rows, n_columns = (1, 1) if cells is None else (cells.rows, cells.columns)
     prepared.launch(
         weights_kernel, (args.b * h, blocks_of(s, 2 * BLOCK) * plan.n_walks),
         as_tiles(args.q, BLOCK), as_tiles(args.k, 2 * BLOCK), lse,
         lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
-        *(lse if x is None else x for x in (received, masses, sums, packed)),
-        lse if packed is None else packed.view(torch.int32),
-        h, group, t, s, *args.scale_and_band, rows, columns,
+        *(lse if x is None else x for x in (received, masses)), rows, rows.view(torch.int32),
+        h, group, t, s, pitch, *args.scale_and_band, n_rows, n_columns,
         plan.n_walks, blocks_of(blocks_of(t, BLOCK), plan.n_walks),
-        RECEIVED=received is not None, CELLS=masses is not None,
-        ENTROPY=sums is not None, PEAK=packed is not None,
+        RECEIVED=request.received, CELLS=cells is not None, ENTROPY=request.entropy, PEAK=request.peak,
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
         D=d, LOG2_STAGES=_LOG2_STAGES, FINE=plan.fine,
         ALIGNED=plan.aligned, ALIGNED_KEYS=plan.aligned_keys,

@@ -4,6 +4,9 @@ What belongs to a key is added up in registers. So is the map where its cells ar
 is read off the same sums whenever the walk leaves a row of cells. A program waits for its products; three
 share a multiprocessor, and while one waits the others work. A long walk is shared by several programs, so
 that all multiprocessors have work to the end.
+
+What belongs to queries is padded to a multiple of a tile, with a tile beyond the last one: so nothing in the
+loop asks whether a query is there.
 """
 
 from triton.experimental import gluon
@@ -37,7 +40,6 @@ from sightline.look.kernels.hopper.tiles import (
     exp2,
     fetch,
     least_in_thread,
-    log2_of,
     over_queries,
     product,
     real_keys,
@@ -50,14 +52,13 @@ from sightline.look.kernels.hopper.tiles import (
 @gluon.jit
 def weights_kernel(
     q_tiles, k_tiles,  # by descriptor
-    lse_ptr,  # (B H, T), natural
+    lse_ptr,  # (B H, padded T), in units of log2: EMPTY_LSE beyond the last query
     lengths_ptr, lengths_b, lengths_h,
     received_ptr,  # (walks, B H, S)
     cells_ptr,  # (B H, rows, columns) int64: the weights of each cell
-    entropy_ptr,  # (B H, T) int64: sum of w log2 w
-    peak_ptr,  # (B H, T) int64: the largest log2 w, and the group of keys that holds it
-    known_ptr,  # the same as 32-bit words
-    H, group, T, S, scale2, low, high, n_rows, n_columns,
+    rows_ptr,  # (B H, padded T, 2) int64: sum of w log2 w; the largest log2 w, and the group that holds it
+    words_ptr,  # the same as 32-bit words
+    H, group, T, S, padded_t, scale2, low, high, n_rows, n_columns,
     n_walks, walk,  # programs that share the queries of their keys, and how many tiles of them each takes
     RECEIVED: gl.constexpr, CELLS: gl.constexpr, ENTROPY: gl.constexpr, PEAK: gl.constexpr,
     HAS_LENGTHS: gl.constexpr, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr,
@@ -81,7 +82,7 @@ def weights_kernel(
         end = gl.minimum(T, first_key + N - low)
     if first_key >= limit:
         end = 0
-    start += gl.program_id(1) // n_blocks * walk * M
+    start = gl.minimum(start + gl.program_id(1) // n_blocks * walk * M, padded_t)
     end = gl.minimum(end, start + walk * M)
     n_tiles = gl.maximum(0, (end - start + M - 1) // M)
     inner, outer = 0, n_tiles  # tiles that see all
@@ -98,10 +99,9 @@ def weights_kernel(
     for i in gl.static_range(STAGES):
         fetch(q_tiles, b, h, start + i * M, q_mem, q_bars, i, i < n_tiles, 1, M, D)
     wide = head.to(gl.int64)
-    lse_ptr += wide * T
-    entropy_ptr += wide * T
-    peak_ptr += wide * T
-    known_ptr += wide * T * 2 + 1  # the upper half of each
+    lse_ptr += wide * padded_t + start
+    rows_ptr += (wide * padded_t + start) * 2
+    words_ptr += (wide * padded_t + start) * 4 + 3  # the upper half of what is known of the peak
     cells_ptr += wide * n_rows * n_columns
     row = cell_of(first_key * 0 + start, n_rows, T)  # of the map
     kept_from = row  # the first whose sums are still to be added up
@@ -127,10 +127,10 @@ def weights_kernel(
     # What is in the map already. Not the same tuple by another name: Gluon would carry one through the loop.
     mass_in_map = zero_shares(sums[0], ALIGNED_KEYS)
     mbarrier.wait(k_bar.index(0), 0)
-    lse_next = gl.load(lse_ptr + start + in_tile, mask=start + in_tile < T, other=float("inf"))
+    lse_next = gl.load(lse_ptr + in_tile)
     known_next = gl.zeros([M], gl.int32, OF_QUERIES)
     if PEAK:
-        known_next = gl.load(known_ptr + 2 * (start + in_tile), mask=start + in_tile < T, other=0)
+        known_next = gl.load(words_ptr + 4 * in_tile)
     for part in gl.static_range(3):  # tiles that a limit cuts, those it does not, those that one cuts again
         if part == 0:
             begin, stop = 0, inner
@@ -162,14 +162,13 @@ def weights_kernel(
                         over -= taller * n_rows
                         bound += taller
                 queries = first_query + in_tile
-                there = queries < T
-                lse = gl.expand_dims(log2_of(lse_next), 1)
+                lse = gl.expand_dims(lse_next, 1)
                 known = known_next
-                lse_next = gl.load(lse_ptr + queries + M, mask=queries + M < T, other=float("inf"))
+                lse_ptr += M
+                words_ptr += 4 * M
+                lse_next = gl.load(lse_ptr + in_tile)
                 if PEAK:
-                    known_next = gl.load(
-                        known_ptr + 2 * (queries + M), mask=queries + M < T, other=0, cache_modifier=".cg"
-                    )
+                    known_next = gl.load(words_ptr + 4 * in_tile, cache_modifier=".cg")
                 ready = warpgroup_mma_wait(0, deps=[ready])
                 coming = tile + STAGES
                 fetch(q_tiles, b, h, start + coming * M, q_mem, q_bars, slot, coming < n_tiles, 1, M, D)
@@ -200,10 +199,10 @@ def weights_kernel(
                     if PEAK:
                         best, least, at = scan_groups(x, n, best, least, at)
                 if ENTROPY:
-                    fixed = (gl.sum(spread, axis=1) * FIXED).to(gl.int64)
-                    gl.atomic_add(entropy_ptr + queries, fixed, mask=there, sem="relaxed")
+                    add_entropies(rows_ptr, spread)
                 if PEAK:
-                    offer_peaks(peak_ptr, least, at, queries, known, first_key // 16, T)
+                    offer_peaks(rows_ptr + 1, least, at, in_tile, known, first_key // 16)
+                rows_ptr += 2 * M
                 if CELLS and FINE:
                     totals += add_fine_cells(
                         cells_ptr, w, first_query, first_key, T, S, n_rows, n_columns,
@@ -228,16 +227,46 @@ def weights_kernel(
 
 
 @gluon.jit
-def offer_peaks(peak_ptr, least, at, queries, known, first_group, T):
+def add_entropies(rows_ptr, spread):
+    """Add up what the four threads of a query have, and add it to the query's sum.
+
+    They have two queries: the first two of the threads take one, the others the other.
+    """
+    each = gl.sum(gl.reshape(spread, (4, 2, 8, 4, 2)), axis=4)
+    one, other = gl.split(gl.permute(each, (0, 2, 3, 1)))  # (4, 8, 4): a warp, a pair of queries, a thread
+    LAYOUT: gl.constexpr = one.type.layout
+    warp = gl.arange(0, 4, gl.SliceLayout(1, gl.SliceLayout(2, LAYOUT)))
+    pair = gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(2, LAYOUT)))
+    thread = gl.arange(0, 4, gl.SliceLayout(0, gl.SliceLayout(0, LAYOUT)))
+    warp = gl.expand_dims(gl.expand_dims(warp, 1), 2)
+    pair = gl.expand_dims(gl.expand_dims(pair, 0), 2)
+    thread = gl.expand_dims(gl.expand_dims(thread, 0), 0)
+    total = gl.where(thread < 2, one, other) + of_thread_beyond(gl.where(thread < 2, other, one), 2)
+    total += of_thread_beyond(total, 1)
+    query = warp * 16 + pair + thread // 2 * 8
+    fixed = (total * FIXED).to(gl.int64)
+    gl.atomic_add(rows_ptr + 2 * query, fixed, mask=(thread % 2 == 0) & (query >= 0), sem="relaxed")
+
+
+@gluon.jit
+def of_thread_beyond(x, distance: gl.constexpr):
+    """What the thread has whose number differs in one bit."""
+    asm: gl.constexpr = "shfl.sync.bfly.b32 $0, $1, $2, 0x1f, 0xffffffff;"
+    at = gl.full_like(x, distance, dtype=gl.int32)
+    return gl.inline_asm_elementwise(asm, "=f,f,r", [x, at], dtype=gl.float32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def offer_peaks(peak_ptr, least, at, in_tile, known, first_group):
     """Offer the best group of each thread to its query, unless a better one is known already.
 
     What is known may be out of date: then a group is offered in vain, and never is one held back.
     """
     least = gl.maximum(least, 0x80000000)  # rounding may leave a log w above zero
-    queries = gl.expand_dims(gl.convert_layout(queries, gl.SliceLayout(1, least.type.layout)), 1) + 0 * at
+    queries = gl.expand_dims(gl.convert_layout(in_tile, gl.SliceLayout(1, least.type.layout)), 1) + 0 * at
     known = gl.expand_dims(gl.convert_layout(known, gl.SliceLayout(1, least.type.layout)), 1)
     value = (0xFFFFFFFF - least).to(gl.int32, bitcast=True)  # not below zero: the larger the better
     lane = gl.expand_dims(gl.arange(0, 4, gl.SliceLayout(0, least.type.layout)), 0)
     which = (0x7FFFFFFF - first_group * 4) - (at * 4 + lane)
     packed = (value.to(gl.int64) << 32) | which.to(gl.int64)
-    gl.atomic_max(peak_ptr + queries, packed, mask=(value >= known) & (queries < T), sem="relaxed")
+    gl.atomic_max(peak_ptr + 2 * queries, packed, mask=value >= known, sem="relaxed")
