@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sightline.look.score_inputs import ScoreInputs, Tile
-from sightline.look.threads import by_tile, shares_tiles
+from sightline.look.threads import by_tile, one_thread, shares_tiles
 from sightline.look.tile_stats import (
     Cells,
     Stats,
@@ -70,7 +70,8 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
         lse = None
     stats = _put_together(inputs, request, _parts(inputs, request, lse))
     if stats.cells is not None and request.cells is not None:
-        stats.cells.div_(request.cells.areas(stats.cells.device))
+        with one_thread():
+            stats.cells.div_(request.cells.areas(stats.cells.device))
     return stats
 
 
@@ -104,18 +105,23 @@ def _parts(
 def _put_together(
     inputs: ScoreInputs, request: StatsRequest, parts: Iterable[tuple[Tile, TilePart]]
 ) -> Stats:
-    """What all tiles contribute; the sums of cells, not their means yet."""
+    """What all tiles contribute; the sums of cells, not their means yet.
+
+    This thread does it alone: others, woken up for each small sum, would take the cores from the tiles.
+    """
     stats, tiles, of_queries = None, [], []
     for tile, part in parts:
         if tile.is_all(inputs.shape):  # short inputs: nothing to put together
             return part.stats(request)
-        stats = _empty_stats(inputs, request) if stats is None else stats
-        _add_tile(stats, tile, part)
+        with one_thread():
+            stats = _empty_stats(inputs, request) if stats is None else stats
+            _add_tile(stats, tile, part)
         tiles.append(tile)
         of_queries.append((part.lse, part.entropy, part.peak, part.peak_at))
     if stats is None:
         return _empty_stats(inputs, request)
-    lse, entropy, peak, peak_at = (_join(column, tiles) for column in zip(*of_queries, strict=True))
+    with one_thread():
+        lse, entropy, peak, peak_at = (_join(column, tiles) for column in zip(*of_queries, strict=True))
     assert lse is not None  # noqa: S101
     return stats._replace(lse=lse, entropy=entropy, peak=peak, peak_at=peak_at)
 
