@@ -327,6 +327,21 @@ def test_which_cell_a_place_falls_into():
             near(by_column, whole)
 
 
+@pytest.mark.parametrize("width", [7, 8, 11])
+def test_columns_of_one_width_are_sums_of_their_keys(width):
+    cells = Cells(1, 5, (0, 3), (2, 2 + 5 * width))
+    columns = cells.column_of(torch.arange(*cells.keys))
+    for first, last in ((0, 5), (1, 3), (4, 5)):
+        for more in (0, 1):  # a tile that ends where a column does, and one that does not
+            span = (2 + first * width, 2 + last * width - more)
+            by_row = randn(1, 2, 3, span[1] - span[0])
+            found = sum_columns(by_row, Tile(slice(0, 1), slice(0, 2), (0, 3), span), cells, columns)
+            expected = torch.zeros_like(found)
+            for i, x in enumerate(by_row.unbind(-1)):
+                expected[..., first + i // width] += x
+            near(found, expected)
+
+
 def test_the_place_of_the_largest_is_the_first_of_them():
     for s in (1, 31, 255, 256, 257, 300, 2047, 2048, 2111):
         x = torch.randint(0, 7, (3, 2, s), generator=torch.Generator().manual_seed(s)).float()
