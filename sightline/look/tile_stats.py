@@ -20,6 +20,8 @@ __all__ = [
     "sum_rows",
 ]
 
+_WIDE = 8  # keys in a column of cells; where all have so many, sums are quicker than an index
+
 _Position = TypeVar("_Position", int, Tensor)
 
 
@@ -147,8 +149,13 @@ def sum_columns(
 ) -> Float[Tensor, "b h r columns"]:
     """Add up the keys in each column of cells; ``columns`` says into which one each key of the grid falls."""
     sums = by_row.new_zeros(*by_row.shape[:3], cells.columns)
-    left = cells.keys[0]
-    return sums.index_add_(-1, columns[tile.columns[0] - left : tile.columns[1] - left], by_row)
+    left, right = cells.keys
+    first, last = tile.columns[0] - left, tile.columns[1] - left
+    width, rest = divmod(right - left, cells.columns)
+    if width >= _WIDE and not (rest or first % width or last % width):
+        sums[..., first // width : last // width] = by_row.unflatten(-1, (-1, width)).sum(-1)
+        return sums
+    return sums.index_add_(-1, columns[first:last], by_row)
 
 
 def max_with_index(
@@ -164,9 +171,9 @@ def max_with_index(
         return weights.max(-1)
     chunks = (weights if whole == s else weights[..., :whole]).unflatten(-1, (-1, chunk))
     largest, best = chunks.amax(-1).max(-1)  # of all, and the chunk that holds it
-    rows = torch.arange(best.numel())
-    inside = chunks.flatten(0, -3)[rows, best.flatten()].view(*best.shape, chunk)
-    at = best.mul_(chunk).add_(inside.max(-1).indices)
+    starts = torch.arange(0, best.numel() * s, s).view_as(best).add_(best, alpha=chunk)
+    inside = weights.reshape(-1).unfold(0, chunk, 1).index_select(0, starts.view(-1))
+    at = best.mul_(chunk).add_(inside.max(-1).indices.view_as(best))
     if whole == s:
         return largest, at
     rest = weights[..., whole:]

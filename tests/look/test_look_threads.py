@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import sightline as sl
-from sightline.look import threads
+from sightline.look import stream, threads
 from sightline.look.threads import by_tile, in_order, one_thread
 from tests.look.look_oracle import MASKS, randn, tile_of
 from tests.look.stream_oracle import inputs
@@ -175,6 +175,21 @@ def test_the_same_bits_at_the_sizes_that_are_used():
         first, *others = (everything(q, k, v, None, n) for n in (1, 2, 3))
     for other in others:
         assert all(torch.equal(x, y) for x, y in zip(first, other, strict=True))
+
+
+@has_runtime
+def test_what_tiles_found_is_put_together_by_one_thread(several, monkeypatch):
+    numbers = []
+    for name in ("_empty_stats", "_add_tile", "_join"):
+        real = getattr(stream, name)
+        monkeypatch.setattr(
+            stream, name, lambda *args, real=real: numbers.append(thread_numbers()) or real(*args)
+        )
+    x = randn(1, 2, 1031, 5)
+    sl.look(x, x, x, measure=sl.Look(map=3))
+    assert len(numbers) > 3
+    assert set(numbers) == {(1, 1)}
+    assert thread_numbers() == (several, several)
 
 
 def test_a_score_of_the_users_own_is_called_from_the_users_thread(several):

@@ -270,6 +270,22 @@ def test_a_band_is_passed_over_once_where_the_log_sum_exp_is_known():
     assert scores.call_count == len(list(inputs.tiles(stream._tile_size(inputs))))
 
 
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_exp_is_the_same_by_either_function(quick, dtype, monkeypatch):
+    monkeypatch.setattr(stream, "_MKL_IS_QUICK", quick)
+    special = torch.tensor([0.0, -0.0, -1e4, -INF, INF, float("nan")])
+    logs = torch.cat([-30 * torch.rand(997), special]).to(dtype)
+    before, weights = logs.clone(), torch.empty_like(logs)
+    found = stream._exp(logs, out=weights)
+    assert found is weights
+    assert torch.equal(logs.nan_to_num(), before.nan_to_num())
+    exact = before.double().exp()
+    assert torch.equal(found[-6:].isnan(), exact[-6:].isnan())
+    assert torch.equal(found[-6:-1].double(), exact[-6:-1])
+    torch.testing.assert_close(found[:997].double(), exact[:997], rtol=32 * torch.finfo(dtype).eps, atol=0)
+
+
 # Cells and places
 
 
@@ -325,6 +341,21 @@ def test_which_cell_a_place_falls_into():
             for j in range(3):
                 whole[..., expected[j]] += sums[..., j]
             near(by_column, whole)
+
+
+@pytest.mark.parametrize("width", [7, 8, 11])
+def test_columns_of_one_width_are_sums_of_their_keys(width):
+    cells = Cells(1, 5, (0, 3), (2, 2 + 5 * width))
+    columns = cells.column_of(torch.arange(*cells.keys))
+    for first, last in ((0, 5), (1, 3), (4, 5)):
+        for more in (0, 1):  # a tile that ends where a column does, and one that does not
+            span = (2 + first * width, 2 + last * width - more)
+            by_row = randn(1, 2, 3, span[1] - span[0])
+            found = sum_columns(by_row, Tile(slice(0, 1), slice(0, 2), (0, 3), span), cells, columns)
+            expected = torch.zeros_like(found)
+            for i, x in enumerate(by_row.unbind(-1)):
+                expected[..., first + i // width] += x
+            near(found, expected)
 
 
 def test_the_place_of_the_largest_is_the_first_of_them():
