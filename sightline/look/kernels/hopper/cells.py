@@ -41,13 +41,15 @@ def zero_shares(like, ONE: gl.constexpr):
 def to_edges(like, first_key, edges):
     """How far the edge of each 64 keys is from the first, second, ... of 8 keys."""
     keys = first_key + gl.arange(0, 8, gl.SliceLayout(0, gl.SliceLayout(0, like.type.layout)))
-    return edges[0] - keys, edges[1] - keys
+    return (edges[0] - keys).to(gl.float32), (edges[1] - keys).to(gl.float32)
 
 
 @gluon.jit
-def rematerialize(x):
-    """The same, but what a loop computes from it is not computed before the loop and kept in registers."""
-    return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=gl.int32, is_pure=False, pack=1)
+def is_before(edge, distance: gl.constexpr):
+    """One where the edge is farther than that, else zero; computed anew each time, not kept in registers."""
+    x = gl.full_like(edge, -distance)
+    asm: gl.constexpr = "add.sat.f32 $0, $1, $2;"
+    return gl.inline_asm_elementwise(asm, "=f,f,f", [edge, x], dtype=gl.float32, is_pure=False, pack=1)
 
 
 @gluon.jit
@@ -59,8 +61,8 @@ def add_share(mass, n: gl.constexpr, part, to_edge, ONE: gl.constexpr):
     half: gl.constexpr = n // 8
     mass = mass[:half] + (mass[half] + part,) + mass[half + 1 :]  # noqa: RUF005 (Gluon has no stars)
     if not ONE:
-        early = gl.expand_dims(gl.expand_dims(to_edge[half] > 8 * n, 0), 0)
-        early = mass[half + 2] + gl.where(early, part, 0.0)
+        early = gl.expand_dims(gl.expand_dims(is_before(to_edge[half], 8 * n), 0), 0)
+        early = mass[half + 2] + early * part
         mass = mass[: half + 2] + (early,) + mass[half + 3 :]  # noqa: RUF005
     return mass
 
@@ -141,11 +143,11 @@ def add_kept(cells_ptr, places, row, n_rows_done, columns, n_columns, ONE: gl.co
 
 
 @gluon.jit
-def add_chosen(sums, w, chosen):
-    """The sums of 8 keys, (4, 8, 8), with the weights of chosen queries, (M,) ones and zeros, added."""
-    chosen = gl.expand_dims(chosen, 1) + gl.zeros_like(w)
+def without(sums, w, late):
+    """The sums of 8 keys, (4, 8, 8), less what late queries gave: ``late`` is -1 for those, else 0, (M,)."""
+    late = gl.expand_dims(late, 1) + gl.zeros_like(w)
     one, other = of_each_query(w, sums)
-    first, second = of_each_query(chosen, sums)
+    first, second = of_each_query(late, sums)
     return one * first + (other * second + sums)
 
 

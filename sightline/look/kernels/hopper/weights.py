@@ -16,7 +16,6 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup
 from sightline.look.kernels.hopper.cells import (
     OWN_KEY,
     PLACES,
-    add_chosen,
     add_fine_cells,
     add_kept,
     add_share,
@@ -24,10 +23,10 @@ from sightline.look.kernels.hopper.cells import (
     cell_of,
     keep_shares,
     places_for,
-    rematerialize,
     shares,
     start_of,
     to_edges,
+    without,
     zero_shares,
 )
 from sightline.look.kernels.hopper.tiles import (
@@ -176,12 +175,9 @@ def weights_kernel(
                 w = scores[:0]
                 added = sums[:0]
                 spread = gl.zeros([M, 8], gl.float32, LAYOUT)
-                before = (queries < bound).to(gl.float32)
-                near = to_edge
+                late = gl.where(queries < bound, 0.0, -1.0)  # those of the next row of cells
                 if BETWEEN:
                     mass = zero_shares(sums[0], ALIGNED_KEYS)
-                    if not ALIGNED_KEYS:
-                        near = rematerialize(to_edge[0]), rematerialize(to_edge[1])
                 best = least_in_thread(scores[0])  # of a group, as bits: no log w is above zero
                 least = best
                 at = gl.zeros_like(least, dtype=gl.int32)
@@ -193,7 +189,7 @@ def weights_kernel(
                     w += (exp2(x),)
                     added += (sums[n] + over_queries(w[n]),)
                     if BETWEEN:
-                        mass = add_share(mass, n, add_chosen(sums[n], w[n], before), near, ALIGNED_KEYS)
+                        mass = add_share(mass, n, without(added[n], w[n], late), to_edge, ALIGNED_KEYS)
                     if ENTROPY:
                         spread = w[n] * x + spread
                     if PEAK:
