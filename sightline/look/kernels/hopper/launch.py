@@ -143,12 +143,12 @@ def launch_top(args: KernelArgs, groups: Tensor) -> None:
     h, group, t, s, d = args.sizes
     lengths, has = args.limits.lengths, args.has
     prepared.launch(
-        top_kernel, (args.b * h, blocks_of(t, 2 * BLOCK)),
+        top_kernel, (args.b * h, blocks_of(t, BLOCK)),
         as_tiles(args.q, BLOCK), as_tiles(args.k, 2 * BLOCK),
         groups if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
         groups, h, group, t, s, *args.scale_and_band[1:],
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        K=groups.size(3), D=d, LOG2_STAGES=_LOG2_STAGES, num_warps=WARPS,
+        K=groups.size(3), D=d, LOG2_STAGES=0, num_warps=WARPS, maxnreg=_FOUR_FIT,
     )  # fmt: skip
 
 

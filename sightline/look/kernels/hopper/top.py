@@ -1,4 +1,4 @@
-"""The largest weights on Hopper: a program owns 128 queries, as two tiles, and walks over their keys.
+"""The largest weights on Hopper: a program owns 64 queries and walks over their keys.
 
 A group is four keys whose scores lie in one thread, as for the peak. Four threads share a query: each keeps
 the best groups of its own keys in order, and of the four lists the best are chosen at the end.
@@ -22,34 +22,29 @@ def top_kernel(
     HAS_LENGTHS: gl.constexpr, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr,
     K: gl.constexpr, D: gl.constexpr, LOG2_STAGES: gl.constexpr,
 ):  # fmt: skip
-    """Keep the K best groups of keys of 2 M queries."""
+    """Keep the K best groups of keys of M queries."""
     STAGES: gl.constexpr = 1 << LOG2_STAGES
     head = gl.program_id(0)
     b, h = head // H, head % H
-    first_query = (gl.num_programs(1) - 1 - gl.program_id(1)) * (2 * M)  # with causal masks the longest first
+    first_query = (gl.num_programs(1) - 1 - gl.program_id(1)) * M  # with causal masks the longest first
     limit = real_keys(lengths_ptr + b * lengths_b + h * lengths_h, S, HAS_LENGTHS)
-    start, inner, outer, n_tiles = walk_of(first_query, 2 * M, limit, low, high, T, HAS_LOW, HAS_HIGH)
+    start, inner, outer, n_tiles = walk_of(first_query, M, limit, low, high, T, HAS_LOW, HAS_HIGH)
 
-    q_mem, q_bar = ring(q_tiles, 2, 1, M, D)
+    q_mem, q_bar = ring(q_tiles, 1, 1, M, D)
     k_mem, k_bars = ring(k_tiles, STAGES, STAGES, N, D)
-    fetch(q_tiles, b, h, first_query, q_mem, q_bar, 0, True, 2, M, D)
+    fetch(q_tiles, b, h, first_query, q_mem, q_bar, 0, True, 1, M, D)
     for i in gl.static_range(STAGES):
         fetch(k_tiles, b, h // group, start + i * N, k_mem, k_bars, i, i < n_tiles, 1, N, D)
-    spare = gl.zeros([M, N], gl.float32, MMA)
-    zeros = blocks_of(spare)
-    queries0 = first_query + gl.arange(0, M, gl.SliceLayout(1, zeros[0].type.layout))
-    queries1 = queries0 + M
+    ready = gl.zeros([M, N], gl.float32, MMA)
+    zeros = blocks_of(ready)
+    queries = first_query + gl.arange(0, M, gl.SliceLayout(1, zeros[0].type.layout))
     none = gl.full_like(of_pairs(zeros[0]), NOTHING)
     nowhere = gl.full_like(none, -1, dtype=gl.int32)
-    kept0, at0 = zeros[:0], zeros[:0]
+    kept, at = zeros[:0], zeros[:0]
     for _ in gl.static_range(K):
-        kept0 += (none,)
-        at0 += (nowhere,)
-    kept1, at1 = kept0, at0
+        kept += (none,)
+        at += (nowhere,)
     mbarrier.wait(q_bar.index(0), 0)
-    mbarrier.wait(k_bars.index(0), 0, pred=n_tiles > 0)
-    ready0 = warpgroup_mma_wait(0, deps=[product(q_mem.index(0), k_mem.index(0), spare, D)])
-    ready1 = spare
     for part in gl.static_range(3):  # tiles that a limit cuts, those it does not, those that one cuts again
         if part == 0:
             begin, stop = 0, inner
@@ -59,26 +54,14 @@ def top_kernel(
             begin, stop = outer, n_tiles
         for tile in range(begin, stop):
             slot = tile & (STAGES - 1)
-            first_key = start + tile * N
-            flight = product(q_mem.index(1), k_mem.index(slot), ready1, D)
-            kept0, at0 = keep_best(
-                ready0, kept0, at0, queries0, first_key, limit, low, high, K, part != 1, HAS_LOW, HAS_HIGH
-            )
-            ready1 = warpgroup_mma_wait(0, deps=[flight])
-            after = tile + 1
-            mbarrier.wait(
-                k_bars.index(after & (STAGES - 1)), (after >> LOG2_STAGES) & 1, pred=after < n_tiles
-            )
-            flight = product(q_mem.index(0), k_mem.index(after & (STAGES - 1)), ready0, D)
+            mbarrier.wait(k_bars.index(slot), (tile >> LOG2_STAGES) & 1)
+            ready = warpgroup_mma_wait(0, deps=[product(q_mem.index(0), k_mem.index(slot), ready, D)])
             coming = tile + STAGES
             fetch(k_tiles, b, h // group, start + coming * N, k_mem, k_bars, slot, coming < n_tiles, 1, N, D)
-            kept1, at1 = keep_best(
-                ready1, kept1, at1, queries1, first_key, limit, low, high, K, part != 1, HAS_LOW, HAS_HIGH
+            kept, at = keep_best(
+                ready, kept, at, queries, start + tile * N, limit, low, high, K, part != 1, HAS_LOW, HAS_HIGH
             )
-            ready0 = warpgroup_mma_wait(0, deps=[flight])
-    groups_ptr += head.to(gl.int64) * T * K
-    store_best(groups_ptr, kept0, at0, queries0, T, K)
-    store_best(groups_ptr, kept1, at1, queries1, T, K)
+    store_best(groups_ptr + head.to(gl.int64) * T * K, kept, at, queries, T, K)
 
 
 @gluon.jit
