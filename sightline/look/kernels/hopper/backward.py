@@ -135,6 +135,7 @@ def add_up(
     """Walk over the columns of R rows, tile by tile."""
     WARPS: gl.constexpr = R // 64 * 4
     WIDTH: gl.constexpr = N // PARTS
+    EARLY: gl.constexpr = PARTS == 1 and not OVERLAP
     MMA: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, N, 16]
     )
@@ -169,6 +170,10 @@ def add_up(
         if part == 1 or (part == 0 and HAS_LOW) or (part == 2 and (HAS_HIGH or not BY_KEY)):
             for tile in range(begin, stop):
                 slot, phase = place_of(tile, STAGES)
+                if EARLY:  # on their way while the scores are
+                    of_columns = values_of(
+                        pointers, start + tile * N, in_part, limit, 0, GRADIENT, not BY_KEY, RECEIVED, ENTROPY
+                    )
                 if not OVERLAP:
                     mbarrier.wait(full.index(slot), phase)
                     flight = products(own, mem.index(slot), scores, R, N, D)
@@ -177,7 +182,7 @@ def add_up(
                 flight = gradient
                 for n in gl.static_range(PARTS):
                     at = start + tile * N + n * WIDTH
-                    if not OVERLAP:
+                    if not OVERLAP and not EARLY:
                         of_columns = values_of(
                             pointers, at, in_part, limit, 0, GRADIENT, not BY_KEY, RECEIVED, ENTROPY
                         )

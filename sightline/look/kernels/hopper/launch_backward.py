@@ -42,7 +42,7 @@ class BackwardTile(NamedTuple):
 
 
 TILES = {  # the quickest on an H200
-    "sums": BackwardTile(128, 128, 2, 1, 128),
+    "sums": BackwardTile(64, 128, 1, 1, 128),
     "by_query": BackwardTile(64, 128, 4, 3, 160, parts=2),
     "by_key": BackwardTile(64, 64, 3, 1, 168, overlap=True),
 }
