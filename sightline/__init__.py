@@ -120,9 +120,12 @@ class _FrontDoor(ModuleType):
 
     @property
     def attention(self) -> Any:
-        from sightline.attention.attend import attention  # noqa: PLC0415
+        function = self.__dict__.get("_attention")
+        if function is None:
+            from sightline.attention.attend import attention as function  # noqa: PLC0415
 
-        return self.__dict__.get("_attention", attention)
+            self.__dict__["_attention"] = function  # an import takes as long as the rest of a short call
+        return function
 
     @attention.setter
     def attention(self, value: Any) -> None:
