@@ -33,9 +33,8 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from torch.utils.checkpoint import checkpoint
 
 from sightline.attention import scores
-from sightline.attention.band import Band
 from sightline.attention.mask_values import refuse_ones
-from sightline.attention.masks import Mask, as_mask, on_device
+from sightline.attention.masks import Mask, as_mask, causal, on_device
 from sightline.attention.observers import call_observed, is_watched
 from sightline.attention.scores import Additive, Score
 from sightline.attention.softmax import masked_softmax
@@ -50,8 +49,8 @@ _BLOCK = {"cpu": 256, "cuda": 2048}
 _FEW = 1 << 16  # pairs that the CPU attends to as fast without its fused kernel
 _NO_MASK = Mask()
 _HALF = (torch.float16, torch.bfloat16)
-_CAUSAL = (Band(None, 0, "end"),)
-_CAUSAL_FROM_START = (Band(None, 0, "start"),)
+_CAUSAL = causal().bands
+_CAUSAL_FROM_START = causal(align="start").bands
 
 
 def attention(
@@ -137,9 +136,11 @@ def _observed(q: Tensor, k: Tensor, v: Tensor, mask: Any, options: dict[str, Any
 
 def is_causal(mask: object, q: Tensor, k: Tensor) -> bool:
     """Whether the mask is causal and nothing else, in the way that the kernels know."""
-    if not isinstance(mask, Mask) or mask.tensors:
+    if not isinstance(mask, Mask) or mask.lengths or mask.allowed or mask.added:
         return False
-    return mask.bands == _CAUSAL_FROM_START or (mask.bands == _CAUSAL and q.size(2) == k.size(2))
+    if mask.bands == _CAUSAL:
+        return q.shape[2] == k.shape[2]
+    return mask.bands == _CAUSAL_FROM_START
 
 
 def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:

@@ -23,7 +23,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Number
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -167,6 +167,9 @@ class Mask:
         return added if allowed is None else torch.where(allowed, added, -torch.inf)
 
 
+_CAUSAL = {align: Mask(bands=(Band(None, 0, align),)) for align in get_args(Align)}  # values: made once
+
+
 def causal(*, align: Align = "end") -> Mask:
     """Each query sees itself and the past.
 
@@ -179,7 +182,7 @@ def causal(*, align: Align = "end") -> Mask:
         >>> causal().dense(2, 3).int().tolist()                       # two new tokens after a cached one
         [[1, 1, 0], [1, 1, 1]]
     """
-    return Mask(bands=(Band(None, 0, check_align(align)),))
+    return _CAUSAL[check_align(align)]
 
 
 def window(left: int | None, right: int | None, *, align: Align = "end") -> Mask:
