@@ -51,8 +51,6 @@ _SHARED_TILE = 1 << 18, 1 << 20  # where threads share the tiles: an eighth of a
 
 _LOG_ZERO = -1e4  # log w is cut off here, so that 0 * log 0 is 0; its exp is zero in every dtype used
 _COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6
-_LOG2_E = math.log2(math.e)
-_MKL_IS_QUICK = torch.backends.cpu.get_cpu_capability() == "AVX512"  # its exp; else exp2 takes half the time
 _ROW_SUM = 4e-6  # a row of weights that is further from one than this shows that a kernel's lse is off
 
 
@@ -302,7 +300,7 @@ def _weights_in_place(
     assert shift is not None  # noqa: S101
     shift = shift if empty is None else shift.masked_fill(empty, 0.0)
     logs.sub_(shift.unsqueeze(-1))
-    _exp(logs, out=weights)
+    torch.exp(logs, out=weights)
     if banded:  # exp is slow at -inf, and there is nothing but bands to undo
         inputs.zero_outside_bands(weights, tile)
         inputs.zero_outside_bands(logs, tile)
@@ -323,13 +321,6 @@ def _weights_in_place(
     elif not _are_ones(sums):
         return _weights_in_place(inputs, tile, None, scratch)
     return lse if empty is None else lse.masked_fill(empty, -torch.inf), logs, weights, empty
-
-
-def _exp(logs: Tensor, out: Tensor) -> Tensor:
-    """exp, by whichever of torch's functions is quick here; both are as exact as its softmax."""
-    if _MKL_IS_QUICK:
-        return torch.exp(logs, out=out)
-    return torch.mul(logs, _LOG2_E, out=out).exp2_()
 
 
 def _are_ones(sums: Tensor) -> bool:

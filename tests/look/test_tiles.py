@@ -270,22 +270,6 @@ def test_a_band_is_passed_over_once_where_the_log_sum_exp_is_known():
     assert scores.call_count == len(list(inputs.tiles(stream._tile_size(inputs))))
 
 
-@pytest.mark.parametrize("quick", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_exp_is_the_same_by_either_function(quick, dtype, monkeypatch):
-    monkeypatch.setattr(stream, "_MKL_IS_QUICK", quick)
-    special = torch.tensor([0.0, -0.0, -1e4, -INF, INF, float("nan")])
-    logs = torch.cat([-30 * torch.rand(997), special]).to(dtype)
-    before, weights = logs.clone(), torch.empty_like(logs)
-    found = stream._exp(logs, out=weights)
-    assert found is weights
-    assert torch.equal(logs.nan_to_num(), before.nan_to_num())
-    exact = before.double().exp()
-    assert torch.equal(found[-6:].isnan(), exact[-6:].isnan())
-    assert torch.equal(found[-6:-1].double(), exact[-6:-1])
-    torch.testing.assert_close(found[:997].double(), exact[:997], rtol=32 * torch.finfo(dtype).eps, atol=0)
-
-
 # Cells and places
 
 
