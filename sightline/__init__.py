@@ -124,7 +124,7 @@ class _FrontDoor(ModuleType):
         if function is None:
             from sightline.attention.attend import attention as function  # noqa: PLC0415
 
-            self.__dict__["_attention"] = function  # an import takes as long as the rest of a short call
+            self.__dict__["_attention"] = function  # once: an import takes as long as a short call
         return function
 
     @attention.setter

@@ -167,11 +167,11 @@ def max_with_index(
     whole = s - s % chunk
     if weights.is_cuda or weights.requires_grad:
         return weights.amax(-1), weights.detach().argmax(-1)
-    if whole <= 4 * chunk:
+    if whole <= 4 * chunk or not weights.numel():
         return weights.max(-1)
     chunks = (weights if whole == s else weights[..., :whole]).unflatten(-1, (-1, chunk))
     largest, best = chunks.amax(-1).max(-1)  # of all, and the chunk that holds it
-    starts = torch.arange(0, best.numel() * s, s).view_as(best).add_(best, alpha=chunk)
+    starts = torch.arange(0, best.numel() * s, s, device=best.device).view_as(best).add_(best, alpha=chunk)
     inside = weights.reshape(-1).unfold(0, chunk, 1).index_select(0, starts.view(-1))
     at = best.mul_(chunk).add_(inside.max(-1).indices.view_as(best))
     if whole == s:

@@ -396,3 +396,9 @@ def test_even_attention_of_scores_that_a_function_changes():
     reach, _ = even._of_tiles(padded)
     assert torch.equal(reach, allowed.sum(-1).long().masked_fill(padding, 0))
     assert even._has_bands_alone(inputs) is False
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 7, 2048), (1, 2, 0, 2048)])
+def test_the_largest_of_no_rows(shape):
+    largest, at = max_with_index(torch.empty(shape))
+    assert largest.shape == at.shape == shape[:-1]

@@ -192,6 +192,7 @@ def finish_cells(masses_ptr, cells_ptr, block, head, T, S, n_rows, n_columns, BC
     width = start_of(column + 1, n_columns, S) - start_of(column, n_columns, S)
     at = head * n_rows * n_columns + cell
     mass = tl.load(masses_ptr + at, mask=inside, other=0).to(tl.float64) * (1 / FIXED)
+    mass = tl.maximum(mass, 0.0)  # differences of sums may round to less
     tl.store(cells_ptr + at, mass.to(tl.float32) / (height.to(tl.float32) * width), mask=inside)
 
 

@@ -82,6 +82,17 @@ def test_more_rows_of_cells_than_wait_at_a_time():
         check(pairs_of((1, 2, 1301, 704, 128), mask), everything(1301, 704, 19, 11))
 
 
+def test_cells_that_nobody_may_look_at_are_zero():
+    from sightline.look.kernels.measure import measure
+
+    pairs = pairs_of((1, 2, 1301, 1301, 64), causal())
+    stats_request = everything(1301, 1301, 19, 19)
+    lse = stream.measure(pairs, StatsRequest()).lse
+    cells = measure(pairs, stats_request, lse.float()).cells
+    assert torch.all(cells.triu(1) == 0)
+    assert torch.all(cells >= 0)
+
+
 @pytest.mark.parametrize("cells", [(64, 64), (61, 53), (5, 47), (300, 3)])
 @pytest.mark.parametrize(("t", "s"), [(1024, 1024), (521, 331)])
 def test_cells_smaller_than_a_tile(cells, t, s):

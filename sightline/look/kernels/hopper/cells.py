@@ -143,11 +143,11 @@ def add_kept(cells_ptr, places, row, n_rows_done, columns, n_columns, ONE: gl.co
 
 
 @gluon.jit
-def without(sums, w, late):
-    """The sums of 8 keys, (4, 8, 8), less what late queries gave: ``late`` is -1 for those, else 0, (M,)."""
-    late = gl.expand_dims(late, 1) + gl.zeros_like(w)
+def add_weighted(sums, w, factors):
+    """The sums of 8 keys, (4, 8, 8), and the weights of each query times its factor, (M,)."""
+    factors = gl.expand_dims(factors, 1) + gl.zeros_like(w)
     one, other = of_each_query(w, sums)
-    first, second = of_each_query(late, sums)
+    first, second = of_each_query(factors, sums)
     return one * first + (other * second + sums)
 
 

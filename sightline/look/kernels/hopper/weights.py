@@ -20,13 +20,13 @@ from sightline.look.kernels.hopper.cells import (
     add_kept,
     add_share,
     add_shares,
+    add_weighted,
     cell_of,
     keep_shares,
     places_for,
     shares,
     start_of,
     to_edges,
-    without,
     zero_shares,
 )
 from sightline.look.kernels.hopper.tiles import (
@@ -51,13 +51,13 @@ from sightline.look.kernels.hopper.tiles import (
 @gluon.jit
 def weights_kernel(
     q_tiles, k_tiles,  # by descriptor
-    lse_ptr,  # (B H, padded T), in units of log2: EMPTY_LSE beyond the last query
+    lse_ptr,  # (B H, pitch), in units of log2: EMPTY_LSE beyond the last query
     lengths_ptr, lengths_b, lengths_h,
     received_ptr,  # (walks, B H, S)
     cells_ptr,  # (B H, rows, columns) int64: the weights of each cell
-    rows_ptr,  # (B H, padded T, 2) int64: sum of w log2 w; the largest log2 w, and the group that holds it
+    rows_ptr,  # (B H, pitch, 2) int64: sum of w log2 w; the largest log2 w, and the group that holds it
     words_ptr,  # the same as 32-bit words
-    H, group, T, S, padded_t, scale2, low, high, n_rows, n_columns,
+    H, group, T, S, pitch, scale2, low, high, n_rows, n_columns,
     n_walks, walk,  # programs that share the queries of their keys, and how many tiles of them each takes
     RECEIVED: gl.constexpr, CELLS: gl.constexpr, ENTROPY: gl.constexpr, PEAK: gl.constexpr,
     HAS_LENGTHS: gl.constexpr, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr,
@@ -81,7 +81,7 @@ def weights_kernel(
         end = gl.minimum(T, first_key + N - low)
     if first_key >= limit:
         end = 0
-    start = gl.minimum(start + gl.program_id(1) // n_blocks * walk * M, padded_t)
+    start = gl.minimum(start + gl.program_id(1) // n_blocks * walk * M, pitch)
     end = gl.minimum(end, start + walk * M)
     n_tiles = gl.maximum(0, (end - start + M - 1) // M)
     inner, outer = 0, n_tiles  # tiles that see all
@@ -98,9 +98,9 @@ def weights_kernel(
     for i in gl.static_range(STAGES):
         fetch(q_tiles, b, h, start + i * M, q_mem, q_bars, i, i < n_tiles, 1, M, D)
     wide = head.to(gl.int64)
-    lse_ptr += wide * padded_t + start
-    rows_ptr += (wide * padded_t + start) * 2
-    words_ptr += (wide * padded_t + start) * 4 + 3  # the upper half of what is known of the peak
+    lse_ptr += wide * pitch + start
+    rows_ptr += (wide * pitch + start) * 2
+    words_ptr += (wide * pitch + start) * 4 + 3  # the upper half of what is known of the peak
     cells_ptr += wide * n_rows * n_columns
     row = cell_of(first_key * 0 + start, n_rows, T)  # of the map
     kept_from = row  # the first whose sums are still to be added up
@@ -175,7 +175,7 @@ def weights_kernel(
                 w = scores[:0]
                 added = sums[:0]
                 spread = gl.zeros([M, 8], gl.float32, LAYOUT)
-                late = gl.where(queries < bound, 0.0, -1.0)  # those of the next row of cells
+                early = (queries < bound).to(gl.float32)  # not of the next row of cells
                 if BETWEEN:
                     mass = zero_shares(sums[0], ALIGNED_KEYS)
                 best = least_in_thread(scores[0])  # of a group, as bits: no log w is above zero
@@ -189,7 +189,11 @@ def weights_kernel(
                     w += (exp2(x),)
                     added += (sums[n] + over_queries(w[n]),)
                     if BETWEEN:
-                        mass = add_share(mass, n, without(added[n], w[n], late), to_edge, ALIGNED_KEYS)
+                        if part == 1:  # taken off the new sums, so that the old ones need not be kept
+                            before = add_weighted(added[n], w[n], early - 1.0)
+                        else:  # where nothing is left of what may not look, exactly
+                            before = add_weighted(sums[n], w[n], early)
+                        mass = add_share(mass, n, before, to_edge, ALIGNED_KEYS)
                     if ENTROPY:
                         spread = w[n] * x + spread
                     if PEAK:
@@ -237,16 +241,17 @@ def add_entropies(rows_ptr, spread):
     warp = gl.expand_dims(gl.expand_dims(warp, 1), 2)
     pair = gl.expand_dims(gl.expand_dims(pair, 0), 2)
     thread = gl.expand_dims(gl.expand_dims(thread, 0), 0)
-    total = gl.where(thread < 2, one, other) + of_thread_beyond(gl.where(thread < 2, other, one), 2)
-    total += of_thread_beyond(total, 1)
+    total = gl.where(thread < 2, one, other) + of_partner(gl.where(thread < 2, other, one), 2)
+    total += of_partner(total, 1)
     query = warp * 16 + pair + thread // 2 * 8
     fixed = (total * FIXED).to(gl.int64)
-    gl.atomic_add(rows_ptr + 2 * query, fixed, mask=(thread % 2 == 0) & (query >= 0), sem="relaxed")
+    once = (thread % 2 == 0) & (query >= 0)  # the latter always: so it has the shape of all
+    gl.atomic_add(rows_ptr + 2 * query, fixed, mask=once, sem="relaxed")
 
 
 @gluon.jit
-def of_thread_beyond(x, distance: gl.constexpr):
-    """What the thread has whose number differs in one bit."""
+def of_partner(x, distance: gl.constexpr):
+    """What the thread has whose number differs by that, one bit of it."""
     asm: gl.constexpr = "shfl.sync.bfly.b32 $0, $1, $2, 0x1f, 0xffffffff;"
     at = gl.full_like(x, distance, dtype=gl.int32)
     return gl.inline_asm_elementwise(asm, "=f,f,r", [x, at], dtype=gl.float32, is_pure=False, pack=1)
