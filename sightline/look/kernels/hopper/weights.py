@@ -191,7 +191,7 @@ def weights_kernel(
                     if BETWEEN:
                         if part == 1:  # taken off the new sums, so that the old ones need not be kept
                             before = add_weighted(added[n], w[n], early - 1.0)
-                        else:  # where nothing is left of what may not look, exactly
+                        else:  # exactly: a cell that nobody may look at stays zero
                             before = add_weighted(sums[n], w[n], early)
                         mass = add_share(mass, n, before, to_edge, ALIGNED_KEYS)
                     if ENTROPY:
