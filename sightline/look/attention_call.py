@@ -8,10 +8,10 @@ from torch import Tensor
 
 from sightline.attention.masks import Mask
 from sightline.look.backward_record import BackwardRecord
+from sightline.look.padding import Padding
 from sightline.look.score_inputs import ScoreInputs, ScoreModifier, StoredRows
 from sightline.look.sharded.axes import Shard
 from sightline.look.sharded.ring import Ring
-from sightline.look.unseen_keys import UnseenKeys
 from sightline.shapes import Bool, Float
 
 __all__ = ["AttentionCall", "UnreadableError", "kernel_call", "stored_call"]
@@ -31,8 +31,7 @@ class AttentionCall:
         lse: The log-sum-exp that the kernel has given, if it has.
         source: How it was read: ``kernel``, ``flex`` or ``weights``.
         backward: What the backward pass will tell of it, where the graph is kept.
-        unseen: What scores that the model has computed itself show of keys that nobody looks at.
-        crosses: Whether it looks from one sequence into another; None if nothing but its name could tell.
+        said: What was said of its queries that are padding.
         shard: Which items and heads of how many these are, where others have the rest.
         ring: Where the keys of other processes are looked at too: those processes.
     """
@@ -42,8 +41,7 @@ class AttentionCall:
     lse: Float[Tensor, "B H T"] | None = None
     source: str = "kernel"
     backward: BackwardRecord | None = None
-    unseen: UnseenKeys | None = None
-    crosses: bool | None = None
+    said: Padding | None = None
     shard: Shard | None = None
     ring: Ring | None = None
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from sightline.look.isolate import isolated
-from sightline.look.unseen_keys import UnseenKeys
 
 _MANY = 512  # tags, before those of freed memory are thrown away
 _SINKS = 1  # columns that stand for no key, and meet no value
@@ -50,25 +49,15 @@ class HandmadeWeights:
         self,
         weights: Tensor,
         lse: Tensor,
-        scores: Tensor | None,
         storage: int,
     ) -> None:
         self.weights: Tensor | None = weights
         self.lse, self.storage = lse, storage
-        self._unseen = None if scores is None else UnseenKeys.of(scores)
-        t, s = weights.shape[-2:]  # with a sink in the last column the others may be square
-        self._unseen_beside_sink = None if scores is None or s != t + 1 else UnseenKeys.of(scores[..., :-1])
         self.shape = tuple(weights.shape)
         self.columns: tuple[int, int] = (0, self.shape[-1])
         self.dtype = weights.dtype  # in which they met their values
         self.is_in_blocks = False  # whether they met their values in another shape
         self.is_of_scores = True  # whether it is known that scores were softened
-
-    @property
-    def unseen(self) -> UnseenKeys | None:
-        """What the scores show of keys that nobody looks at."""
-        first, last = self.columns
-        return self._unseen_beside_sink if (first, last) == (0, self.shape[-1] - 1) else self._unseen
 
     def narrow(self, x: Tensor, storage: int) -> None:
         """Note which columns go on, where a view of some of them is passed on: a sink is left behind."""
@@ -163,11 +152,11 @@ class SoftmaxTracker:
         if weights.is_nested:
             dense = torch.nested.to_padded_tensor(scores, -torch.inf)
             weights = torch.nested.to_padded_tensor(weights, 0.0)
-            made = HandmadeWeights(weights.float(), dense.float().logsumexp(-1), None, storage)
+            made = HandmadeWeights(weights.float(), dense.float().logsumexp(-1), storage)
         else:
             exact = scores if scores.dtype == torch.float64 else scores.float()
             weights = weights if weights.dtype == torch.float64 else weights.float()
-            made = HandmadeWeights(weights, exact.logsumexp(-1), scores, storage)
+            made = HandmadeWeights(weights, exact.logsumexp(-1), storage)
         made.is_of_scores = known
         self._held.append(made)
         while len(self._held) > _HELD:

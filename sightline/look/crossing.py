@@ -7,16 +7,16 @@ do for most models. Else a module that was given one sequence alone looks into t
 import functools
 import inspect
 import re
-import sys
-from types import FrameType
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sightline.look.owners import Owner, local_variables
+from sightline.look.module_calls import ModuleCall
+from sightline.look.owners import Owner
 
-__all__ = ["crosses", "is_cross_name"]
+__all__ = ["is_cross_name", "looks_elsewhere"]
 
 # How torch and Hugging Face call the attention of a decoder to an encoder, where T = S may be an accident.
 _CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multihead_attn", re.IGNORECASE)
@@ -27,8 +27,6 @@ _BESIDE = re.compile(
     r"mask|bias|pos|rot|rope|^cos|^sin|freq|value(?!_states)|^v$|past|cache|residual|scale|temb",
     re.IGNORECASE,
 )
-_CALLS = frozenset({"_wrapped_call_impl", "_call_impl"})
-_FRAMES = 60
 
 
 @functools.lru_cache(1024)
@@ -39,36 +37,30 @@ def is_cross_name(name: str) -> bool:
     return inside or bool(_CROSS.search(own))
 
 
-@functools.lru_cache(1024)
-def _by_name(name: str) -> bool | None:
-    """What a module's name says; None if nothing."""
-    if is_cross_name(name):
-        return True
-    return False if _SELF.search(name.rpartition(".")[2]) else None
-
-
-def crosses(owner: Owner, s: int, depth: int = 1) -> bool | None:
-    """Whether the module that runs looks from one sequence into another; None if nothing tells.
+def looks_elsewhere(owner: Owner, calls: Iterable[ModuleCall], s: int) -> bool | None:
+    """Return whether the module that runs looks from one sequence into another; None if nothing tells.
 
     Args:
         owner: The module.
+        calls: Those of modules on the stack, innermost first.
         s: How many keys it looks at.
-        depth: How many frames to leave out.
     """
-    named = _by_name(owner.name)
-    if named is not None or owner.site is not None:  # compiled code has no modules any more
-        return named
-    frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001
+    *around, own = owner.name.split(".")
+    if around and _CROSS_ATTENTION.search(around[-1]):
+        return True
+    if _SELF.search(own):
+        return False
+    given = None if owner.site is not None else _by_arguments(owner, calls, s)
+    return given if given is not None or not is_cross_name(owner.name) else True
+
+
+def _by_arguments(owner: Owner, calls: Iterable[ModuleCall], s: int) -> bool | None:
+    """Return what the innermost module that makes queries and keys was given tells; None if nothing."""
     is_in_owner = False
-    for _ in range(_FRAMES):
-        if frame is None:
-            break
-        if frame.f_code.co_name in _CALLS:
-            module, args, kwargs = local_variables(frame, "self", "args", "kwargs")
-            is_in_owner = is_in_owner or module is owner.module
-            if is_in_owner and _projects(module):
-                return _is_given_two(module, args or (), kwargs or {}, s)
-        frame = frame.f_back
+    for module, args, kwargs in calls:
+        is_in_owner = is_in_owner or module is owner.module
+        if is_in_owner and _projects(module):
+            return _is_given_two(module, args, kwargs, s)
     return None
 
 

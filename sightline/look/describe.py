@@ -1,16 +1,14 @@
 """A sight in a few lines that a person can read."""
 
+import math
+
 from torch import Tensor
 
 from sightline.look.even import even_attention
-from sightline.look.padding import KNOWN, UNKNOWN
+from sightline.look.padding import UNKNOWN
 from sightline.look.sight import Sight
 
 _QUICK = 1 << 24  # pairs whose mask may be read for a line of text
-_PADDING = {
-    KNOWN: "queries that are padding are left out",
-    UNKNOWN: "if some queries are padding, they are counted; say which with attention_mask=",
-}
 
 
 def describe(sight: Sight) -> str:
@@ -41,12 +39,31 @@ def describe(sight: Sight) -> str:
         lines.append(f"  measured  also {' and '.join(more)}")
     if sight.source == "weights":
         lines.append("  read      off the weights that the model computed by hand")
-    if sight.padding in _PADDING:
-        lines.append(f"  padding   {_PADDING[sight.padding]}")
+    if sight.padding:
+        lines.append(f"  padding   {padding_words(sight)}")
     if sight.kept:
         size = f"{sight.kept_nbytes / 1e6:.1f} MB"
         lines.append(f"  keeps     q and k, {size}, for maps, rows and tops; forget() lets them go")
     return "\n".join(lines)
+
+
+def padding_words(sight: Sight) -> str:
+    """How many queries are padding, and who said so."""
+    if sight.padding == UNKNOWN:
+        return (
+            "not known: the mask that the model was called with has another length than the queries, and all "
+            "of them count; say which are padding with sl.watch(attention_mask=...)"
+        )
+    n, of = count_padding(sight)
+    return f"{n} of {of} queries are left out, as {sight.padding} says"
+
+
+def count_padding(sight: Sight) -> tuple[int, int]:
+    """How many queries of all items are padding, and how many there are."""
+    heads = (-1,) if sight.has_heads else ()
+    n_items = math.prod(sight.lead[: sight.n_batch])
+    hidden = sight.is_padding.reshape(n_items, *heads, sight.t)
+    return int((hidden[:, 0] if heads else hidden).sum()), n_items * sight.t
 
 
 def _is_quick(sight: Sight) -> bool:

@@ -32,17 +32,18 @@ def sight_to_dict(sight: Sight) -> dict[str, Any]:
 
 
 def sight_to_frame(sight: Sight) -> "pd.DataFrame":
-    """A row for each query of each item and head."""
+    """A row for each query of each item and head, those that are padding left out."""
     sight.require_whole("a data frame")
     try:
         import pandas as pd  # noqa: PLC0415
     except ImportError:
         raise ImportError("to_pandas needs pandas, which is not installed; pip install pandas") from None
-    index = torch.cartesian_prod(*map(torch.arange, (*sight.shape, sight.t, 1)))[:, :-1]
+    real = ~sight.is_padding.flatten()
+    index = torch.cartesian_prod(*map(torch.arange, (*sight.shape, sight.t, 1)))[real.cpu(), :-1]
     names = [*(f"item {i}" if i else "item" for i in range(sight.n_batch)), "head"]
     columns = dict(zip([*names[: len(sight.shape)], "query"], index.T.tolist(), strict=True))
     measured = {
-        n: sight.statistics[n].detach().flatten().tolist() for n in _OF_QUERIES if n in sight.statistics
+        n: sight.statistics[n].detach().flatten()[real].tolist() for n in _OF_QUERIES if n in sight.statistics
     }
     return pd.DataFrame({"layer": sight.name} | columns | measured)
 

@@ -1,7 +1,6 @@
 """FlexAttention as it is read: its functions, of one score each, are evaluated on tiles of scores."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,13 +45,6 @@ def _flex_call(
 ) -> AttentionCall:
     (score_mod, mask_mod), (score_buffers, mask_buffers) = mods, buffers
 
-    def looks_at_itself(b: Tensor, h: Tensor, i: Tensor) -> Tensor:
-        function, unused = mask_mod, (None,) * len(mask_buffers)
-        for dims in ((None, None, 0, 0), (None, 0, None, None), (0, None, None, None)):
-            function = torch.vmap(function, in_dims=(*dims, *unused))
-        own: Tensor = function(b, h, i, i, *mask_buffers)
-        return own
-
     def modify(scores: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         if score_mod is not None:
             over = _over_positions(score_mod, score_buffers, first=True)
@@ -62,10 +54,7 @@ def _flex_call(
         allowed = _over_positions(mask_mod, mask_buffers, first=False)(b, h, i, j, *mask_buffers)
         return scores.masked_fill(~allowed, -torch.inf)
 
-    call = kernel_call(q, k, Mask(), scale, lse, modify=modify, source="flex")
-    assert call.inputs.modify is not None  # noqa: S101
-    change = replace(call.inputs.modify, looks_at_itself=None if mask_mod is None else looks_at_itself)
-    return replace(call, inputs=replace(call.inputs, modify=change))
+    return kernel_call(q, k, Mask(), scale, lse, modify=modify, source="flex")
 
 
 def _over_positions(function: Any, buffers: tuple[Any, ...], *, first: bool) -> Any:

@@ -49,13 +49,13 @@ def head_table(
     table = HeadTable()
     for layer, sight in by_layer(seen).items():
         columns = {
-            "entropy": mean_per_head(sight.entropy.sum(-1), sight),
+            "entropy": mean_per_head(sum_queries(sight.entropy, sight), sight),
             "first": mean_per_head(sight.received[..., 0], sight),
-            "peak": mean_per_head(sight.peak.sum(-1), sight),
+            "peak": mean_per_head(sum_queries(sight.peak, sight), sight),
         }
         crosses = is_cross(layer, sight)
         if sight.kept and not crosses:
-            columns["distance"] = mean_per_head(distance(sight).sum(-1), sight)
+            columns["distance"] = mean_per_head(sum_queries(distance(sight), sight), sight)
         columns |= _evenness(sight)
         shares = {} if sight.averaged else head_shares(sight, is_cross=crosses, period=period, span=span)
         rows = zip(*(x.tolist() for x in columns.values()), strict=True)
@@ -85,7 +85,7 @@ def _evenness(sight: Sight) -> dict[str, Float[Tensor, " heads"]]:
     if even is None:
         return {}
     whole = mean_per_head(even.entropy.masked_fill(~sight.is_looking, 0.0).sum(-1), sight)
-    own = mean_per_head(sight.entropy.sum(-1), sight)
+    own = mean_per_head(sum_queries(sight.entropy, sight), sight)
     return {"evenness": torch.where(whole > 0, own / whole.clamp(min=1e-30), 0.0)}
 
 
@@ -151,14 +151,17 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
         position = first_query if first is None and first_query is not None else position
         parts.append(_mean_distance(inputs, lse, position - first_key))
         position += inputs.shape[2]
-    whole = torch.cat(parts, dim=-1)
-    whole = whole.reshape(*sight.lead, sight.t)
-    return whole.mean(len(sight.lead) - 1) if sight.averaged else whole
+    return sight.restore_queries(torch.cat(parts, dim=-1))
 
 
 def is_cross(name: str, sight: Sight) -> bool:
     """Whether a layer looks from one sequence into another, as its name or its lengths tell."""
     return is_cross_name(name) or not is_aligned(sight)
+
+
+def sum_queries(x: Float[Tensor, "... T"], sight: Sight) -> Float[Tensor, "..."]:
+    """The sum of a statistic over the queries, without those that are padding."""
+    return x.masked_fill(sight.is_padding, 0.0).sum(-1)
 
 
 def mean_per_head(sums: Float[Tensor, "..."], sight: Sight) -> Float[Tensor, " heads"]:

@@ -63,7 +63,7 @@ def _sum_members(
             continue
         shown = groups.members[..., first_key : first_key + s, :].to(inputs.dtype)
         parts.append(_fused(inputs, shown) if _is_fused(inputs) else _tiled(inputs, lse, shown))
-    return sight.restore_lead(parts[0] if len(parts) == 1 else torch.cat(parts, dim=2))
+    return sight.restore_queries(parts[0] if len(parts) == 1 else torch.cat(parts, dim=2))
 
 
 def _by_kernel(inputs: ScoreInputs, lse: Tensor, groups: KeyGroups) -> Float[Tensor, "B H T G"]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
-from torch import Tensor
 
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.call_notes import CallNote, NoteTaker
@@ -15,7 +14,7 @@ from sightline.look.dice import OwnDice
 from sightline.look.heard import FusedFacts, HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
-from sightline.look.padding import padding_of
+from sightline.look.padding import Padding, UserPadding, place_padding
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen, do_nothing
 from sightline.look.sharded.axes import Shard
@@ -42,7 +41,7 @@ class WatchOptions(NamedTuple):
 
     Attributes:
         in_main_memory: Whether what is kept leaves the device.
-        padding: What the user said is padding, as a function of the length T.
+        padding: What the user said is padding.
     """
 
     is_selected: Callable[[str], bool]
@@ -51,7 +50,7 @@ class WatchOptions(NamedTuple):
     keep: bool
     in_main_memory: bool
     limit: int
-    padding: Callable[[int], Tensor] | None
+    padding: UserPadding | None
     tokens: tuple[tuple[str, ...], ...]
     grad: bool
 
@@ -98,7 +97,7 @@ class CallMeasurer:
         name: str,
         heard: HeardCall,
         facts: FusedFacts,
-        crosses: bool | None,
+        said: Padding | None,
         shard: Shard | None = None,
     ) -> bool:
         """Put a call of one of torch's own kernels by, unread; False if it can't wait, or not unread.
@@ -107,10 +106,10 @@ class CallMeasurer:
             name: The module that called.
             heard: What it called.
             facts: What the kernel was told beside q and k.
-            crosses: Whether it is known to look into another sequence.
+            said: What was said of its queries that are padding.
             shard: Which heads of how many it has, where other processes have the rest.
         """
-        sizes = self._waiting.put(name, heard, crosses, facts)
+        sizes = self._waiting.put(name, heard, said, facts)
         if sizes is None:
             return False
         note = self._notes.take(name, *sizes, is_trained=heard.args[0].requires_grad)
@@ -193,7 +192,7 @@ class CallMeasurer:
             for group in groups:
                 try:
                     with group.on_stream():
-                        sight = self._measure(group.names[0], group.stack(), len(group.names))
+                        sight = self._measure(group.names[0], group.stack())
                     stacked = StackedSight(sight=sight, names=group.names, orders=group.orders)
                     self._seen.expect(stacked, self._finish_sight)
                 except Exception as error:  # noqa: BLE001 (the model must not feel it)
@@ -206,11 +205,9 @@ class CallMeasurer:
         self._seen.full = self._seen.nbytes > self._options.limit
         return self._seen.full
 
-    def _measure(self, name: str, call: AttentionCall, n_stacked: int = 1) -> Sight:
+    def _measure(self, name: str, call: AttentionCall) -> Sight:
         """Measure a call, or several of one shape that have been stacked."""
-        given = None if self._options.padding is None else self._options.padding(call.inputs.shape[2])
-        given = given.repeat(n_stacked, 1) if given is not None and n_stacked > 1 else given
-        padding, known = padding_of(call, name, given)
+        padding, source = place_padding(call.said, call.inputs)
         if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
             call = call.with_padding(padding)
         keep_apart = self._options.keep and call.backward is None
@@ -223,7 +220,7 @@ class CallMeasurer:
                 keep=self._options.keep,
                 name=name,
                 source=call.source,
-                padding=known,
+                padding=source,
             )
         if call.backward is not None:
             return replace(sight, backward=call.backward)

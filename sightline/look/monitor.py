@@ -173,16 +173,21 @@ def summarise(sight: Sight) -> Float[Tensor, "heads 6"]:
     """
     heads = sight.lead[-1] if sight.has_heads else 1
     looking = sight.is_looking
-    peak = sight.peak.masked_fill(~looking, 1.0)
+    peak, entropy = sight.peak.masked_fill(~looking, 1.0), sight.entropy.masked_fill(sight.is_padding, 0.0)
     sums = [
         looking.sum(-1),
-        sight.entropy.sum(-1),
+        entropy.sum(-1),
         sight.received[..., 0],
         sight.received.amax(-1),
-        (sight.entropy + peak.log()).sum(-1),
+        (entropy + peak.log()).sum(-1),
     ]
     columns = [x.double().reshape(-1, heads).sum(0) for x in sums]
-    largest = sight.logit.double().reshape(-1, heads, sight.t).amax((0, 2))
+    largest = (
+        sight.logit.masked_fill(sight.is_padding, -torch.inf)
+        .double()
+        .reshape(-1, heads, sight.t)
+        .amax((0, 2))
+    )
     return torch.stack([largest, *columns], dim=-1)
 
 

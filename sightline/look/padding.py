@@ -1,133 +1,252 @@
-"""Which queries are padding: they look at something, but nobody should count what they look at.
+"""Which queries of a call are padding: those that somebody has said are. No mask is interpreted.
 
-In self-attention a position is padding as a query where it is padding as a key. A mask shows that of keys: no
-query may look at them, not even themselves.
+=================================================  ========================================================
+who says it                                        of which queries
+=================================================  ========================================================
+``sl.watch(attention_mask=)``, ``watch(lengths=)``  of the model's own sequence; not of a decoder's, nor of an
+                                                   image beside a text
+``attention_mask`` (B, T), 1 at real tokens        of the sequence of the module that was called with it
+``decoder_attention_mask`` (B, T)                  of the decoder
+``key_padding_mask``, ``src_key_padding_mask``,    torch's, True (or far below zero) at padding; of queries
+``tgt_key_padding_mask``                           that look at their own sequence
+lengths of nested tensors and packed sequences     what a reader of such calls gives
+=================================================  ========================================================
+
+A model may shorten its mask on the way (speech) or lengthen it (text and patches in one sequence). Then what
+was said is of another length than the call; where the mask that arrives is the same for all queries, the keys
+it hides are the padding. Else :data:`UNKNOWN` is noted and all queries count.
 """
 
-import functools
+import re
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sightline.arguments import check_argument, rule_of
-from sightline.attention.masks import Mask
-from sightline.look.attention_call import AttentionCall
-from sightline.look.crossing import is_cross_name
+from sightline.look.crossing import looks_elsewhere
+from sightline.look.module_calls import ModuleCall, generation_mask, module_calls
+from sightline.look.owners import Owner, uncompiled
 from sightline.look.score_inputs import ScoreInputs, StoredRows
-from sightline.look.unseen_keys import UnseenKeys, allowed_by, own_of_prefix, unseen_positions
 from sightline.shapes import Bool, is_tensor
 
-__all__ = ["KNOWN", "NONE", "UNKNOWN", "given_padding", "padding_of"]
+__all__ = ["NONE", "UNKNOWN", "Padding", "PaddingFinder", "UserPadding", "place_padding", "user_padding"]
 
 _LENGTHS = rule_of(Tensor | Sequence[float])
 
-NONE = ""  # no padding that a mask would show
-KNOWN = "left out"
-UNKNOWN = "unknown"  # keys are masked, and which queries are padding can't be told
+NONE = ""  # nobody has said that anything is padding
+UNKNOWN = "unknown"  # somebody has, of a sequence of another length
+OWN_LENGTHS = "lengths"  # of a nested tensor, or of packed sequences
+
+_MASKS = ("attention_mask", "pixel_attention_mask")
+_DECODERS = "decoder_attention_mask"
+_TORCHS = ("key_padding_mask", "src_key_padding_mask", "tgt_key_padding_mask")
+_TEXT = ("input_ids", "inputs_embeds", "decoder_input_ids")
+_OTHER = ("pixel_values", "pixel_values_videos", "grid_thw", "input_values", "input_features", "query_embeds")
+_ENCODED = "encoder_hidden_states"
+_NAMES = frozenset((*_MASKS, _DECODERS, *_TORCHS, *_TEXT, *_OTHER, _ENCODED))
+_IS_DECODER = re.compile(r"(^|\.)decoder(s|\.|_|$)")
+_HIDDEN = -5e3  # models add -1e4, -1e9 or the least number there is to the scores of hidden keys
 
 
-def padding_of(
-    call: AttentionCall, name: str, given: Bool[Tensor, "B T"] | None
-) -> tuple[Bool[Tensor, "B T"] | None, str]:
-    """The queries of a call that are padding, and what is known of them.
+class UserPadding(NamedTuple):
+    """What the user said is padding: by which word, and True at padding for a length T."""
+
+    source: str
+    of_length: Callable[[int], Tensor]
+
+
+class Padding(NamedTuple):
+    """What was said of the queries of one call.
+
+    Attributes:
+        source: By which word.
+        queries: True at padding; None where none is, or where ``fits`` is False.
+        fits: Whether what was said has the length of the call.
+    """
+
+    source: str
+    queries: Bool[Tensor, "B T"] | None
+    fits: bool = True
+
+
+class PaddingFinder:
+    """Finds what was said of the calls of a watched model.
 
     Args:
-        call: The call.
-        name: The module that called.
-        given: What the user said is padding; it counts where it has the call's batch and length.
+        model: The model.
+        user: What the user said, if anything.
     """
-    inputs = call.inputs
-    if inputs.padding is not None:
-        return inputs.padding[:, 0], KNOWN
-    if given is None and call.unseen is None and inputs.modify is None and not inputs.mask.tensors:
-        return None, NONE  # nothing says so
-    b, _, t, s = inputs.shape
-    crosses = is_cross_name(name) if call.crosses is None else call.crosses
-    shown = _shown_by_keys(call, crosses=crosses)
-    if given is not None and tuple(given.shape) == (b, t):
-        given = given.to(inputs.q.device)
-        # Where one sequence looks into another of its length, what was said may be of the other.
-        if not crosses or t != s or not _agree(given, _shown_by_keys(call, crosses=False)[0]):
-            return given, KNOWN
-    if shown[1] == KNOWN and call.crosses is None and _is_of_keys_alone(inputs.mask):
-        return None, UNKNOWN  # nothing tells that queries and keys are the same sequence
-    return shown
+
+    def __init__(self, model: nn.Module, user: UserPadding | None) -> None:
+        self._roots = (model, uncompiled(model))
+        self._user = user
+        self._known: tuple[Tensor, int, bool] | None = None  # the last mask, its version, and its answer
+
+    def find(self, owner: Owner, sizes: tuple[int, int, int]) -> Padding | None:
+        """Return what was said of a call; None if nothing was.
+
+        Args:
+            owner: The module that calls.
+            sizes: How many items, queries and keys the call has.
+        """
+        calls = []
+        for call in module_calls(depth=2):
+            calls.append(call)
+            if call.module in self._roots:
+                given = call.named(_NAMES).get("attention_mask")
+                if given is not None and not _is_matrix(given):  # generate has put it into four dimensions
+                    calls.append(call._replace(args=(), kwargs={"attention_mask": generation_mask()}))
+                break
+        found = None if self._user is None else self._of_user(self._user, owner, calls, sizes)
+        return self._of_modules(owner, calls, sizes) if found is None else found
+
+    def _of_user(
+        self, user: UserPadding, owner: Owner, calls: list[ModuleCall], sizes: tuple[int, int, int]
+    ) -> Padding | None:
+        """Return what the user said, where the call is of the model's own sequence."""
+        b, t, s = sizes
+        for call in calls:
+            is_root = call.module in self._roots
+            if _is_decoder_of(owner, call) or (not is_root and _decodes(call)):
+                return None
+            if not is_root and _given(call, _OTHER) and not _given(call, _TEXT) and _given(calls[-1], _TEXT):
+                return None  # an image beside the text
+        queries = user.of_length(t)
+        if tuple(queries.shape) != (b, t):
+            return None
+        if t == s and looks_elsewhere(owner, calls, s):
+            return Padding(user.source, None, fits=False)  # it may be of the keys
+        return Padding(user.source, queries)
+
+    def _of_modules(
+        self, owner: Owner, calls: list[ModuleCall], sizes: tuple[int, int, int]
+    ) -> Padding | None:
+        """Return what the innermost module said that was called with a mask of the queries' sequence."""
+        is_decoder = False  # whether the queries are those of a decoder inside the calls to come
+        n_tokens: int | None = None  # how many tokens the model was given
+        unfit: Padding | None = None  # what was said of another length
+        for call in calls:
+            given = call.named(_NAMES)
+            n_tokens = _length_of_text(given) if n_tokens is None else n_tokens
+            reads_encoder = _ENCODED in given
+            is_decoder = is_decoder or _is_decoder_of(owner, call)
+            of_decoder = is_decoder and not reads_encoder  # the masks of this call are of the encoder
+            for name in (_DECODERS,) if of_decoder else _MASKS:
+                mask = given.get(name)
+                if _is_matrix(mask) and self._marks_tokens(mask):
+                    is_own = is_decoder or reads_encoder
+                    crosses = not is_own and sizes[1] == sizes[2] and looks_elsewhere(owner, calls, sizes[2])
+                    found = self._fitted(name, mask, sizes, n_tokens, may_be_of_keys=bool(crosses))
+                    if found.fits:
+                        return found
+                    unfit = unfit or found
+            found_in_torch = self._of_torch(given, owner, calls, sizes, is_decoder=is_decoder)
+            if found_in_torch is not None:
+                return found_in_torch
+            is_decoder = is_decoder or reads_encoder or call.takes("tgt_key_padding_mask")
+            if unfit is None and not is_decoder and _begins_alone(given):
+                return None
+        return unfit
+
+    def _of_torch(
+        self,
+        given: dict[str, Any],
+        owner: Owner,
+        calls: list[ModuleCall],
+        sizes: tuple[int, int, int],
+        *,
+        is_decoder: bool,
+    ) -> Padding | None:
+        """Return what torch's layers were told, of queries that look at their own sequence."""
+        _, t, s = sizes
+        for name in _TORCHS:
+            mask = given.get(name)
+            if not isinstance(mask, Tensor) or mask.dim() > 2 or mask.size(-1) != t:
+                continue
+            of_keys = name == "key_padding_mask" and (t != s or looks_elsewhere(owner, calls, s))
+            if of_keys or (name == "src_key_padding_mask" and is_decoder):
+                continue
+            hidden = (mask if mask.dtype == torch.bool else mask <= _HIDDEN).reshape(-1, t)
+            return Padding(name, hidden if self._has_any(mask, hidden) else None)
+        return None
+
+    def _fitted(
+        self,
+        name: str,
+        mask: Tensor,
+        sizes: tuple[int, int, int],
+        n_tokens: int | None,
+        *,
+        may_be_of_keys: bool,
+    ) -> Padding:
+        """Return what a mask (B, n) says of the queries, which may be the last of those that it marks."""
+        b, t, _ = sizes
+        padding = mask == 0
+        if not self._has_any(mask, padding):
+            return Padding(name, None)
+        n = mask.size(1)
+        is_step = t < n and n_tokens == t  # the tokens before are in a cache
+        if mask.size(0) not in (1, b) or (n != t and not is_step) or may_be_of_keys:
+            return Padding(name, None, fits=False)
+        return Padding(name, padding[:, n - t :])
+
+    def _marks_tokens(self, mask: Tensor) -> bool:
+        """Return whether a mask holds ones and zeros: what is added to scores marks no tokens."""
+        if not mask.is_floating_point():
+            return True
+        return bool(((mask == 0) | (mask == 1)).all())
+
+    def _has_any(self, mask: Tensor, padding: Tensor) -> bool:
+        """Return whether anything is padding; asked once a mask, for a GPU has to be waited for."""
+        if padding.is_meta or (padding.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return True
+        version = 0 if mask.is_inference() else mask._version  # noqa: SLF001
+        if self._known is None or self._known[0] is not mask or self._known[1] != version:
+            self._known = mask, version, bool(padding.any())
+        return self._known[2]
 
 
-def _is_of_keys_alone(mask: Mask) -> bool:
-    """Whether a mask is the same for all queries, as its shape tells."""
-    return (
-        bool(mask.tensors) and not mask.bands and all(x.dim() == 4 and x.size(-2) == 1 for x in mask.tensors)
-    )
+def place_padding(said: Padding | None, inputs: ScoreInputs) -> tuple[Bool[Tensor, "B T"] | None, str]:
+    """Return which queries of a call are padding, and who said so.
 
-
-def _agree(given: Bool[Tensor, "B T"], shown: Bool[Tensor, "B T"] | None) -> bool:
-    """Whether what was said to be padding is what the keys show."""
-    return not bool(given.any()) if shown is None else bool((given == shown).all())
-
-
-def _shown_by_keys(call: AttentionCall, *, crosses: bool) -> tuple[Bool[Tensor, "B T"] | None, str]:
-    """The queries that are padding as keys show it: of a sequence that looks at itself they are the same."""
-    inputs = call.inputs
-    b, _, t, s = inputs.shape
-    if t == 1:
+    Args:
+        said: What was said of the call.
+        inputs: The call.
+    """
+    if inputs.padding is not None and not isinstance(inputs, StoredRows):
+        return inputs.padding[:, 0], OWN_LENGTHS
+    if said is None:
         return None, NONE
-    if call.unseen is not None:
-        return _shown_by_scores(call.unseen, b, crosses=crosses)
-    says_who = inputs.modify is not None and inputs.modify.looks_at_itself is not None
-    if not crosses and t == s:
-        padding = _padding_of_diagonal(inputs) if says_who else None
-        if padding is None and not isinstance(inputs, StoredRows):
-            padding = _padding_of_mask(inputs.mask, t)
-        return (None, NONE) if padding is None else (padding.expand(b, t), KNOWN)
-    is_masked = not isinstance(inputs, StoredRows) and bool(inputs.mask.tensors)
-    if is_masked and not crosses and t < s and (own := _own_of_prefix(inputs.mask, t)) is not None:
-        return (None, NONE) if bool(own.all()) else ((~own).expand(b, t), KNOWN)
-    return None, UNKNOWN if is_masked or (crosses and says_who) else NONE
+    b, _, t, s = inputs.shape
+    if said.fits:
+        queries = said.queries
+        return None if queries is None else queries.to(inputs.q.device).expand(b, t), said.source
+    hidden = _hidden_keys(inputs) if t == s else None
+    return (None, UNKNOWN) if hidden is None else (hidden, said.source)
 
 
-def _shown_by_scores(unseen: UnseenKeys, b: int, *, crosses: bool) -> tuple[Bool[Tensor, "B T"] | None, str]:
-    padding = unseen.of_batch(b)
-    if padding is not None and not crosses:
-        return padding, KNOWN
-    is_masked = padding is not None and bool(padding.any())
-    return None, UNKNOWN if is_masked or bool(unseen.is_doubtful) else NONE
-
-
-def _padding_of_diagonal(inputs: ScoreInputs) -> Bool[Tensor, "B T"] | None:
-    """Queries that may not even look at themselves, where a function says who may; none if nobody may."""
-    assert inputs.modify is not None  # noqa: S101
-    own = inputs.modify.diagonal(inputs.shape[2], inputs.q.device)
-    if own is None or (not own.is_cuda and bool(own.all())):
+def _hidden_keys(inputs: ScoreInputs) -> Bool[Tensor, "B S"] | None:
+    """Return the keys that a mask hides from all queries alike; None where it hides none or differs."""
+    b, _, _, s = inputs.shape
+    if isinstance(inputs, StoredRows):
+        hidden = inputs.q == 0
+    elif inputs.modify is not None or inputs.mask.bands or inputs.mask.lengths:
         return None
-    return ~own & own.any(-1, keepdim=True)
-
-
-def _own_of_prefix(mask: Mask, t: int) -> Bool[Tensor, "b T"] | None:
-    """Which queries a mask lets look at themselves, where they are the first T of a cache; else None."""
-    tensors = (*mask.allowed, *map(allowed_by, mask.added))
-    if mask.lengths or any(x.dim() != 4 or x.size(-2) != t for x in tensors):
+    else:
+        blocks = [~x for x in inputs.mask.allowed] + [x <= _HIDDEN for x in inputs.mask.added]
+        hidden = torch.zeros(1, 1, 1, s, dtype=torch.bool, device=inputs.q.device)
+        for block in blocks:
+            hidden = hidden | block
+    first = hidden[:, :1, :1]
+    if not bool(hidden.any()) or not bool((hidden == first).all()):
         return None
-    return own_of_prefix(functools.reduce(torch.logical_and, tensors).any(1))
+    return first.reshape(-1, s).expand(b, s)
 
 
-def _padding_of_mask(mask: Mask, t: int) -> Bool[Tensor, "b T"] | None:
-    found = [torch.arange(t, device=x.device) >= x.reshape(x.size(0), -1)[:, :1] for x in mask.lengths]
-    for allowed in (*mask.allowed, *map(allowed_by, mask.added)):
-        if allowed.dim() != 4 or allowed.size(-1) != t:
-            continue
-        rows = allowed.any(1)  # (b, T or 1, T)
-        unseen = ~rows[:, 0] if rows.size(1) == 1 else unseen_positions(rows)
-        if unseen is not None and (unseen.is_cuda or bool(unseen.any())):
-            found.append(unseen)
-    return functools.reduce(torch.logical_or, found) if found else None
-
-
-def given_padding(
-    attention_mask: Tensor | None, lengths: Tensor | Sequence[int] | None
-) -> Callable[[int], Tensor] | None:
-    """What the user said is padding, as a function of the length T; True at padding."""
+def user_padding(attention_mask: Tensor | None, lengths: Tensor | Sequence[int] | None) -> UserPadding | None:
+    """Return what the user said is padding, from the arguments of ``watch``."""
     if attention_mask is not None and lengths is not None:
         raise ValueError("say what is padding with attention_mask= or lengths=, got both; one is enough")
     if attention_mask is not None:
@@ -138,11 +257,45 @@ def given_padding(
                 f"{tuple(attention_mask.shape)}"
             )
         padding = attention_mask == 0
-        return lambda _t: padding
+        return UserPadding("watch(attention_mask)", lambda _t: padding)
     if lengths is None:
         return None
     check_argument("lengths", lengths, _LENGTHS)
     counts = torch.as_tensor(lengths)
     if counts.dim() != 1 or counts.is_floating_point():
         raise ValueError(f"lengths must be whole numbers, one for each item, got {lengths!r}")
-    return lambda t: torch.arange(t, device=counts.device) >= counts[:, None]
+    return UserPadding("watch(lengths)", lambda t: torch.arange(t, device=counts.device) >= counts[:, None])
+
+
+def _is_matrix(x: Any) -> TypeGuard[Tensor]:
+    """Return whether something is a tensor of two dimensions."""
+    return isinstance(x, Tensor) and x.dim() == 2
+
+
+def _given(call: ModuleCall, names: tuple[str, ...]) -> bool:
+    """Return whether a module was called with one of these."""
+    return not call.named(frozenset(names)).keys().isdisjoint(names)
+
+
+def _decodes(call: ModuleCall) -> bool:
+    """Return whether a module reads a sequence of its own while it looks at an encoder's."""
+    return call.takes("tgt_key_padding_mask") or _given(call, (_ENCODED,))
+
+
+def _is_decoder_of(owner: Owner, call: ModuleCall) -> bool:
+    """Return whether a call is of the decoder of an encoder and a decoder in one module, by its name."""
+    return call.takes("decoder_input_ids") and _IS_DECODER.search(owner.name) is not None
+
+
+def _length_of_text(given: dict[str, Any]) -> int | None:
+    """Return how many tokens a module was called with; None if it was called with none."""
+    for name in _TEXT:
+        x = given.get(name)
+        if isinstance(x, Tensor) and x.dim() > 1:
+            return x.size(1)
+    return None
+
+
+def _begins_alone(given: dict[str, Any]) -> bool:
+    """Return whether a module began an image or a sound without a mask: what others said is not of it."""
+    return any(name in given for name in _OTHER) and not any(name in given for name in _MASKS)

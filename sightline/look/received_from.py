@@ -45,8 +45,9 @@ def received_from(
         total = on_gpu(kept[0].inputs, kept[0].lse, (first, last), largest=reduce == "max")
     else:
         total = _by_tiles(sight, kept, (first, last), reduce)
-    total = total if reduce != "mean" else total / (last - first)
     total = sight.restore_lead(total)
+    if reduce == "mean":
+        total = total / (~sight.is_padding[..., first:last]).sum(-1, keepdim=True).clamp(min=1)
     if group == 1:
         return total
     grouped = total.unflatten(-2, (-1, group))  # query heads that share their keys follow each other

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -110,8 +109,7 @@ class AttentionRecorder:
             return
 
         def read(module: nn.Module) -> AttentionCall:
-            call = stored_call(self._tracker.done(made), made.lse, count_heads(module))
-            return replace(call, unseen=made.unseen)
+            return stored_call(self._tracker.done(made), made.lse, count_heads(module))
 
         self._listener.on_call(read)
 

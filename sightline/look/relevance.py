@@ -52,7 +52,7 @@ def relevance(sight: "SightData") -> Relevance:
 
         sums = relevance_on_gpu(inputs, lse, record.v, gradient)
         assert sums.queries is not None  # noqa: S101
-        return Relevance(sight.restore_lead(sums.keys), sight.restore_lead(sums.queries))
+        return Relevance(sight.restore_lead(sums.keys), sight.restore_queries(sums.queries))
     keys, queries = (lse.new_zeros(*lse.shape[:2], n) for n in (sight.s, sight.t))
 
     def ask(weights: Tensor, tile: Tile) -> Tensor:
@@ -62,7 +62,7 @@ def relevance(sight: "SightData") -> Relevance:
 
     for tile, part in over_tiles(inputs, lse, ask):
         keys[tile.column_index] += part
-    return Relevance(sight.restore_lead(keys), sight.restore_lead(queries))
+    return Relevance(sight.restore_lead(keys), sight.restore_queries(queries))
 
 
 def relevance_matrix(sight: "SightData") -> Float[Tensor, "... T S"]:

@@ -46,21 +46,11 @@ class ScoreModifier:
         function: Takes scores (b, h, t, s) and the positions of its items, heads, queries and keys, one
             vector each, and gives the scores in their place; -inf where a query may not look.
         batch, heads: Which items and heads of the call these are.
-        looks_at_itself: Where a function says who may look: whether queries may look at the key of their own
-            place, by the positions of items, heads and queries.
     """
 
     function: Callable[..., Tensor]
     batch: tuple[int, ...]
     heads: tuple[int, ...]
-    looks_at_itself: Callable[..., Tensor] | None = None
-
-    def diagonal(self, t: int, device: torch.device) -> Bool[Tensor, "B T"] | None:
-        """Which queries may look at the key of their own place, in any head; None if nothing says so."""
-        if self.looks_at_itself is None:
-            return None
-        b, h = (torch.tensor(x, device=device) for x in (self.batch, self.heads))
-        return self.looks_at_itself(b, h, torch.arange(t, device=device)).any(1)
 
     def __call__(self, scores: Float[Tensor, "b h t s"], tile: Tile) -> Float[Tensor, "b h t s"]:
         """Change the scores of a tile."""

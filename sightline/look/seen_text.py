@@ -1,9 +1,12 @@
 """What was seen of a model as text: lines for a terminal, a table for a notebook, sentences for a warning."""
 
 import html
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from sightline.look.describe import count_padding
+from sightline.look.padding import UNKNOWN
 from sightline.look.sight import Sight
 
 if TYPE_CHECKING:
@@ -24,10 +27,25 @@ def seen_lines(seen: "Seen", summary: str) -> str:
             facts.append(f"this rank has {last.shard}")
         facts += [f"{x} {_mean(last, x):.3f}" for x in ("entropy", "peak") if x in last.statistics]
         lines.append(f"  {name or '(the model itself)':<{width}}  {', '.join(facts)}")
+    lines += _padding_lines(seen)
     unseen = seen.unseen()
     if unseen:
         lines.append(f"  not seen: {len(unseen)}, {seen.list_unseen(unseen)}")
     return "\n".join(lines)
+
+
+def _padding_lines(seen: "Seen") -> Iterator[str]:
+    """How many queries were left out of all sights together, a line for each who said so."""
+    counts: dict[str, list[tuple[int, int]]] = {}
+    for sight in itertools.chain.from_iterable(calls for _, calls in seen.items()):
+        if sight.padding:
+            counts.setdefault(sight.padding, []).append(count_padding(sight))
+    for source, found in counts.items():
+        n, of = (sum(x) for x in zip(*found, strict=True))
+        if source == UNKNOWN:
+            yield f"  padding: not known for {of} queries, all of them count; say it with attention_mask="
+        else:
+            yield f"  padding: {n} of {of} queries are left out, as {source} says"
 
 
 def seen_table(seen: "Seen") -> str:

@@ -14,9 +14,10 @@ from sightline.arguments import checked, shown_value
 from sightline.look.groups import is_integer
 from sightline.look.measure import measure
 from sightline.look.notebook import ShowsItself
+from sightline.look.padding import UNKNOWN
 from sightline.look.request import Look, Size, Span, check_measure, make_cells
 from sightline.look.score_inputs import ScoreInputs, StoredRows, as_index
-from sightline.look.sight_data import CallShape, KeptInputs
+from sightline.look.sight_data import CallShape, KeptInputs, nan_where
 from sightline.look.sight_questions import SightQuestions, pad_last
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
 
 _STATISTICS = ("lse", "received", "entropy", "peak", "peak_at", "map", "top", "top_at")  # in Stats' order
 _AVERAGED = ("output", "entropy", "peak", "received", "map")
+_OF_QUERIES = ("lse", "entropy", "peak", "top")  # what is NaN at padding
 _PICTURE = 96  # cells of the picture that a notebook shows, down and across, at most
 
 
@@ -61,6 +63,8 @@ class Sight(SightQuestions, ShowsItself):
             raise ValueError(f"this sight has no heads to average, its leading dimensions are {self.lead}")
         dim = len(self.lead) - 1
         means = {n: x.mean(dim) for n, x in self.statistics.items() if n in _AVERAGED}
+        if "is_padding" in self.statistics:
+            means["is_padding"] = self.statistics["is_padding"].select(dim, 0)
         return replace(self, statistics=means, averaged=True)
 
     def __getitem__(self, index: int | slice | tuple[int | slice, ...]) -> "Sight":
@@ -234,6 +238,11 @@ def measure_sight(
     t, s = inputs.shape[2:]
     stats = measure(inputs, measure_.request(t, s), lse)
     statistics = {n: x for n, x in zip(_STATISTICS, stats, strict=True) if x is not None}
+    if padding and padding != UNKNOWN:
+        hidden = inputs.padding if inputs.padding is not None else inputs.q.new_zeros((), dtype=torch.bool)
+        statistics["is_padding"] = hidden = hidden.expand(inputs.shape[:3])
+        for n in statistics.keys() & set(_OF_QUERIES):
+            statistics[n] = nan_where(hidden, statistics[n])
     if len(lead) != 2:
         statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in statistics.items()}
     if output is not None:

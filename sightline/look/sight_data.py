@@ -12,7 +12,9 @@ from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sharded.axes import Shard
 from sightline.shapes import Bool, Float, Int
 
-__all__ = ["CallShape", "KeptInputs", "SightData"]
+__all__ = ["CallShape", "KeptInputs", "SightData", "nan_where"]
+
+_OF_QUERIES = ("lse", "entropy", "peak")
 
 
 class KeptInputs(NamedTuple):
@@ -52,9 +54,9 @@ class SightData:
         n_batch: How many of the dimensions in ``lead`` are of the batch; what follows are heads.
         source: How it was read: off a ``kernel``, off ``flex`` attention, or off the ``weights`` that the
             model had computed itself.
-        padding: ``left out`` where queries that are padding were known: they count as queries that look at
-            nothing. ``unknown`` where keys are masked and it can't be told which queries are padding: if
-            some are, they are counted.
+        padding: Who said which queries are padding: ``attention_mask`` or ``key_padding_mask`` that the
+            model was called with, ``watch(attention_mask)``, ``lengths`` of a packed call, ...; empty where
+            nobody did. ``unknown`` where it was said of a sequence of another length: all queries count.
         tokens: The tokens of each item of the batch, where ``watch(tokens=...)`` was told.
         backward: What the backward pass tells, where the model was watched with ``grad=True``.
         skipped: The calls of the same module since the sight before, which ``watch(every=...)`` left out.
@@ -116,8 +118,19 @@ class SightData:
         return self._statistic("received", "ask for it with measure=sl.Look(received=True)")
 
     @property
+    def is_padding(self) -> Bool[Tensor, "... T"]:
+        """Which queries are padding, as :attr:`padding` says: their statistics are NaN."""
+        known = self.statistics.get("is_padding")
+        if known is not None:
+            return known
+        like = next((x for name in _OF_QUERIES if (x := self.statistics.get(name)) is not None), None)
+        device = next((x.device for x in self.statistics.values()), None)
+        shape = (*self.shape, self.t) if like is None else like.shape  # a rank has some of the queries
+        return torch.zeros((), dtype=torch.bool, device=device).expand(shape)
+
+    @property
     def is_looking(self) -> Bool[Tensor, "... T"]:
-        """Which queries look at anything: not those that may not, nor padding that was left out."""
+        """Which queries look at anything: not those that may not, nor padding."""
         if "lse" in self.statistics:
             return self.lse > -torch.inf
         return self.statistics["peak"] > 0  # heads averaged
@@ -202,3 +215,13 @@ class SightData:
         """(B, H, ...) in the leading dimensions that the caller knows, heads averaged where they are."""
         x = x.reshape(*self.lead, *x.shape[2:])
         return x.mean(len(self.lead) - 1) if self.averaged else x
+
+    def restore_queries(self, x: Tensor) -> Tensor:
+        """(B, H, T, ...) in the leading dimensions that the caller knows, NaN at queries that are padding."""
+        x = self.restore_lead(x)
+        return nan_where(self.is_padding, x) if "is_padding" in self.statistics else x
+
+
+def nan_where(hidden: Bool[Tensor, "..."], x: Tensor) -> Tensor:
+    """NaN where ``hidden`` is True; it may have fewer dimensions at the end."""
+    return x.masked_fill(hidden.reshape(*hidden.shape, *(1,) * (x.dim() - hidden.dim())), torch.nan)

@@ -11,7 +11,7 @@ from sightline.look.groups import Groups, KeyGroups, Keys, is_integer
 from sightline.look.measure import measure
 from sightline.look.received_from import Reduce
 from sightline.look.request import Size, Span, check_top, make_cells
-from sightline.look.sight_data import KeptInputs, SightData
+from sightline.look.sight_data import KeptInputs, SightData, nan_where
 from sightline.look.stream import Cells, StatsRequest, pool
 from sightline.settings import Setting
 from sightline.shapes import Float, Int, check_values, is_tensor
@@ -65,7 +65,9 @@ class SightQuestions(SightData):
             raise ValueError(f"rows must be queries in 0..{self.t - 1}, got {wrong[0]}; T is {self.t} here")
         kept = self.require_kept("rows")
         rows = [self._pool(kept, Cells(1, self.s, (i % self.t, i % self.t + 1), (0, self.s))) for i in chosen]
-        return torch.cat(rows, dim=-2) if rows else kept[0].lse.new_zeros(*self.shape, 0, self.s)
+        if not rows:
+            return kept[0].lse.new_zeros(*self.shape, 0, self.s)
+        return nan_where(self.is_padding[..., chosen], torch.cat(rows, dim=-2))
 
     def top(self, k: int) -> tuple[Float[Tensor, "... T k"], Int[Tensor, "... T k"]]:
         """Each query's k largest weights and their keys, largest first; key -1 where it had fewer."""
@@ -84,7 +86,7 @@ class SightQuestions(SightData):
             at = torch.where(stats.top_at >= 0, stats.top_at + first_key, stats.top_at)
             values.append(pad_last(stats.top, k, 0.0))
             indices.append(pad_last(at, k, -1.0))
-        return self.restore_lead(torch.cat(values, dim=2)), self.restore_lead(torch.cat(indices, dim=2))
+        return self.restore_queries(torch.cat(values, dim=2)), self.restore_lead(torch.cat(indices, dim=2))
 
     @property
     def logit(self) -> Float[Tensor, "... T"]:

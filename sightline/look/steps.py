@@ -14,7 +14,7 @@ from sightline.look.stream import tile_weights
 
 __all__ = ["stack"]
 
-_OF_QUERIES = ("lse", "entropy", "peak", "peak_at")
+_OF_QUERIES = ("lse", "entropy", "peak", "peak_at", "is_padding")
 _OF_ROWS = ("output", "top", "top_at")
 
 
@@ -43,6 +43,9 @@ def stack(sights: Sequence[Sight], beams: Sequence[int] | None = None, *, follow
     t, s = sum(x.t for x in sights), max(x.s for x in sights)
     statistics: dict[str, Tensor] = {}
     names = set.intersection(*(set(x.statistics) for x in sights)) - {"map"}
+    if any("is_padding" in x.statistics for x in sights):
+        statistics["is_padding"] = torch.cat([x.is_padding for x in sights], dim=-1)
+        names.discard("is_padding")
     for name in sorted(names):
         parts = [x.statistics[name] for x in sights]
         if name == "received":

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from sightline.attention.masks import Mask, causal
 from sightline.look.adapters import AttentionCall, adapter_of
-from sightline.look.crossing import is_cross_name
 from sightline.look.fused import FUSED, fused_lse
 from sightline.look.heard import FusedFacts, HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
+from sightline.look.padding import Padding
 from sightline.look.score_inputs import ScoreInputs
 
 __all__ = ["WRITTEN_TO", "WaitingCalls"]
@@ -42,7 +42,7 @@ class _Member:
 
     Attributes:
         key: What calls that are measured together have in common; its first entry is the stream.
-        is_causal, scale, crosses: Those of a call that has not been read.
+        is_causal, scale, said: Those of a call that has not been read.
         call: Of a call that has, all but its tensors.
     """
 
@@ -51,7 +51,7 @@ class _Member:
     is_causal = False
     scale: float | None = None
     call: AttentionCall | None = None
-    crosses: bool | None = None
+    said: Padding | None = None
 
     def __init__(self, order: int, name: str, q: Tensor, k: Tensor, lse: Tensor | None) -> None:
         self.order, self.name, self.lse = order, name, lse
@@ -96,14 +96,14 @@ class WaitingCalls:
         self.is_full = False  # whether enough of them wait
 
     def put(
-        self, name: str, heard: HeardCall, crosses: bool | None = None, facts: FusedFacts | None = None
+        self, name: str, heard: HeardCall, said: Padding | None = None, facts: FusedFacts | None = None
     ) -> tuple[int, int, int] | None:
         """Put a call of one of torch's own kernels by, unread: B, T and S; None if it has to be read first.
 
         Args:
             name: The module that called.
             heard: What it called.
-            crosses: Whether it is known to look into another sequence.
+            said: What was said of its queries that are padding.
             facts: What the kernel was told beside q and k, where that has been read.
         """
         q, k = heard.args[0], heard.args[1]
@@ -124,11 +124,11 @@ class WaitingCalls:
             return None
         lse = heard.result[1]
         member = _Member(self._n, name, q, k, lse)
-        member.is_causal, member.scale, member.crosses = causal, scale, crosses
+        member.is_causal, member.scale, member.said = causal, scale, said
         # A kernel gives a log-sum-exp of one layout for queries of one shape, or none.
         member.key = (
             place, heard.kernel, lse is None, q.dtype, b, h, t, d, s, k_heads, causal, scale,
-            is_cross_name(name), crosses,
+            _kind_of(said),
         )  # fmt: skip
         if bias is not None:
             member.masks = (self._copy_mask(bias),)
@@ -156,10 +156,10 @@ class WaitingCalls:
         member.masks = tuple(map(self._copy_mask, tensors))
         member.key = (
             place, q.shape, k.shape, q.dtype, k.dtype, inputs.scale, mask.bands,
-            call.lse is None, call.source, is_cross_name(name), call.crosses, len(mask.allowed),
+            call.lse is None, call.source, _kind_of(call.said), len(mask.allowed),
             *((x.shape[1:], x.dtype) for x in tensors),
         )  # fmt: skip
-        member.call = _without_tensors(call, member)
+        member.call, member.said = _without_tensors(call, member), call.said
         self._add(member, work)
         return True
 
@@ -262,22 +262,38 @@ def _stack(members: list[_Member]) -> AttentionCall:
     first = members[0]
     q, k = _cat_heads([x.q for x in members]), _cat_heads([x.k for x in members])
     lse = None if first.lse is None else _cat([x.lse for x in members if x.lse is not None])
+    said = _stack_said(members)
     if first.call is None and not first.masks:  # read as any other, without the detour
         (b, h, t, d), s = q.shape, k.size(2)
         mask = _CAUSAL.fitted((b, h), t, s) if first.is_causal else _NO_MASK
         inputs = ScoreInputs(q, k, mask, d**-0.5 if first.scale is None else first.scale)
         known = None if lse is None else fused_lse(q, (q, lse))
-        return AttentionCall(inputs=inputs, lead=(b, h), lse=known, crosses=first.crosses)
+        return AttentionCall(inputs=inputs, lead=(b, h), lse=known, said=said)
     masks = tuple(_stack_masks(x, first.q.size(0)) for x in zip(*(x.masks for x in members), strict=True))
     if first.call is None:
         arguments: dict[str, Any] = {
             "query": q, "key": k, "value": q, "attn_mask": masks[0], "is_causal": first.is_causal,
             "scale": first.scale,
         }  # fmt: skip
-        return replace(_read_fused(arguments, (q, lse)), crosses=first.crosses)
+        return replace(_read_fused(arguments, (q, lse)), said=said)
     inputs, n = first.call.inputs, len(first.call.inputs.mask.allowed)
     inputs = replace(inputs, q=q, k=k, mask=Mask(inputs.mask.bands, (), masks[:n], masks[n:]))
-    return replace(first.call, inputs=inputs, lead=tuple(q.shape[:2]), lse=lse)
+    return replace(first.call, inputs=inputs, lead=tuple(q.shape[:2]), lse=lse, said=said)
+
+
+def _kind_of(said: Padding | None) -> tuple[object, ...]:
+    """What was said of calls that are stacked, but for the queries themselves."""
+    return () if said is None else (said.source, said.queries is None, said.fits)
+
+
+def _stack_said(members: list[_Member]) -> Padding | None:
+    """What was said of all of them."""
+    first = members[0].said
+    if first is None or first.queries is None:
+        return first
+    b = members[0].q.size(0)
+    queries = [x.said.queries.expand(b, -1) for x in members if x.said and x.said.queries is not None]
+    return first._replace(queries=_cat(queries))
 
 
 def _stack_masks(masks: tuple[Tensor, ...], b: int) -> Tensor:

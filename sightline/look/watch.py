@@ -21,7 +21,6 @@ from sightline.attention.observers import observe
 from sightline.look.adapters import AttentionCall, read_compiled_flex
 from sightline.look.call_notes import NoteTaker
 from sightline.look.compiled_flex import hear_compiled_flex
-from sightline.look.crossing import crosses
 from sightline.look.gradients import keep_plainly, keeping_graph
 from sightline.look.groups import is_integer
 from sightline.look.heard import HeardCall
@@ -32,7 +31,7 @@ from sightline.look.look import captured_lse
 from sightline.look.measuring import CallMeasurer, RefusedError, WatchOptions, reason_of
 from sightline.look.names import name_filter
 from sightline.look.owners import Owner, Owners, sinks_of, uncompiled
-from sightline.look.padding import given_padding
+from sightline.look.padding import PaddingFinder, user_padding
 from sightline.look.recorder import AttentionRecorder, read_kernel
 from sightline.look.seen import Seen
 from sightline.look.seen_text import closing_words
@@ -86,8 +85,10 @@ def watch(
         keep: Hold on to each call's q and k for later maps, rows and tops: as much memory as they take.
             ``"cpu"`` keeps them in main memory and brings those of one call back for each question.
         limit: How many bytes of sights to collect; what comes after is not measured, with a warning.
-        attention_mask: Which tokens are real (1 or True), for models whose masks don't show it. Queries that
-            are padding look at nothing in what is measured.
+        attention_mask: Which tokens are real (1 or True), where the model is not called with an
+            ``attention_mask`` (B, T) or a ``key_padding_mask`` of its own. Statistics of queries that are
+            padding are NaN, and sums leave them out. No mask is interpreted: where nobody says what is
+            padding, all queries count.
         lengths: The same, as the number of real tokens of each item, padding on the right.
         tokens: The tokens of the text, or of each text of the batch; they are cleaned of the signs of
             tokenizers, and live with the sights of that length.
@@ -127,7 +128,7 @@ def watch(
         keep=bool(keep) or grad,
         in_main_memory=keep == "cpu",
         limit=limit,
-        padding=given_padding(attention_mask, lengths),
+        padding=user_padding(attention_mask, lengths),
         tokens=clean_batch(tokens),
         grad=grad,
     )
@@ -157,6 +158,7 @@ class Watch:
         self._in_compiled: set[str] = set()  # attentions that are inside compiled code
         self._dark: dict[str, str] = {}  # modules that attended in a way that can't be read, and why
         self._find_heads = HeadFinder() if may_be_sharded() else None  # of tensor-parallel modules
+        self._padding = PaddingFinder(self._model, self._options.padding)
         self._silent = set(self._owners.attentions)  # attentions that have not run yet
         with contextlib.ExitStack() as undo:
             undo.callback(observe(self._call_attention))
@@ -177,7 +179,8 @@ class Watch:
         try:
             self._finish(error)
         finally:
-            del self._recorder  # which holds the watch: what was seen must not wait for a garbage collection
+            # They hold the watch and the last mask: what was seen must not wait for a garbage collection.
+            del self._recorder, self._padding
 
     def _finish(self, error: BaseException | None) -> None:
         """Measure what waits, and warn of what could not be read."""
@@ -367,10 +370,10 @@ class Watch:
                 return
             if fused is not None and is_eager and plan == "measure" and not self._options.keep:
                 facts = fused.kernel.facts(fused.args, fused.kwargs)
-                # Whether it looks into another sequence is asked of masked calls only.
-                into = None if facts[0] is None else crosses(owner, fused.args[1].size(2), depth=2)
+                (b, _, t, _), s = fused.args[0].shape, fused.args[1].size(2)
+                said = self._padding.find(owner._replace(name=name), (b, t, s))
                 shard = None if self._find_heads is None else self._find_heads(owner.module, fused.args[0])
-                if self._measurer.put_by(name, fused, facts, into, shard):
+                if self._measurer.put_by(name, fused, facts, said, shard):
                     return
             with silence(), context():
                 call = read(owner.module)
@@ -378,9 +381,8 @@ class Watch:
                     self._measurer.leave_out(name, call)
                     return
                 call = call.with_sink(sinks_of(owner.module)) if call.source == "flex" else call
-                if call.inputs.mask.tensors or call.unseen is not None or call.inputs.modify is not None:
-                    named = owner._replace(name=name)
-                    call = replace(call, crosses=crosses(named, call.inputs.shape[3], depth=2))
+                b, _, t, s = call.inputs.shape
+                call = replace(call, said=self._padding.find(owner._replace(name=name), (b, t, s)))
                 if call.shard is None and self._find_heads is not None:
                     call = replace(call, shard=self._find_heads(owner.module, call.inputs))
                 sight = self._measurer.measure_call(name, call, now=not is_eager)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sightline.arguments import checked
-from sightline.look.heads import by_layer, mean_per_head
+from sightline.look.heads import by_layer, mean_per_head, sum_queries
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight
 from sightline.show.fonts import FallbackFontFigure
@@ -39,7 +39,7 @@ def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Fi
             seen.explanation() if isinstance(seen, Seen) else "there is no sight to draw, got none"
         )
     names = list(layers)
-    found = [mean_per_head(sight.entropy.sum(-1), sight).tolist() for sight in layers.values()]
+    found = [mean_per_head(sum_queries(sight.entropy, sight), sight).tolist() for sight in layers.values()]
     values = np.full((len(names), max(map(len, found))), np.nan)
     for row, heads in zip(values, found, strict=True):
         row[: len(heads)] = heads

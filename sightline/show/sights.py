@@ -134,7 +134,7 @@ def heads(
     whole = tuple(maps.shape[-2:]) == (sight.t, sight.s)
     names = [f"head {i}" for i in range(maps.size(0))]
     if "entropy" in one.statistics:
-        entropies = one.entropy.detach().double().mean(-1).tolist()
+        entropies = one.entropy.detach().double().nanmean(-1).tolist()  # NaN at padding
         sign = "+" if isinstance(one, SightDifference) else ""
         names = [f"{name} · {nats:{sign}.2f}" for name, nats in zip(names, entropies, strict=True)]
     named = [names if whole and len(names or ()) <= _MOST_NAMED else None for names in (rows, columns)]

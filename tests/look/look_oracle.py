@@ -251,7 +251,7 @@ def picture(weights, rows, columns, queries=None, keys=None):
 
 
 def near(found, truth, rtol=1e-5, atol=1e-7):
-    torch.testing.assert_close(found.double(), truth.double(), rtol=rtol, atol=atol)
+    torch.testing.assert_close(found.double(), truth.double(), rtol=rtol, atol=atol, equal_nan=True)
 
 
 def agrees(sight, weights, lse, *, rtol=1e-5, atol=2e-6):

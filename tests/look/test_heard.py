@@ -13,6 +13,7 @@ import sightline as sl
 from sightline.look import heard, listen, listeners, waiting
 from sightline.look.attention_call import kernel_call
 from sightline.look.heard import HeardCall, kernel_of
+from sightline.look.padding import Padding
 from sightline.look.seen import Seen
 from tests.look.look_oracle import matrix, near, randn
 
@@ -307,9 +308,9 @@ def test_what_a_group_has_in_common(calls):
     other = HeardCall(kernel_of(OTHER_SDPA), (q, k, k, None, True), {}, (q, matrix(q, k)[1].unsqueeze(-1)))
     for name, call in zip("abcd", (heard_call(q, k), other, heard_call(q, k), heard_call(q, q)), strict=True):
         assert calls.put(name, call) is not None
-    calls.put("cross_attn", heard_call(q, k))
+    calls.put("padded", heard_call(q, k), Padding("attention_mask", torch.ones(B, T, dtype=torch.bool)))
     groups, _ = calls.take()
-    assert [group.names for group in groups] == [("a", "c"), ("b",), ("d",), ("cross_attn",)]
+    assert [group.names for group in groups] == [("a", "c"), ("b",), ("d",), ("padded",)]
     assert [group.stack().lse.shape for group in groups[:2]] == [(2 * B, H, T), (B, H, T)]
 
 

@@ -289,13 +289,6 @@ def test_positions_that_a_modifier_is_given():
     assert [x.tolist() for x in given[0]] == [[5], [7, 11], [4, 5, 6], [13, 14, 15, 16]]
     part = modifier.select([1], [2, 0])
     assert (part.batch, part.heads) == ((5,), (11, 2))
-    assert modifier.diagonal(5, torch.device("cpu")) is None
-
-    def looks_at_itself(b, h, i):
-        return b[:, None, None] + i + 0 * h[:, None] > 5
-
-    itself = ScoreModifier(lambda x, *_: x, (3, 5), (2, 7), looks_at_itself)
-    assert itself.diagonal(3, torch.device("cpu")).tolist() == [[False, False, False], [False, True, True]]
 
 
 # What they are

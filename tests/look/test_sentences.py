@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 import sightline as sl
-from sightline.look.padding import KNOWN, UNKNOWN
 from sightline.look.sharded.axes import Axis, Shard
 from sightline.look.steps import stack
 from sightline.look.torch_calls import read_attention_call
@@ -31,12 +30,11 @@ def test_how_it_was_read_and_what_is_padding():
     assert lines(replace(sight, source="weights"), "read") == [
         "  read      off the weights that the model computed by hand"
     ]
-    assert lines(replace(sight, padding=KNOWN), "padding") == [
-        "  padding   queries that are padding are left out"
+    assert lines(replace(sight, padding="attention_mask"), "padding") == [
+        f"  padding   0 of {B * T} queries are left out, as attention_mask says"
     ]
-    assert lines(replace(sight, padding=UNKNOWN), "padding") == [
-        "  padding   if some queries are padding, they are counted; say which with attention_mask="
-    ]
+    (unknown,) = lines(replace(sight, padding="unknown"), "padding")
+    assert unknown.endswith("say which are padding with sl.watch(attention_mask=...)")
 
 
 def test_what_needs_the_whole_sequence_says_its_name():

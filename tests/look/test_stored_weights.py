@@ -8,13 +8,12 @@ import sightline as sl
 from sightline.attention.masks import Mask
 from sightline.look import monitor, waiting, weights
 from sightline.look.attention_call import kernel_call
-from sightline.look.by_hand import HandmadeWeights, SoftmaxTracker
+from sightline.look.by_hand import SoftmaxTracker
 from sightline.look.look import captured_lse
-from sightline.look.padding import given_padding
+from sightline.look.padding import user_padding
 from sightline.look.score_inputs import StoredRows
 from sightline.look.stream import Cells, StatsRequest
 from sightline.look.tokens import clean, clean_batch
-from sightline.look.unseen_keys import UnseenKeys, allowed_by, own_of_prefix, unseen_positions
 from tests.look.look_oracle import entropy, near, picture, randn
 
 B, H, T, S = 2, 3, 7, 11
@@ -46,74 +45,6 @@ def test_a_matrix_is_reduced_in_chunks(chunk, monkeypatch):
         )
         assert [tuple(x.shape) for x in small[:5]] == [(B, H, n) for n in (t, s, t, t, t)]
         assert bool((small.peak_at == -1).all())
-
-
-# What scores show
-
-
-def test_a_score_far_below_the_others_is_masked():
-    x = torch.zeros(1, 3, 4)
-    x[0, 0, 1], x[0, 0, 2], x[0, 0, 3] = -4999.0, -5000.0, -1e9
-    x[0, 1] = -6000.0
-    expected = [[True, True, False, False], [False] * 4, [True] * 4]
-    assert allowed_by(x)[0].tolist() == expected
-    assert allowed_by(x - 6000.0)[0].tolist() == [expected[0], [True] * 4, [True] * 4]
-    assert bool(allowed_by(torch.full((1, 2, 3), -9e9)).all())  # all rows alike
-
-
-def test_positions_that_nobody_looks_at():
-    causal = torch.ones(5, 5, dtype=torch.bool).tril()
-    assert unseen_positions(causal[None]) is None
-    assert unseen_positions(torch.ones(1, 5, 5, dtype=torch.bool)) is None
-    padded = causal.clone()
-    padded[:, 3:] = False
-    assert unseen_positions(padded[None]).tolist() == [[False, False, False, True, True]]
-    open_rows = padded.clone()
-    open_rows[3:] = True  # padding looks everywhere, so that no row is empty
-    assert unseen_positions(open_rows[None]).tolist() == [[False, False, False, True, True]]
-    both = torch.stack([causal, padded])
-    assert unseen_positions(both).tolist() == [[False] * 5, [False, False, False, True, True]]
-    left = causal.clone()
-    left[:, :2] = False
-    assert unseen_positions(left[None]).tolist() == [[True, True, False, False, False]]
-
-
-def test_the_first_queries_of_a_cache_with_room():
-    allowed = torch.zeros(1, 3, 5, dtype=torch.bool)
-    allowed[0, :, :3] = torch.ones(3, 3).tril().bool()
-    assert own_of_prefix(allowed).tolist() == [[True, True, True]]
-    allowed[0, 0] = False
-    assert own_of_prefix(allowed).tolist() == [[False, True, True]]
-    ahead = allowed.clone()
-    ahead[0, 1, 2] = True
-    assert own_of_prefix(ahead) is None
-    assert own_of_prefix(torch.zeros(1, 3, 5, dtype=torch.bool)) is None
-    everywhere = allowed.clone()
-    everywhere[0, 0] = True  # what sees all says nothing
-    assert own_of_prefix(everywhere).tolist() == [[False, True, True]]
-
-
-def test_what_is_shown_of_items():
-    scores = torch.zeros(2, 3, 4, 4)
-    assert UnseenKeys.of(scores[..., :1, :]) is None
-    assert UnseenKeys.of(scores[..., :1]) is None
-    scores[1, :, :, 3] = -1e9
-    found = UnseenKeys.of(scores)
-    assert found.positions.tolist() == [[False] * 4, [False] * 3 + [True]]
-    assert found.of_batch(2) is found.positions
-    flat = UnseenKeys.of(scores.flatten(0, 1))
-    assert flat.positions.shape == (6, 4)
-    assert torch.equal(flat.of_batch(2), found.positions)
-    assert flat.of_batch(4) is None
-    some = flat.positions.clone()
-    some[4] = False  # one head of the item looks there
-    assert not UnseenKeys(some, flat.is_doubtful).of_batch(2).any()
-    assert UnseenKeys(None, flat.is_doubtful).of_batch(2) is None
-    wide = torch.zeros(1, 1, 3, 5)
-    wide[..., 4] = -1e9
-    assert UnseenKeys.of(wide).is_doubtful
-    assert UnseenKeys.of(wide).positions is None
-    assert not UnseenKeys.of(torch.zeros(1, 1, 3, 5)).is_doubtful
 
 
 # From a product to its softmax and its values
@@ -198,19 +129,6 @@ def test_softmaxes_that_nobody_multiplies_are_let_go():
     assert [track.multiply((x, x.mT), x) is not None for x in kept] == [False, False, True, True]
 
 
-def test_keys_that_nobody_sees_beside_a_sink():
-    scores = torch.zeros(1, 4, 5)
-    scores[..., 3] = -1e9
-    softened = scores.softmax(-1)
-    made = HandmadeWeights(softened, scores.logsumexp(-1), scores, 0)
-    assert made.unseen.positions is None
-    made.columns = (0, 4)
-    assert made.unseen.positions.tolist() == [[False, False, False, True]]
-    made.columns = (1, 5)
-    assert made.unseen.positions is None
-    assert HandmadeWeights(softened, scores.logsumexp(-1), None, 0).unseen is None
-
-
 # Beside numbers
 
 
@@ -238,23 +156,15 @@ def test_masks_of_calls_that_are_measured_together():
     assert not waiting._is_stackable(both[0], 2)
 
 
-def test_what_is_said_to_be_padding():
-    assert given_padding(None, None) is None
-    mask = torch.tensor([[1, 0], [2, 1]])
-    assert given_padding(mask, None)(9).tolist() == [[False, True], [False, False]]
-    assert given_padding(None, [1, 3])(3).tolist() == [[False, True, True], [False] * 3]
-    assert given_padding(None, torch.tensor([0]))(2).tolist() == [[True, True]]
-
-
 @pytest.mark.bad_input
 def test_what_is_said_to_be_padding_and_is_not():
     with pytest.raises(ValueError, match="got both; one is enough"):
-        given_padding(torch.ones(2, 3), [1, 2])
+        user_padding(torch.ones(2, 3), [1, 2])
     with pytest.raises(ValueError, match=r"\(B, T\), True or 1 at real tokens, got the shape \(3,\)"):
-        given_padding(torch.ones(3), None)
+        user_padding(torch.ones(3), None)
     for lengths in (torch.ones(2, 2).long(), [1.5]):
         with pytest.raises(ValueError, match="whole numbers, one for each item, got"):
-            given_padding(None, lengths)
+            user_padding(None, lengths)
     with pytest.raises(TypeError, match="got 3; tokenizer"):
         clean_batch([["a", 3]])
     with pytest.raises(TypeError, match="got 'b'; tokenizer"):

@@ -57,7 +57,7 @@ PLACES = {
     "the softmax": (by_hand.SoftmaxTracker, "_soften"),
     "measuring": (sight, "measure"),
     "the fused call": (adapters, "fused_call"),
-    "padding": (measuring, "padding_of"),
+    "padding": (measuring, "place_padding"),
     "isolation": (watch, "isolated"),
     "names": (owners.Owners, "name_in_compiled"),
     "keeping rows": (measuring, "_keep_rows"),
@@ -233,7 +233,7 @@ def test_strided_nested_inputs_of_an_encoder():
         near(seen[name].received[0, :, :3], alone[name].received[0], atol=1e-5)
         near(seen[name].entropy[0, :, :3], alone[name].entropy[0], atol=1e-5)
         assert not seen[name].received[0, :, 3:].any()
-    assert seen["layers.0.self_attn"].padding == "left out"
+    assert seen["layers.0.self_attn"].padding == "lengths"
 
 
 def test_jagged_tensors_are_seen():

@@ -163,7 +163,7 @@ def test_the_same_sights(which, way, backend, padded, monkeypatch):
     for name in seen.names():
         found, truth = seen[name], eager[name]
         assert (found.source, truth.source) == (WAYS[which][way], "weights")
-        assert found.padding == truth.padding == ("left out" if padded else "")
+        assert found.padding == truth.padding == "attention_mask"
         for statistic in ("lse", "entropy", "peak", "received")[
             which == "gpt-oss" :
         ]:  # eager shifts its scores

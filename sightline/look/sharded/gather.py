@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from sightline.look.padding import KNOWN, NONE, UNKNOWN
+from sightline.look.padding import NONE, UNKNOWN
 from sightline.look.seen import Seen
 from sightline.look.sharded.axes import Axis, Shard, consecutive, length_of
 from sightline.look.sharded.collectives import all_gather
@@ -23,7 +23,8 @@ from sightline.look.sight import Sight
 
 __all__ = ["gather_seen", "gather_sights"]
 
-_BY_QUERY = {"lse": -1, "entropy": -1, "peak": -1, "peak_at": -1, "top": -2, "top_at": -2, "output": -2}
+_BY_QUERY = {"lse": -1, "entropy": -1, "peak": -1, "peak_at": -1, "is_padding": -1}
+_BY_QUERY |= {"top": -2, "top_at": -2, "output": -2}
 _BY_KEY = {"received": -1}
 _ORDER = ("heads", "queries", "items")  # keys go with the queries of the same group
 
@@ -111,6 +112,7 @@ def _gather(name: str, sights: list[Sight], group: Any) -> list[Sight]:
     everyone: list[list[_Part]] = [[]] * dist.get_world_size(group)
     dist.all_gather_object(everyone, [_Part.of(sight) for sight in sights], group=group)
     _compare(everyone, dist.get_rank(group))
+    sights = _with_padding(sights, everyone)
     if name == "items":
         axes = [
             _known_items(axis, [one[i].lead[0] for one in everyone], group) for i, axis in enumerate(axes)
@@ -138,10 +140,23 @@ def _gather(name: str, sights: list[Sight], group: Any) -> list[Sight]:
     ]
 
 
+def _with_padding(sights: list[Sight], everyone: list[list[_Part]]) -> list[Sight]:
+    """The sights with ``is_padding`` wherever one rank was told what is padding, on all ranks alike."""
+    told = [any("is_padding" in one[i].shapes for one in everyone) for i in range(len(sights))]
+    for rank in everyone:
+        for i in (i for i, is_told in enumerate(told) if is_told):
+            shapes = rank[i].shapes
+            shapes.setdefault("is_padding", next(shapes[key] for key in _BY_QUERY if key in shapes))
+    return [
+        replace(x, statistics=x.statistics | {"is_padding": x.is_padding}) if is_told else x
+        for x, is_told in zip(sights, told, strict=True)
+    ]
+
+
 def _compare(everyone: list[list[_Part]], rank: int) -> None:
     """Refuse, on all ranks alike, to put together what is not of the same modules, or not as long."""
     names = [[one.name for one in about] for about in everyone]
-    statistics = [[sorted(one.shapes) for one in about] for about in everyone]
+    statistics = [[sorted(one.shapes.keys() - {"is_padding"}) for one in about] for about in everyone]
     for other in range(len(everyone)):
         if names[other] != names[0] or statistics[other] != statistics[0]:
             raise ValueError(
@@ -226,6 +241,6 @@ def _whole(
     values["shard"] = shard if shard.axes else None
     values["is_masked"] = any(part.is_masked for part in parts)
     paddings = {part.padding for part in parts}
-    values["padding"] = next((x for x in (UNKNOWN, KNOWN) if x in paddings), NONE)
+    values["padding"] = UNKNOWN if UNKNOWN in paddings else " and ".join(sorted(paddings - {NONE}))
     kind = type(sight) if shard.queries is not None else Sight
     return kind(**values)

@@ -144,7 +144,7 @@ def _of_sight(name: str, sight: Sight, tokens: Tokens | None, n_patches: int | N
     batch = sight.shape[: sight.n_batch]
     if batch and not 0 <= item < batch[0]:
         raise ValueError(f"item must be one of the batch, in 0..{batch[0] - 1}, got {item}")
-    one = sight[(item, *[0] * (len(batch) - 1))] if batch else sight
+    one = _without_nan(sight[(item, *[0] * (len(batch) - 1))] if batch else sight)
     queries, keys = names_of(name, one, tokens, item)
     patches = [_first_patch(n, n_patches, names) for n, names in ((one.t, queries), (one.s, keys))]
     return Layer(
@@ -156,6 +156,19 @@ def _of_sight(name: str, sight: Sight, tokens: Tokens | None, n_patches: int | N
         key_patches=patches[1],
         is_cross=is_cross(name, one),
     )
+
+
+def _without_nan(sight: Sight) -> Sight:
+    """The same with zeros at queries that are padding: views draw them as queries that look at nothing."""
+    if "is_padding" not in sight.statistics:
+        return sight
+    statistics, hidden = dict(sight.statistics), sight.is_padding
+    del statistics["is_padding"]
+    for name, value in (("lse", -torch.inf), ("entropy", 0.0), ("peak", 0.0), ("top", 0.0)):
+        if name in statistics:
+            x = statistics[name]
+            statistics[name] = x.masked_fill(hidden[..., None] if name == "top" else hidden, value)
+    return replace(sight, statistics=statistics)
 
 
 def _first_patch(n: int, n_patches: int | None, names: tuple[str, ...] | None) -> int | None:

@@ -118,7 +118,7 @@ def test_the_messages_are_those_of_the_cost_model(ranks):
         ("nothing here", "rank 0 saw 1 calls ('') and rank 1 0 calls ()"),
         ("lengths", "T, S = (5, 5) on rank 0 and (6, 6) on rank 1; pad the batches"),
         ("no items", "has none, its leading dimensions are ()"),
-        ("masked on one rank", "True, left out"),
+        ("masked on one rank", "True, key_padding_mask"),
         ("table", "gather() gives"),
         ("unknown", "none of them says which heads these are: q_proj.weight"),
     ],

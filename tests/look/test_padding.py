@@ -1,0 +1,490 @@
+"""Padding is what somebody said is padding; masks of any pattern are measured as they are."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+import sightline as sl
+
+transformers = pytest.importorskip("transformers")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning"),
+    pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning"),
+]
+
+B, H, T, D = 2, 3, 7, 4
+E = H * D
+
+
+def drawn(may_look, t=T):
+    """A mask (T, T), by a loop."""
+    return torch.tensor([[bool(may_look(i, j)) for j in range(t)] for i in range(t)])
+
+
+# None of them says anything of padding, though some hide keys, or let queries see all.
+PATTERNS = {
+    "blocks, causal": drawn(lambda i, j: j // 2 <= i // 2),
+    "a star": drawn(lambda i, j: 0 in (i, j) or i == j),
+    "the first sees all": drawn(lambda i, j: i == 0 or i == j),
+    "the last sees all": drawn(lambda i, j: i == T - 1 or j < i or i == j == 0),
+    "source and target": drawn(lambda i, j: j < 3 or (i >= 3 and j <= i)),
+    "closed keys": drawn(lambda i, j: j not in (2, 6)),
+    "closed keys, causal": drawn(lambda i, j: j <= i and (j != 4 or i == j)),
+    "two documents": drawn(lambda i, j: (i < 4) == (j < 4)),
+    "anti-causal": drawn(lambda i, j: j >= i),
+    "a dilated window": drawn(lambda i, j: (i - j) % 3 == 0),
+    "only itself for some": drawn(lambda i, j: i == j if i > 4 else j < 5),
+    "one hub in the middle": drawn(lambda i, j: j == 3 or (i == 3 and j > 0)),
+    "checkerboard": drawn(lambda i, j: (i + j) % 2 == 0),
+    "the first key for all, the last for none": drawn(lambda i, j: j == 0 or (j < i and j < T - 1)),
+}
+
+
+def dense(q, k, mask, scale=D**-0.5):
+    """The matrix of weights in float64."""
+    scores = q.double() @ k.double().mT * scale
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+def randn(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def is_that_of(sight, weights, real=None):
+    """Every statistic, and every question if q and k are kept, against the matrix."""
+    real = torch.ones(weights.shape[0], weights.shape[2], dtype=torch.bool) if real is None else real
+    real = real[:, None].expand(weights.shape[:3])
+    nan, near = float("nan"), torch.testing.assert_close
+    zeros = weights.masked_fill(~real[..., None], 0.0)
+    logs = torch.where(weights > 0, weights.log(), 0.0)
+    kwargs = {"rtol": 2e-5, "atol": 2e-6, "equal_nan": True, "check_dtype": False}
+    near(sight.entropy, (-(weights * logs).sum(-1)).masked_fill(~real, nan), **kwargs)
+    near(sight.peak, weights.amax(-1).masked_fill(~real, nan), **kwargs)
+    near(sight.received, zeros.sum(-2), **kwargs)
+    assert (sight.peak_at == -1).equal(~real)
+    assert sight.lse.isnan().equal(~real)
+    assert sight.is_padding.equal(~real)
+    assert sight.is_looking.equal(real)
+    if not sight.kept:
+        return
+    t, s = weights.shape[-2:]
+    hidden = weights.masked_fill(~real[..., None], nan)
+    near(sight.rows(range(t)), hidden, **kwargs)
+    near(sight.columns([1, s - 1]), hidden[..., [1, s - 1]], **kwargs)
+    near(
+        sight.mass([[0, 2], slice(1, s)]),
+        torch.stack([hidden[..., [0, 2]].sum(-1), hidden[..., 1:].sum(-1)], -1),
+        **kwargs,
+    )
+    near(
+        sight.top(2)[0],
+        hidden.topk(2).values if real.all() else zeros.topk(2).values.masked_fill(~real[..., None], nan),
+        **kwargs,
+    )
+    near(sight.map((t, s)), zeros, **kwargs)
+    near(sight.received_from((1, 5)), zeros[..., 1:5, :].sum(-2), **kwargs)
+    count = real[..., 1:5].sum(-1, keepdim=True).clamp(min=1)
+    near(sight.received_from((1, 5), "mean"), zeros[..., 1:5, :].sum(-2) / count, **kwargs)
+
+
+class Plain(nn.Module):
+    """Attention with whatever mask it is given, in one of four ways."""
+
+    def __init__(self, how):
+        super().__init__()
+        torch.manual_seed(1)
+        self.how, self.qk = how, nn.Linear(E, 2 * E)
+
+    def heads(self, x):
+        return (y.unflatten(-1, (H, D)).transpose(1, 2) for y in self.qk(x).chunk(2, -1))
+
+    def forward(self, x, mask):
+        q, k = self.heads(x)
+        if self.how == "sdpa":
+            return F.scaled_dot_product_attention(q, k, k, mask)
+        if self.how == "sdpa, added":
+            return F.scaled_dot_product_attention(
+                q, k, k, torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
+            )
+        if self.how == "by hand":
+            return (q @ k.mT * D**-0.5).masked_fill(~mask, -1e9).softmax(-1) @ k
+        if self.how == "ours":
+            return sl.attention(q, k, k, mask)
+        block = create_block_mask(lambda _b, _h, i, j: mask[i, j], None, None, T, T, device="cpu")
+        return flex_attention(q, k, k, block_mask=block)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("how", ["sdpa", "sdpa, added", "by hand", "ours", "flex"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_mask_is_never_taken_for_padding(pattern, how, keep):
+    model, x, mask = Plain(how), randn(B, T, E), PATTERNS[pattern]
+    with torch.no_grad(), sl.watch(model, keep=keep) as seen:
+        model(x, mask)
+    q, k = model.heads(x)
+    is_that_of(seen[0], dense(q, k, mask))
+    assert seen[0].padding == ""
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_mask_of_torchs_encoder_is_never_taken_for_padding(pattern, train):
+    torch.manual_seed(2)
+    layer = nn.TransformerEncoderLayer(E, H, 5, dropout=0.0, batch_first=True).train(train)
+    x, mask = randn(B, T, E), PATTERNS[pattern]
+    with torch.no_grad(), sl.watch(layer, keep=True) as seen:
+        layer(x, src_mask=~mask)
+    attn = layer.self_attn
+    q, k, _ = (
+        y.unflatten(-1, (H, D)).transpose(1, 2)
+        for y in F.linear(x, attn.in_proj_weight, attn.in_proj_bias).chunk(3, -1)
+    )
+    is_that_of(seen["self_attn"], dense(q, k, mask))
+
+
+def bert(layers=1):
+    torch.manual_seed(3)
+    config = transformers.BertConfig(
+        vocab_size=31, hidden_size=E, num_hidden_layers=layers, num_attention_heads=H, intermediate_size=7
+    )
+    return transformers.BertModel(config).eval()
+
+
+IDS = torch.randint(1, 31, (B, T), generator=torch.Generator().manual_seed(4))
+RIGHT = torch.arange(T) < torch.tensor([[4], [T]])
+LEFT = RIGHT.flip(1)
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_mask_of_four_dimensions_is_never_taken_for_padding(pattern, implementation):
+    model, mask = bert(), PATTERNS[pattern].expand(B, 1, T, T)
+    model.set_attn_implementation(implementation)
+    added = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+    for given in (mask, added) if implementation == "sdpa" else (added,):
+        with torch.no_grad(), sl.watch(model, keep=True) as seen:
+            hidden = model.embeddings(IDS)
+            model(IDS, attention_mask=given)
+        own = model.encoder.layer[0].attention.self
+        q, k = (f(hidden).unflatten(-1, (H, D)).transpose(1, 2) for f in (own.query, own.key))
+        is_that_of(seen[0], dense(q, k, mask))
+
+
+# What is said
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("real", [RIGHT, LEFT], ids=["right", "left"])
+def test_the_mask_that_a_model_was_called_with(real, keep, implementation):
+    model = bert()
+    model.set_attn_implementation(implementation)
+    with torch.no_grad(), sl.watch(model, keep=keep) as seen:
+        hidden = model.embeddings(IDS)
+        model(IDS, attention_mask=real.long())
+    own = model.encoder.layer[0].attention.self
+    q, k = (f(hidden).unflatten(-1, (H, D)).transpose(1, 2) for f in (own.query, own.key))
+    is_that_of(seen[0], dense(q, k, real[:, None, None]), real)
+    assert seen[0].padding == "attention_mask"
+    assert "3 of 14 queries are left out, as attention_mask says" in repr(seen)
+    assert "3 of 14 queries are left out, as attention_mask says" in repr(seen[0])
+
+
+def test_a_model_called_without_a_mask_has_no_padding():
+    model = bert(2)
+    for options in ({}, {"attention_mask": torch.ones(B, T)}):
+        with torch.no_grad(), sl.watch(model) as seen:
+            model(IDS, **options)
+        assert seen[1].is_looking.all()
+        assert not seen[1].is_padding.any()
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(IDS, torch.ones(B, T))  # by its place
+    assert seen[0].padding == "attention_mask"
+
+
+@pytest.mark.parametrize("which", ["attention_mask", "lengths"])
+def test_what_the_user_says(which):
+    model, x = Plain("sdpa"), randn(B, T, E)
+    said = {"attention_mask": RIGHT.long()} if which == "attention_mask" else {"lengths": [4, T]}
+    with torch.no_grad(), sl.watch(model, keep=True, **said) as seen:
+        model(x, torch.ones(T, T, dtype=torch.bool))
+    q, k = model.heads(x)
+    is_that_of(seen[0], dense(q, k, torch.ones(T, T, dtype=torch.bool)), RIGHT)
+    assert seen[0].padding == f"watch({which})"
+
+
+@pytest.mark.parametrize("said", ["key_padding_mask", "as scores"])
+@pytest.mark.parametrize("train", [True, False])
+def test_torchs_attention(said, train):
+    attn = nn.MultiheadAttention(E, H, batch_first=True).train(train)
+    hidden = ~RIGHT if said == "key_padding_mask" else torch.zeros(B, T).masked_fill(~RIGHT, -torch.inf)
+    x, memory = randn(B, T, E), randn(B, T, E, seed=1)
+    with torch.no_grad(), sl.watch(attn) as seen:
+        attn(x, x, x, key_padding_mask=hidden, need_weights=False)
+        attn(x, memory, memory, hidden, need_weights=False)  # of the keys: the queries are another sequence's
+    own, cross = seen.calls("")
+    assert own.padding == "key_padding_mask"
+    assert own.is_padding[:, 0].equal(~RIGHT)
+    assert cross.padding == ""
+    assert cross.is_looking.all()
+    assert not cross.received[0, :, 4:].any()
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_an_encoder_and_a_decoder_have_padding_of_their_own(train):
+    torch.manual_seed(5)
+    model = nn.Transformer(E, H, 1, 1, 5, batch_first=True).train(train)
+    x, y = randn(B, T, E), randn(B, T, E, seed=1)
+    source = {"src_key_padding_mask": ~RIGHT, "memory_key_padding_mask": ~RIGHT}
+    with torch.no_grad():
+        with sl.watch(model) as seen:
+            model(x, y, **source, tgt_key_padding_mask=~RIGHT.flip(0))
+        with sl.watch(model) as plain:
+            model(x, y, **source)
+        with sl.watch(model, attention_mask=RIGHT) as said:
+            model(x, y)
+    for recording, decoder in (
+        (seen, RIGHT.flip(0)),
+        (plain, torch.ones(B, T) > 0),
+        (said, torch.ones(B, T) > 0),
+    ):
+        real = [recording[name].is_looking[:, 0] for name in recording.names()]
+        for found, expected in zip(real, (RIGHT, decoder, decoder), strict=True):
+            assert found.equal(expected)
+
+
+@pytest.mark.parametrize("length", [T, 5])
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("which", ["t5", "bart"])
+def test_a_padded_source_and_its_decoder(which, implementation, length):
+    torch.manual_seed(6)
+    if which == "t5":
+        config = transformers.T5Config(
+            vocab_size=31, d_model=E, d_kv=D, d_ff=7, num_layers=1, num_heads=H, decoder_start_token_id=0
+        )
+        model = transformers.T5ForConditionalGeneration(config).eval()
+    else:
+        sizes = {
+            f"{x}_{y}": n
+            for x in ("encoder", "decoder")
+            for y, n in (("layers", 1), ("attention_heads", H), ("ffn_dim", 7))
+        }
+        model = transformers.BartModel(transformers.BartConfig(vocab_size=31, d_model=E, **sizes)).eval()
+    model.set_attn_implementation(implementation)
+    target = torch.arange(length) < torch.tensor([[length], [3]])
+    inputs = {"input_ids": IDS, "attention_mask": RIGHT.long(), "decoder_input_ids": IDS[:, :length]}
+    with torch.no_grad():
+        with sl.watch(model) as seen:
+            model(**inputs, decoder_attention_mask=target.long())
+        with sl.watch(model) as plain:
+            model(**inputs)
+        with sl.watch(model, attention_mask=RIGHT) as said:
+            model(**(inputs | {"attention_mask": None}))
+    everything = torch.ones(B, length, dtype=torch.bool)
+    for recording, decoder in ((seen, target), (plain, everything), (said, everything)):
+        encoder, own, cross = (recording[i].is_looking[:, 0] for i in range(3))
+        assert encoder.equal(RIGHT)
+        assert own.equal(decoder)
+        assert cross.equal(decoder)
+    assert not seen[2].received[0, :, 4:].any()  # the keys that are padding
+
+
+def test_an_image_beside_a_padded_text():
+    torch.manual_seed(7)
+    sizes = {"hidden_size": E, "num_hidden_layers": 1, "num_attention_heads": H, "intermediate_size": 7}
+    config = transformers.CLIPConfig(
+        text_config=sizes | {"vocab_size": 31, "max_position_embeddings": 10, "eos_token_id": 2},
+        vision_config=sizes | {"image_size": 6, "patch_size": 3},
+        projection_dim=5,
+    )
+    model = transformers.CLIPModel(config).eval()
+    ids = torch.randint(3, 31, (B, 5), generator=torch.Generator().manual_seed(4))  # as many as patches
+    real = torch.arange(5) < torch.tensor([[3], [5]])
+    for said in ({}, {"attention_mask": real}):
+        with torch.no_grad(), sl.watch(model, **said) as seen:
+            model(input_ids=ids, pixel_values=randn(B, 3, 6, 6), attention_mask=real.long())
+        for name in seen:
+            assert seen[name].is_looking[:, 0].equal(real if "text" in name else torch.ones(B, 5) > 0)
+
+
+def llama():
+    torch.manual_seed(8)
+    config = transformers.LlamaConfig(
+        vocab_size=31, hidden_size=E, num_hidden_layers=1, num_attention_heads=H, num_key_value_heads=1,
+        intermediate_size=7, pad_token_id=0, eos_token_id=None,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_generation_with_left_padding(implementation, cache):
+    model = llama()
+    model.set_attn_implementation(implementation)
+    options = {"max_new_tokens": 4, "do_sample": False}
+    if cache == "static":
+        options |= {"cache_implementation": "static", "disable_compile": True}
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model.generate(IDS, attention_mask=LEFT.long(), **options)
+    prompt, *steps = seen.calls(seen.names()[0])
+    assert prompt.is_padding[:, 0].equal(~LEFT)
+    assert all(step.is_looking.all() for step in steps)
+    whole = seen.stack(seen.names()[0])
+    assert whole.is_padding[:, 0].equal(F.pad(~LEFT, (0, 3)))
+    assert whole.entropy.isnan().equal(whole.is_padding)
+    assert whole.rows([0])[0].isnan().all()
+    assert not whole.rows([T + 1]).isnan().any()
+
+
+def test_a_prompt_in_pieces():
+    """Each piece has a mask of all tokens so far; its queries are the last of them."""
+    model = llama()
+    with torch.no_grad(), sl.watch(model) as seen:
+        first = model(IDS[:, :3], attention_mask=LEFT[:, :3].long(), use_cache=True)
+        model(IDS[:, 3:], attention_mask=LEFT.long(), past_key_values=first.past_key_values)
+    a, b = seen.calls(seen.names()[0])
+    assert a.is_padding[:, 0].equal(~LEFT[:, :3])
+    assert b.is_looking.all()
+    with torch.no_grad(), sl.watch(model) as seen:
+        first = model(IDS[:, :2], attention_mask=LEFT[:, :2].long(), use_cache=True)
+        model(IDS[:, 2:], attention_mask=LEFT.long(), past_key_values=first.past_key_values)
+    assert seen.calls(seen.names()[0])[1].is_padding[:, 0].equal(~LEFT[:, 2:])
+
+
+def test_a_speech_model_shortens_its_mask():
+    torch.manual_seed(9)
+    config = transformers.Wav2Vec2Config(
+        hidden_size=E, num_hidden_layers=1, num_attention_heads=H, intermediate_size=7, conv_dim=(6, 6),
+        conv_kernel=(4, 4), conv_stride=(2, 2), num_feat_extract_layers=2, num_conv_pos_embeddings=4,
+        num_conv_pos_embedding_groups=2, feat_extract_norm="layer",
+    )  # fmt: skip
+    model = transformers.Wav2Vec2Model(config).eval()
+    real = torch.arange(61) < torch.tensor([[61], [31]])
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(randn(B, 61), attention_mask=real.long())
+    frames = model._get_feature_vector_attention_mask(seen[0].t, real.long())
+    assert 0 < frames[1].sum() < seen[0].t
+    assert seen[0].is_looking[:, 0].equal(frames.bool())
+
+
+class Shortens(nn.Module):
+    """Two tokens become one; only a mask of four dimensions arrives."""
+
+    def __init__(self, causal, by_hand):
+        super().__init__()
+        self.inner, self.causal, self.by_hand = nn.Linear(E, E), causal, by_hand
+
+    def forward(self, x, attention_mask):
+        x, allowed = x[:, ::2], attention_mask[:, None, None, ::2] > 0
+        if self.causal:
+            allowed = allowed & drawn(lambda i, j: j <= i, x.size(1))
+        q = self.inner(x).unflatten(-1, (H, D)).transpose(1, 2)
+        if self.by_hand:
+            return (q @ q.mT).masked_fill(~allowed, -1e9).softmax(-1) @ q
+        return F.scaled_dot_product_attention(q, q, q, allowed)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_mask_of_another_length(by_hand):
+    for causal in (False, True):
+        model = Shortens(causal, by_hand)
+        with torch.no_grad(), sl.watch(model) as seen:
+            model(randn(B, T, E), RIGHT.long())
+        assert seen[0].padding == ("unknown" if causal else "attention_mask")
+        expected = torch.ones(B, 4, dtype=torch.bool) if causal else RIGHT[:, ::2]
+        assert seen[0].is_looking[:, 0].equal(expected)
+    assert "say which are padding with sl.watch(attention_mask=...)" in repr(seen[0])
+
+
+class Pools(nn.Module):
+    """One query of its own looks at all tokens: none of the tokens' padding is its."""
+
+    def __init__(self):
+        super().__init__()
+        self.query = nn.Parameter(torch.zeros(1, 1, E))
+        self.attn = nn.MultiheadAttention(E, H, batch_first=True)
+
+    def forward(self, x, attention_mask):
+        return self.attn(
+            self.query.expand(B, -1, -1), x, x, key_padding_mask=attention_mask == 0, need_weights=False
+        )
+
+
+def test_a_query_that_is_no_token():
+    model = Pools()
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(randn(B, T, E), RIGHT.long())
+    assert seen["attn"].is_looking.all()
+
+
+# NaN stays where it belongs
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_gradients_hold_no_nan(implementation):
+    model, real = bert(2), RIGHT
+    model.set_attn_implementation(implementation)
+    with sl.watch(model, grad=implementation == "sdpa") as seen:
+        out = model(IDS, attention_mask=real.long()).last_hidden_state
+    loss = out.square().mean()
+    if implementation == "sdpa":
+        sight = seen[0]
+        shown = ~sight.is_padding
+        loss = loss + sight.entropy[shown].mean() + sight.received.square().sum() + sight.peak.nansum()
+    loss.backward()
+    grads = [x.grad for x in model.parameters() if x.grad is not None]
+    assert grads
+    assert not any(x.isnan().any() for x in grads)
+    if implementation == "sdpa":
+        assert not seen[0].importance.isnan().any()
+        assert not seen[0].relevance.keys.isnan().any()
+        assert seen[0].relevance.queries.isnan().equal(seen[0].is_padding)
+
+
+def test_tables_average_what_is_real():
+    model = bert(2)
+    with torch.no_grad():
+        with sl.watch(model, keep=True) as alone:
+            model(IDS[:1, :4])
+        with sl.watch(model, keep=True) as padded:
+            model(IDS[:1], attention_mask=RIGHT[:1].long())
+    from sightline.look.heads import head_table
+
+    for a, b in zip(head_table(alone), head_table(padded), strict=True):
+        assert a.kind == b.kind
+        for name in ("entropy", "first", "peak", "distance", "evenness"):
+            assert getattr(a, name) == pytest.approx(getattr(b, name), abs=1e-5)
+
+
+def test_a_monitor_logs_no_nan():
+    model = bert(2).train()
+    rows = []
+    monitor = sl.Monitor(model, every=1, log=lambda _step, found: rows.extend(found))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with monitor:
+        model(IDS, attention_mask=RIGHT.long()).last_hidden_state.sum().backward()
+        optimizer.step()
+    assert rows
+    assert all(row.entropy == row.entropy and row.max_logit == row.max_logit for row in rows)
+
+
+def test_items_heads_files_and_json(tmp_path):
+    model = bert(2)
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model(IDS, attention_mask=RIGHT.long())
+    sight = seen[0]
+    assert sight[0].is_padding.equal((~RIGHT[0]).expand(H, T))
+    assert sight[0, 1].entropy.isnan().equal(~RIGHT[0])
+    mean = sight.mean_heads()
+    assert mean.is_padding.equal(~RIGHT)
+    assert mean.entropy.isnan().equal(~RIGHT)
+    seen.save(tmp_path / "seen.safetensors", keep=True)
+    loaded = type(seen).load(tmp_path / "seen.safetensors")[0]
+    assert loaded.padding == "attention_mask"
+    torch.testing.assert_close(loaded.entropy, sight.entropy, equal_nan=True)
+    torch.testing.assert_close(loaded.rows([6]), sight.rows([6]), equal_nan=True)
+    assert "NaN" not in sight.to_json()
