@@ -7,13 +7,12 @@ do for most models. Else a module that was given one sequence alone looks into t
 import functools
 import inspect
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sightline.look.module_calls import ModuleCall
+from sightline.look.module_calls import module_calls
 from sightline.look.owners import Owner
 
 __all__ = ["is_cross_name", "looks_elsewhere"]
@@ -37,12 +36,11 @@ def is_cross_name(name: str) -> bool:
     return inside or bool(_CROSS.search(own))
 
 
-def looks_elsewhere(owner: Owner, calls: Iterable[ModuleCall], s: int) -> bool | None:
+def looks_elsewhere(owner: Owner, s: int) -> bool | None:
     """Return whether the module that runs looks from one sequence into another; None if nothing tells.
 
     Args:
         owner: The module.
-        calls: Those of modules on the stack, innermost first.
         s: How many keys it looks at.
     """
     *around, own = owner.name.split(".")
@@ -50,14 +48,14 @@ def looks_elsewhere(owner: Owner, calls: Iterable[ModuleCall], s: int) -> bool |
         return True
     if _SELF.search(own):
         return False
-    given = None if owner.site is not None else _by_arguments(owner, calls, s)
+    given = None if owner.site is not None else _by_arguments(owner, s)
     return given if given is not None or not is_cross_name(owner.name) else True
 
 
-def _by_arguments(owner: Owner, calls: Iterable[ModuleCall], s: int) -> bool | None:
+def _by_arguments(owner: Owner, s: int) -> bool | None:
     """Return what the innermost module that makes queries and keys was given tells; None if nothing."""
     is_in_owner = False
-    for module, args, kwargs in calls:
+    for module, args, kwargs in module_calls():
         is_in_owner = is_in_owner or module is owner.module
         if is_in_owner and _projects(module):
             return _is_given_two(module, args, kwargs, s)

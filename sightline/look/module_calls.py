@@ -1,6 +1,6 @@
-"""The modules that are running, from the innermost outwards, and what each was called with.
+"""What the modules that are running were called with, from the innermost outwards.
 
-They are read from Python's stack: ``nn.Module.__call__`` keeps its arguments as they were given, also where
+It is read from Python's stack: ``nn.Module.__call__`` keeps its arguments as they were given, also where
 ``forward`` binds their names again.
 """
 
@@ -13,42 +13,69 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from sightline.look.owners import local_variables, uncompiled
+from sightline.look.owners import SNAPSHOTS, local_variables, uncompiled
 
-__all__ = ["ModuleCall", "generation_mask", "module_calls"]
+__all__ = ["Given", "generation_mask", "given_on_stack", "module_calls"]
 
 _CALL = "_wrapped_call_impl"  # what nn.Module.__call__ is
 _STATE = "model_kwargs"  # what the methods of Hugging Face's generate keep from step to step
 
 
-class ModuleCall(NamedTuple):
-    """One call of a module that has not returned yet."""
+class Given(NamedTuple):
+    """What a running module was called with, of the arguments that were asked for."""
 
     module: nn.Module
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    @property
-    def _places(self) -> dict[str, int]:
-        kind: Any = type(uncompiled(self.module))
-        return _places(kind)
+    arguments: dict[str, Any]
 
     def takes(self, name: str) -> bool:
         """Return whether ``forward`` has an argument of this name."""
-        return name in self.kwargs or name in self._places
-
-    def named(self, names: frozenset[str]) -> dict[str, Any]:
-        """Return what was given for arguments of these names, without those that are None."""
-        found = {name: x for name, x in self.kwargs.items() if name in names and x is not None}
-        if self.args:
-            for name, place in self._places.items():
-                if place < len(self.args) and name in names and self.args[place] is not None:
-                    found[name] = self.args[place]
-        return found
+        kind: Any = type(uncompiled(self.module))
+        return name in self.arguments or name in _places(kind)
 
 
-def module_calls(depth: int = 1) -> Iterator[ModuleCall]:
-    """Yield the calls of modules on the stack, innermost first.
+def given_on_stack(
+    names: frozenset[str], roots: tuple[nn.Module, ...], depth: int = 2
+) -> tuple[list[Given], bool]:
+    """Return what running modules were called with, innermost first, without arguments that are None.
+
+    It is asked at every call of an attention, so it makes few calls itself.
+
+    Args:
+        names: The arguments. Modules that take none of them are left out.
+        roots: Modules beyond whose calls nothing counts.
+        depth: How many frames to leave out.
+
+    Returns:
+        What they were called with, and whether one of ``roots`` is running.
+    """
+    found: list[Given] = []
+    frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001
+    while frame is not None:
+        if frame.f_code.co_name == _CALL:
+            variables = frame.f_locals
+            module, args, kwargs = variables["self"], variables["args"], variables["kwargs"]
+            if SNAPSHOTS and sys.gettrace() is None:
+                variables.clear()  # a snapshot, which would keep tensors alive
+            is_wrapper = "_orig_mod" in module._modules  # noqa: SLF001 (torch.compile's)
+            kind: Any = type(uncompiled(module) if is_wrapper else module)
+            places = _places_of(kind, names)
+            if places or not names.isdisjoint(kwargs):
+                arguments = {}
+                for name in kwargs:
+                    if name in names and kwargs[name] is not None:
+                        arguments[name] = kwargs[name]
+                for name, i in places:
+                    if i < len(args) and args[i] is not None:
+                        arguments[name] = args[i]
+                found.append(Given(module, arguments))
+            if module in roots:
+                return found, True
+        frame = frame.f_back
+    return found, False
+
+
+def module_calls(depth: int = 1) -> Iterator[tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]:
+    """Yield the running modules, innermost first, with the arguments of their calls.
 
     Args:
         depth: How many frames to leave out.
@@ -58,7 +85,7 @@ def module_calls(depth: int = 1) -> Iterator[ModuleCall]:
         if frame.f_code.co_name == _CALL:
             module, args, kwargs = local_variables(frame, "self", "args", "kwargs")
             if isinstance(module, nn.Module):
-                yield ModuleCall(module, args or (), kwargs or {})
+                yield module, args or (), kwargs or {}
         frame = frame.f_back
 
 
@@ -72,6 +99,12 @@ def generation_mask() -> Any:
                 return state["attention_mask"]
         frame = frame.f_back
     return None
+
+
+@functools.lru_cache(1024)
+def _places_of(kind: Any, names: frozenset[str]) -> tuple[tuple[str, int], ...]:
+    """Return which of these names a class's ``forward`` takes, and where they stand."""
+    return tuple((name, place) for name, place in _places(kind).items() if name in names)
 
 
 @functools.lru_cache(1024)

@@ -24,7 +24,7 @@ _FLEX = "/torch/nn/attention/flex_attention.py"
 _SKIPPED = tuple(
     str(Path(file).parent) for file in (torch.__file__, __file__)
 )  # torch's own frames, and ours
-_SNAPSHOTS = sys.version_info < (3, 13)  # whether a frame keeps its locals once they were asked for
+SNAPSHOTS = sys.version_info < (3, 13)  # whether a frame keeps its locals once they were asked for
 _OPTIMIZED = inspect.CO_OPTIMIZED
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 
@@ -271,6 +271,6 @@ def local_variables(frame: FrameType, *names: str) -> list[Any]:
     """Local variables of a running function, leaving no snapshot that would keep tensors alive."""
     variables = frame.f_locals
     values = list(map(variables.get, names))
-    if _SNAPSHOTS and frame.f_code.co_flags & _OPTIMIZED and sys.gettrace() is None:
+    if SNAPSHOTS and frame.f_code.co_flags & _OPTIMIZED and sys.gettrace() is None:
         variables.clear()
     return values

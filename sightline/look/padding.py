@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from sightline.arguments import check_argument, rule_of
 from sightline.look.crossing import looks_elsewhere
-from sightline.look.module_calls import ModuleCall, generation_mask, module_calls
+from sightline.look.module_calls import Given, generation_mask, given_on_stack
 from sightline.look.owners import Owner, uncompiled
 from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.shapes import Bool, is_tensor
@@ -45,7 +45,8 @@ _TORCHS = ("key_padding_mask", "src_key_padding_mask", "tgt_key_padding_mask")
 _TEXT = ("input_ids", "inputs_embeds", "decoder_input_ids")
 _OTHER = ("pixel_values", "pixel_values_videos", "grid_thw", "input_values", "input_features", "query_embeds")
 _ENCODED = "encoder_hidden_states"
-_NAMES = frozenset((*_MASKS, _DECODERS, *_TORCHS, *_TEXT, *_OTHER, _ENCODED))
+_TOLD = frozenset((*_MASKS, _DECODERS, *_TORCHS))
+_NAMES = _TOLD.union(_TEXT, _OTHER, (_ENCODED,))
 _IS_DECODER = re.compile(r"(^|\.)decoder(s|\.|_|$)")
 _HIDDEN = -5e3  # models add -1e4, -1e9 or the least number there is to the scores of hidden keys
 
@@ -91,44 +92,47 @@ class PaddingFinder:
             owner: The module that calls.
             sizes: How many items, queries and keys the call has.
         """
-        calls = []
-        for call in module_calls(depth=2):
-            calls.append(call)
-            if call.module in self._roots:
-                given = call.named(_NAMES).get("attention_mask")
-                if given is not None and not _is_matrix(given):  # generate has put it into four dimensions
-                    calls.append(call._replace(args=(), kwargs={"attention_mask": generation_mask()}))
-                break
+        calls, is_rooted = given_on_stack(_NAMES, self._roots)
+        if self._user is None:
+            told = [(name, x) for call in calls for name, x in call.arguments.items() if name in _TOLD]
+            if not told:
+                return None
+            if all(_is_matrix(x) and not self._has_any(name, x) for name, x in told):
+                return Padding(told[0][0], None)
+        if is_rooted and calls and calls[-1].module in self._roots:
+            mask = calls[-1].arguments.get("attention_mask")
+            if mask is not None and not _is_matrix(mask):  # generate has put it into four dimensions
+                calls.append(Given(calls[-1].module, {"attention_mask": generation_mask()}))
         found = None if self._user is None else self._of_user(self._user, owner, calls, sizes)
         return self._of_modules(owner, calls, sizes) if found is None else found
 
     def _of_user(
-        self, user: UserPadding, owner: Owner, calls: list[ModuleCall], sizes: tuple[int, int, int]
+        self, user: UserPadding, owner: Owner, calls: list[Given], sizes: tuple[int, int, int]
     ) -> Padding | None:
         """Return what the user said, where the call is of the model's own sequence."""
         b, t, s = sizes
         for call in calls:
-            is_root = call.module in self._roots
-            if _is_decoder_of(owner, call) or (not is_root and _decodes(call)):
+            if _is_decoder_of(owner, call):
                 return None
-            if not is_root and _given(call, _OTHER) and not _given(call, _TEXT) and _given(calls[-1], _TEXT):
-                return None  # an image beside the text
+            if call.module in self._roots:
+                continue
+            is_image = _has(call.arguments, _OTHER) and not _has(call.arguments, _TEXT)
+            if _decodes(call) or (is_image and _has(calls[-1].arguments, _TEXT)):
+                return None
         queries = user.of_length(t)
         if tuple(queries.shape) != (b, t):
             return None
-        if t == s and looks_elsewhere(owner, calls, s):
+        if t == s and looks_elsewhere(owner, s):
             return Padding(user.source, None, fits=False)  # it may be of the keys
         return Padding(user.source, queries)
 
-    def _of_modules(
-        self, owner: Owner, calls: list[ModuleCall], sizes: tuple[int, int, int]
-    ) -> Padding | None:
+    def _of_modules(self, owner: Owner, calls: list[Given], sizes: tuple[int, int, int]) -> Padding | None:
         """Return what the innermost module said that was called with a mask of the queries' sequence."""
         is_decoder = False  # whether the queries are those of a decoder inside the calls to come
         n_tokens: int | None = None  # how many tokens the model was given
         unfit: Padding | None = None  # what was said of another length
         for call in calls:
-            given = call.named(_NAMES)
+            given = call.arguments
             n_tokens = _length_of_text(given) if n_tokens is None else n_tokens
             reads_encoder = _ENCODED in given
             is_decoder = is_decoder or _is_decoder_of(owner, call)
@@ -137,12 +141,12 @@ class PaddingFinder:
                 mask = given.get(name)
                 if _is_matrix(mask) and self._marks_tokens(mask):
                     is_own = is_decoder or reads_encoder
-                    crosses = not is_own and sizes[1] == sizes[2] and looks_elsewhere(owner, calls, sizes[2])
+                    crosses = not is_own and sizes[1] == sizes[2] and looks_elsewhere(owner, sizes[2])
                     found = self._fitted(name, mask, sizes, n_tokens, may_be_of_keys=bool(crosses))
                     if found.fits:
                         return found
                     unfit = unfit or found
-            found_in_torch = self._of_torch(given, owner, calls, sizes, is_decoder=is_decoder)
+            found_in_torch = self._of_torch(given, owner, sizes, is_decoder=is_decoder)
             if found_in_torch is not None:
                 return found_in_torch
             is_decoder = is_decoder or reads_encoder or call.takes("tgt_key_padding_mask")
@@ -154,7 +158,6 @@ class PaddingFinder:
         self,
         given: dict[str, Any],
         owner: Owner,
-        calls: list[ModuleCall],
         sizes: tuple[int, int, int],
         *,
         is_decoder: bool,
@@ -165,11 +168,11 @@ class PaddingFinder:
             mask = given.get(name)
             if not isinstance(mask, Tensor) or mask.dim() > 2 or mask.size(-1) != t:
                 continue
-            of_keys = name == "key_padding_mask" and (t != s or looks_elsewhere(owner, calls, s))
+            of_keys = name == "key_padding_mask" and (t != s or looks_elsewhere(owner, s))
             if of_keys or (name == "src_key_padding_mask" and is_decoder):
                 continue
-            hidden = (mask if mask.dtype == torch.bool else mask <= _HIDDEN).reshape(-1, t)
-            return Padding(name, hidden if self._has_any(mask, hidden) else None)
+            hidden = _padding_of(name, mask).reshape(-1, t)
+            return Padding(name, hidden if self._has_any(name, mask) else None)
         return None
 
     def _fitted(
@@ -183,14 +186,13 @@ class PaddingFinder:
     ) -> Padding:
         """Return what a mask (B, n) says of the queries, which may be the last of those that it marks."""
         b, t, _ = sizes
-        padding = mask == 0
-        if not self._has_any(mask, padding):
+        if not self._has_any(name, mask):
             return Padding(name, None)
         n = mask.size(1)
         is_step = t < n and n_tokens == t  # the tokens before are in a cache
         if mask.size(0) not in (1, b) or (n != t and not is_step) or may_be_of_keys:
             return Padding(name, None, fits=False)
-        return Padding(name, padding[:, n - t :])
+        return Padding(name, _padding_of(name, mask)[:, n - t :])
 
     def _marks_tokens(self, mask: Tensor) -> bool:
         """Return whether a mask holds ones and zeros: what is added to scores marks no tokens."""
@@ -198,13 +200,15 @@ class PaddingFinder:
             return True
         return bool(((mask == 0) | (mask == 1)).all())
 
-    def _has_any(self, mask: Tensor, padding: Tensor) -> bool:
-        """Return whether anything is padding; asked once a mask, for a GPU has to be waited for."""
-        if padding.is_meta or (padding.is_cuda and torch.cuda.is_current_stream_capturing()):
-            return True
+    def _has_any(self, name: str, mask: Tensor) -> bool:
+        """Return whether a mask marks padding; found out once a mask, for a GPU has to be waited for."""
         version = 0 if mask.is_inference() else mask._version  # noqa: SLF001
-        if self._known is None or self._known[0] is not mask or self._known[1] != version:
-            self._known = mask, version, bool(padding.any())
+        known = self._known
+        if known is not None and known[0] is mask and known[1] == version:
+            return known[2]
+        if mask.is_meta or (mask.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return True
+        self._known = mask, version, bool(_padding_of(name, mask).any())
         return self._known[2]
 
 
@@ -267,24 +271,31 @@ def user_padding(attention_mask: Tensor | None, lengths: Tensor | Sequence[int] 
     return UserPadding("watch(lengths)", lambda t: torch.arange(t, device=counts.device) >= counts[:, None])
 
 
+def _padding_of(name: str, mask: Tensor) -> Tensor:
+    """Return where a mask marks padding: zeros of Hugging Face's, True or far below zero of torch's."""
+    if name not in _TORCHS:
+        return mask == 0
+    return mask if mask.dtype == torch.bool else mask <= _HIDDEN
+
+
 def _is_matrix(x: Any) -> TypeGuard[Tensor]:
     """Return whether something is a tensor of two dimensions."""
     return isinstance(x, Tensor) and x.dim() == 2
 
 
-def _given(call: ModuleCall, names: tuple[str, ...]) -> bool:
+def _has(given: dict[str, Any], names: tuple[str, ...]) -> bool:
     """Return whether a module was called with one of these."""
-    return not call.named(frozenset(names)).keys().isdisjoint(names)
+    return not given.keys().isdisjoint(names)
 
 
-def _decodes(call: ModuleCall) -> bool:
+def _decodes(call: Given) -> bool:
     """Return whether a module reads a sequence of its own while it looks at an encoder's."""
-    return call.takes("tgt_key_padding_mask") or _given(call, (_ENCODED,))
+    return call.takes("tgt_key_padding_mask") or _ENCODED in call.arguments
 
 
-def _is_decoder_of(owner: Owner, call: ModuleCall) -> bool:
+def _is_decoder_of(owner: Owner, call: Given) -> bool:
     """Return whether a call is of the decoder of an encoder and a decoder in one module, by its name."""
-    return call.takes("decoder_input_ids") and _IS_DECODER.search(owner.name) is not None
+    return _IS_DECODER.search(owner.name) is not None and call.takes("decoder_input_ids")
 
 
 def _length_of_text(given: dict[str, Any]) -> int | None:
@@ -298,4 +309,4 @@ def _length_of_text(given: dict[str, Any]) -> int | None:
 
 def _begins_alone(given: dict[str, Any]) -> bool:
     """Return whether a module began an image or a sound without a mask: what others said is not of it."""
-    return any(name in given for name in _OTHER) and not any(name in given for name in _MASKS)
+    return _has(given, _OTHER) and not _has(given, _MASKS)

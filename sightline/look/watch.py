@@ -371,7 +371,7 @@ class Watch:
             if fused is not None and is_eager and plan == "measure" and not self._options.keep:
                 facts = fused.kernel.facts(fused.args, fused.kwargs)
                 (b, _, t, _), s = fused.args[0].shape, fused.args[1].size(2)
-                said = self._padding.find(owner._replace(name=name), (b, t, s))
+                said = self._padding.find(owner, (b, t, s))
                 shard = None if self._find_heads is None else self._find_heads(owner.module, fused.args[0])
                 if self._measurer.put_by(name, fused, facts, said, shard):
                     return
@@ -382,7 +382,8 @@ class Watch:
                     return
                 call = call.with_sink(sinks_of(owner.module)) if call.source == "flex" else call
                 b, _, t, s = call.inputs.shape
-                call = replace(call, said=self._padding.find(owner._replace(name=name), (b, t, s)))
+                said = self._padding.find(owner if is_eager else owner._replace(name=name), (b, t, s))
+                call = call if said is None else replace(call, said=said)
                 if call.shard is None and self._find_heads is not None:
                     call = replace(call, shard=self._find_heads(owner.module, call.inputs))
                 sight = self._measurer.measure_call(name, call, now=not is_eager)

@@ -163,7 +163,8 @@ def test_the_same_sights(which, way, backend, padded, monkeypatch):
     for name in seen.names():
         found, truth = seen[name], eager[name]
         assert (found.source, truth.source) == (WAYS[which][way], "weights")
-        assert found.padding == truth.padding == "attention_mask"
+        assert truth.padding == "attention_mask"
+        assert found.padding in ("attention_mask", "lengths")  # of sequences that were packed
         for statistic in ("lse", "entropy", "peak", "received")[
             which == "gpt-oss" :
         ]:  # eager shifts its scores
@@ -174,5 +175,5 @@ def test_the_same_sights(which, way, backend, padded, monkeypatch):
         near(found.top(3)[0], truth.top(3)[0], rtol=1e-5, atol=1e-5)
         near(found.mass([slice(0, 4), [7]]), truth.mass([slice(0, 4), [7]]), rtol=1e-5, atol=1e-5)
         if which == "gpt-oss":
-            assert rows.sum(-1)[:, :, -1].max() < 0.999  # a sink has its share
+            assert rows.sum(-1)[0, :, -1].max() < 0.999  # a sink has its share
             assert not rows[:, :, 9, :4].any() or name != "layers.0.self_attn"  # and the window is a window
