@@ -1,7 +1,11 @@
 # ruff: noqa: INP001
-"""The page of the reference with every sentence that answers a mistake, read off the syntax trees."""
+"""Print every sentence that answers a mistake, read off the syntax trees, for reading out of context.
+
+Usage: python docs/figures/reference_errors.py
+"""
 
 import ast
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +30,7 @@ def errors() -> str:
         "# Error messages",
         "",
         "Every sentence that answers a mistake, by the file that says it, with the condition under which it",
-        "does; from the code, by `make pages`. What stands in braces is filled in with your values. In",
+        "does. What stands in braces is filled in with your values. In",
         "Python they are exceptions; a command prints the sentence alone and ends with exit code 2.",
     ]
     count = 0
@@ -88,3 +92,7 @@ def _sentence(node: ast.expr) -> str:
         left, right = _sentence(node.left), _sentence(node.right)
         return f"{left} {right}".strip() if left or right else ""
     return ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(errors())

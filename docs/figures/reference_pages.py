@@ -1,7 +1,7 @@
 # ruff: noqa: INP001
 """Write the pages of the reference that come from the code.
 
-Usage: python docs/figures/reference_pages.py [api] [errors] [commands]
+Usage: python docs/figures/reference_pages.py [api] [commands]
 """
 
 import sys
@@ -10,12 +10,11 @@ from pathlib import Path
 
 from reference_api import api
 from reference_commands import commands
-from reference_errors import errors
 
 import sightline as sl
 
 LOOKUP = Path(__file__).resolve().parents[1] / "lookup"
-PAGES: dict[str, Callable[[], str]] = {"api": api, "errors": errors, "commands": commands}
+PAGES: dict[str, Callable[[], str]] = {"api": api, "commands": commands}
 
 if __name__ == "__main__":
     LOOKUP.mkdir(exist_ok=True)
