@@ -23,11 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
-
-import sightline as sl
-from sightline.data.tokens import BOS
-from sightline.evaluate.alignment import (
+from alignment import (
     Links,
     alignment_error_rate,
     read_links_file,
@@ -35,7 +31,11 @@ from sightline.evaluate.alignment import (
     word_links,
     word_of_tokens,
 )
-from sightline.evaluate.ibm_model_1 import ibm_model_1
+from ibm_model_1 import ibm_model_1
+from torch import Tensor
+
+import sightline as sl
+from sightline.data.tokens import BOS
 from sightline.tasks.translate.predict import SentenceTranslator
 
 STEPS = {"writes": 0, "reads": 1}  # how many steps after the one that writes a token

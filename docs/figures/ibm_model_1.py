@@ -1,3 +1,4 @@
+# ruff: noqa: INP001
 """IBM model 1 (Brown et al., 1993): alignments from word counts alone, a yardstick for those of attention.
 
 p(t | s)  is learned by expectation maximisation from  p(t_j) = Σ_i p(t_j | s_i) / (n + 1),  s_0 = no word

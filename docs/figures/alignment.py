@@ -1,3 +1,4 @@
+# ruff: noqa: INP001
 """Alignment error rate, against alignments that people made (Och & Ney, 2003).
 
     AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)        A predicted links, S sure ones, P possible ones with S

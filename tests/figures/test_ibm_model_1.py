@@ -3,8 +3,7 @@
 from collections import defaultdict
 
 import pytest
-
-from sightline.evaluate.ibm_model_1 import ibm_model_1
+from ibm_model_1 import ibm_model_1
 
 TRAIN = [("a b c", "x y"), ("b c", "y z z"), ("c", "z"), ("a", "x"), ("d a", "x w"), ("", "x"), ("b", "")]
 PAIRS = [("c b a", "x z y"), ("d", "w x q")]

@@ -7,9 +7,9 @@ from unittest import mock
 
 import pytest
 import torch
+from alignment import alignment_error_rate, read_links
 
 import sightline as sl
-from sightline.evaluate.alignment import alignment_error_rate, read_links
 
 pytestmark = pytest.mark.plain  # a training; the shapes of what it calls are checked by others
 

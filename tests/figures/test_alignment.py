@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-
-from sightline.evaluate.alignment import (
+from alignment import (
     alignment_error_rate,
     read_links,
     read_links_file,
