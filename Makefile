@@ -203,8 +203,7 @@ test-all:
 	    $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
 	done
 
-# The pages of docs/lookup that come from the code, where the commands take some minutes, the notebooks, and the
-# counts of lines in README.
+# The pages of docs/lookup that come from the code, the notebooks, and the counts of lines in README.
 pages: $(READY)
 	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/figures/reference_pages.py
 	$(BIN)/python docs/figures/notebooks.py
