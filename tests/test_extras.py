@@ -57,14 +57,14 @@ def commands():
         yield ["evaluate", folder, "--limit", "2", "--json"]
         yield ["check", folder]
         yield ["train", kind, *TINY[f"train {kind}"].split()]
-    yield ["exercise"]
+    yield ["positions"]
 
 
 @pytest.mark.parametrize("words", list(commands()), ids=lambda words: " ".join(words[:2])[:20])
 def test_the_command_line_alone(words, tmp_path):
     from sightline.cli import main
 
-    more = ["--out", str(tmp_path / "run")] if words[0] == "train" else []
+    more = ["--out", str(tmp_path / "run.png")] if words[0] in {"train", "positions"} else []
     outcome = without(CLI, lambda: main([*words, *more]))
     assert "Traceback" not in outcome.err
     named = "pip install 'sightline[" in outcome.err or "has no manifest.json" in outcome.err

@@ -30,7 +30,7 @@ ORDER = [
     ["seeds"],  # the documents' names
     ["tasks"],
     ["serve"],
-    ["bench", "exercises"],
+    ["bench"],
     ["cli"],
     ["__main__"],
 ]

@@ -59,7 +59,6 @@ def app() -> Any:
         ("data", "Check data before training on it, and pack it into shards.", _data),
         ("check", "Check that a run is as its training left it.", _check),
         ("positions", "Draw sinusoidal positions as a heatmap.", _positions),
-        ("exercise", "Hand out and grade the exercises of the course.", _exercise),
         ("bench", "Side-by-side measurements against peers.", _bench),
     ]
     for name, purpose, load in commands:
@@ -121,18 +120,15 @@ def _positions() -> Any:
     return command()
 
 
-def _exercise() -> Any:
-    from sightline.cli.exercise import command  # noqa: PLC0415
-
-    return command()
-
-
 def _bench() -> Any:
     from sightline.cli.bench import group  # noqa: PLC0415
 
     return group()
 
 
+_REMOVED = {  # commands that are gone, for one release: what to use instead
+    "exercise": "fill in course/NN_name/exercise.py of the repository, then run `pytest course/NN_name`",
+}
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -150,6 +146,12 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group of commands; the same for its own help option."""
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Return a command by its name; for one that is gone, say what to use instead."""
+        if name in _REMOVED:
+            raise ValueError(f"`{ctx.command_path} {name}` was removed: {_REMOVED[name]}")
+        return super().get_command(ctx, name)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command. Typer ends at a Ctrl-C by itself, where there is something to say first."""

@@ -99,7 +99,6 @@ KINDS = (
     "positions",
     "data",
     "pack",
-    "exercise",
     "table",
     "check",
     "any",
@@ -142,8 +141,6 @@ def _words(chance, out):
     run = str(HERE / RUNS[task] / "finished")
     if chance.random() < 0.1:
         run = chance.choice(TEXTS)
-    if kind == "exercise":
-        return _with_flags(chance, "sightline exercise", ["exercise", *_exercise(chance)], out)
     if kind == "pack":
         place = chance.choice(["digits", str(HERE / "data/pictures"), *TEXTS])
         base = ["data", "pack", place, chance.choice([str(out), str(out), *TEXTS]), "--shard-size", "1MB"]
@@ -165,12 +162,6 @@ def _words(chance, out):
     else:
         base = [task, run, *INPUTS[task]]
     return _with_flags(chance, f"sightline {'data check' if kind == 'data' else base[0]}", base, out)
-
-
-def _exercise(chance):
-    """What an exercise is asked for by; no file is there to be graded, which would take seconds."""
-    number = chance.choice(["1", "3", "14", *NUMBERS])
-    return chance.choice([[], [number], ["check", number, chance.choice(TEXTS)], [chance.choice(TEXTS)]])
 
 
 def _with_flags(chance, name, base, out=None):

@@ -1,1 +1,0 @@
-"""The calls that grade each exercise, and the mistakes that are known."""
