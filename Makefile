@@ -115,7 +115,7 @@ figures: $(READY)
 	$(DRAW)/seeds_table.py
 
 # Pictures of trained runs and of pages in a Chromium: hours of one core. What has numbers beside it is trained anew
-# by `beam_search.py train` and its like; bench/results, products_in_turns.py, `vit_or_cnn.py train`, `time_over_length.py measure` and
+# by `beam_search.py train` and its like; benchmarks/results, products_in_turns.py, `vit_or_cnn.py train`, `time_over_length.py measure` and
 # million_tokens.png (examples/10_a_long_document.py) need a GPU.
 RUNS := runs/figures
 figures-slow: $(READY)

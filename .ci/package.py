@@ -61,7 +61,8 @@ def check_archives(place: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
     lost = [name for name in tracked("sightline") if name not in packed]
-    lost += [name for name in tracked("tests", "docs", "examples") if not (unpacked / name).is_file()]
+    beside = tracked("tests", "docs", "examples", "course", "benchmarks")
+    lost += [name for name in beside if not (unpacked / name).is_file()]
     if lost or "sightline/py.typed" not in packed:
         raise SystemExit(f"left out of an archive: {lost or 'sightline/py.typed'}")
     print(f"{wheel.name}: {wheel.stat().st_size >> 10} kB, the same from {sdist.name}, sha256 {digests[0]}")

@@ -30,7 +30,6 @@ ORDER = [
     ["seeds"],  # the documents' names
     ["tasks"],
     ["serve"],
-    ["bench"],
     ["cli"],
     ["__main__"],
 ]
@@ -138,7 +137,7 @@ def test_an_offender_is_named(tmp_path, file, source, words):
         ("look/a.py", "import numpy\nfrom sightline.attention import masks"),
         ("__init__.py", "from sightline import nn, look, positions\nfrom sightline.models import x"),
         ("nn.py", "import torch.nn\nfrom sightline.layers import Transformer"),
-        ("bench/a.py", "import sightline as sl\nfrom sightline import show"),
+        ("serve/a.py", "import sightline as sl\nfrom sightline import show"),
         ("__main__.py", "from sightline.cli import main"),
     ],
 )

@@ -3,7 +3,8 @@
 
 Usage: python docs/figures/pictures_kernels.py [JSON] [FOLDER]
 
-JSON is what `sightline bench look --device cuda --json JSON` writes; default: bench/results/look-h200.json.
+JSON is what `python -m benchmarks look --device cuda --json JSON` writes; default: look-h200.json of
+benchmarks/results.
 """
 
 import json
@@ -44,7 +45,7 @@ def read(path: Path) -> tuple[Curves, str]:
     if not curves["sightline"] or not curves["blind"]:
         sys.exit(
             f"{path} has no cases 'look beside blind and eager', got {len(report['cases'])} others; "
-            f"measure them with `sightline bench look --device cuda --json {path}`"
+            f"measure them with `python -m benchmarks look --device cuda --json {path}`"
         )
     return curves, report["machine"]["devices"].get("cuda", "a GPU")
 
@@ -140,9 +141,8 @@ def size(n_bytes: float) -> str:
 
 def main() -> None:
     """Write it."""
-    path = (
-        Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parents[1] / "bench" / "results" / "look-h200.json"
-    )
+    kept = HERE.parents[1] / "benchmarks" / "results" / "look-h200.json"
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else kept
     folder = Path(sys.argv[2]) if len(sys.argv) > 2 else HERE.parent / "pictures"
     picture = drawn(*read(path))
     folder.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,8 @@
 
 Usage: python docs/figures/pictures_watch.py [JSON] [FOLDER]
 
-JSON is what `sightline bench watch --device cuda --json JSON` writes; default: bench/results/watch-h200.json.
+JSON is what `python -m benchmarks watch --device cuda --json JSON` writes; default: watch-h200.json of
+benchmarks/results.
 """
 
 import json
@@ -38,7 +39,7 @@ def read(path: Path) -> tuple[Times, str]:
     if len(times) < 2:
         sys.exit(
             f"{path} has {len(times)} of the cases 'watch Llama 1 x T' among {len(report['cases'])}, two are "
-            f"needed; measure them with `sightline bench watch --device cuda --json {path}`"
+            f"needed; measure them with `python -m benchmarks watch --device cuda --json {path}`"
         )
     return times, report["machine"]["devices"].get("cuda", "a GPU")
 
@@ -105,9 +106,8 @@ def panel(ax: Axes, times: Times) -> None:
 
 def main() -> None:
     """Write it."""
-    path = (
-        Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parents[1] / "bench" / "results" / "watch-h200.json"
-    )
+    kept = HERE.parents[1] / "benchmarks" / "results" / "watch-h200.json"
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else kept
     folder = Path(sys.argv[2]) if len(sys.argv) > 2 else HERE.parent / "pictures"
     picture = drawn(*read(path))
     folder.mkdir(parents=True, exist_ok=True)

@@ -210,7 +210,7 @@ def wire_bytes(messages: Messages, ranks: int) -> dict[str, float]:
 
 def measured_seconds() -> tuple[float, float]:
     """Of one head of causal attention at 65,536 tokens on one H200: blind, and the second pass beyond it."""
-    report = json.loads((ROOT / "bench" / "results" / "look-h200.json").read_text())
+    report = json.loads((ROOT / "benchmarks" / "results" / "look-h200.json").read_text())
     case = next(x for x in report["cases"] if "beside blind B=1 H=8 T=65536 D=128 causal" in x["case"])
     ms = {one["contestant"]: one["milliseconds"] for one in case["results"]}
     return ms["blind"] / 8e3, (ms["sightline"] - ms["blind"]) / 8e3

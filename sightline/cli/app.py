@@ -59,7 +59,6 @@ def app() -> Any:
         ("data", "Check data before training on it, and pack it into shards.", _data),
         ("check", "Check that a run is as its training left it.", _check),
         ("positions", "Draw sinusoidal positions as a heatmap.", _positions),
-        ("bench", "Side-by-side measurements against peers.", _bench),
     ]
     for name, purpose, load in commands:
         group.add_command(LazyCommand(name, purpose, load))
@@ -120,13 +119,8 @@ def _positions() -> Any:
     return command()
 
 
-def _bench() -> Any:
-    from sightline.cli.bench import group  # noqa: PLC0415
-
-    return group()
-
-
 _REMOVED = {  # commands that are gone, for one release: what to use instead
+    "bench": "run `python -m benchmarks look` in the repository",
     "exercise": "fill in course/NN_name/exercise.py of the repository, then run `pytest course/NN_name`",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

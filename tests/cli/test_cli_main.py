@@ -14,19 +14,13 @@ def test_version():
 def test_help_names_the_commands():
     code, out, _ = run("--help")
     assert code == 0
-    assert all(name in out for name in ("positions", "demo", "bench"))
+    assert all(name in out for name in ("positions", "demo", "look"))
 
 
 def test_help_does_not_import_torch():
     script = "import sys; from sightline.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
     script += "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0  # noqa: S603
-
-
-def test_bench_is_there():
-    code, out, _ = run("bench", "--help")
-    assert code == 0
-    assert "attention" in out
 
 
 def test_as_a_module():

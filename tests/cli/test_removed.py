@@ -10,6 +10,7 @@ pytestmark = pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("words", "instead"),
     [
+        (["bench", "look", "--quick"], "python -m benchmarks look"),
         (["exercise", "check", "3", "mine.py"], "pytest course/NN_name"),
     ],
 )

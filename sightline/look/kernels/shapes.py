@@ -31,7 +31,7 @@ class Tiles(NamedTuple):
 
 @functools.cache
 def tiles_of(width: int, dtype: torch.dtype) -> Tiles:
-    """The tiles that were fastest on an H200; ``sightline bench look`` measures them."""
+    """The tiles that were fastest on an H200; ``python -m benchmarks look`` measures them."""
     if dtype == torch.float32:  # without tensor cores, and twice as wide
         small = Tile(16, 32, 4, 2) if width > 128 else Tile(32, 32, 4, 2)
         return Tiles(*[small] * 6)
