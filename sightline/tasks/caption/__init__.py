@@ -63,7 +63,6 @@ CAPTION = Task(
     metrics=("loss", "perplexity", *_SCORES),
     scores=_SCORES,
     extra_scores={
-        "with --meteor": ("meteor",),
         "on scenes": ("attribute_accuracy", "grounding", "grounding_chance"),
     },
     unit="images",

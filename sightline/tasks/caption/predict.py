@@ -118,8 +118,6 @@ class CaptionEvaluateOptions:
     """Options of an evaluation."""
 
     beam: int = setting(_BEAM, "Width of the search; 1 is greedy.", at_least=1, largest=1000)
-    meteor: bool = setting(False, "Captions: METEOR too, which needs Java.")
-    ptb: bool = setting(False, "Captions: the tokenizer of the COCO evaluation, which needs Java.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -215,12 +213,7 @@ class CaptionPredictor(Predictor):
         options: CaptionEvaluateOptions,
     ) -> Scores:
         """BLEU, ROUGE-L and CIDEr; of drawn scenes also whether captions are true and grounded."""
-        scores = score_captions(
-            [p.text for p in predictions],
-            [example.references for example in examples],
-            meteor=options.meteor,
-            ptb=options.ptb,
-        )
+        scores = score_captions([p.text for p in predictions], [example.references for example in examples])
         total = dict(scores.total)
         if self.needs_attention(dataset):
             attentions = [p.attention for p in predictions if p.attention is not None]

@@ -6,7 +6,7 @@ and compares the weighted counts of a caption with those of each reference:
     10 mean_n mean_refs  exp(-(difference of lengths)² / 2 σ²)  Σ min(c, r) r / (‖c‖ ‖r‖)
 
 Here an n-gram of up to four ids is one 64-bit number, so that all comparisons are comparisons of numbers:
-no dictionary, no host, a few milliseconds for a batch. The numbers are those of ``pycocoevalcap``.
+no dictionary, no host, a few milliseconds for a batch. The numbers are those of an evaluation.
 """
 
 from typing import NamedTuple

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sightline.data.batches import pad
 from sightline.data.tokens import BOS, EOS, PAD, UNK
 from sightline.decode.search import Hypotheses, beam
+from sightline.evaluate.ngrams import cider
 from sightline.tasks.caption.reward import Cider
 from sightline.tasks.caption.self_critical import (
     SelfCriticalConfig,
@@ -22,11 +23,10 @@ captions = st.lists(st.integers(4, 9), min_size=1, max_size=8)
 images = st.lists(st.tuples(st.lists(captions, min_size=1, max_size=4), captions), min_size=2, max_size=9)
 
 
-def theirs(references, candidates):
-    known = {i: [" ".join(map(str, c)) for c in of_image] for i, of_image in enumerate(references)}
-    found = {i: [" ".join(map(str, c))] for i, c in enumerate(candidates)}
-    library = pytest.importorskip("pycocoevalcap.cider.cider")
-    return torch.tensor(library.Cider().compute_score(known, found)[1])
+def by_words(references, candidates):
+    """The scores of an evaluation, which are counted with dictionaries."""
+    known = [[[str(x) for x in c] for c in of_image] for of_image in references]
+    return torch.tensor(cider([[str(x) for x in c] for c in candidates], known)[1], dtype=torch.float64)
 
 
 def padded(references, length=11):
@@ -36,10 +36,10 @@ def padded(references, length=11):
 
 @settings(deadline=None, max_examples=60)
 @given(images)
-def test_cider_is_pycocoevalcaps(corpus):
+def test_the_reward_is_the_cider_of_an_evaluation(corpus):
     references, candidates = [r for r, _ in corpus], [c for _, c in corpus]
     ours = Cider(padded(references)).score(torch.arange(len(corpus)), pad(candidates)[:, None])
-    torch.testing.assert_close(ours[:, 0], theirs(references, candidates), rtol=0, atol=1e-9)
+    torch.testing.assert_close(ours[:, 0], by_words(references, candidates), rtol=0, atol=1e-9)
 
 
 def test_cider_of_several_captions_of_some_images():
@@ -57,13 +57,13 @@ def test_cider_of_several_captions_of_some_images():
             candidates = [r[0] for r in references]
             candidates[image] = drawn[row, k].tolist()
             assert scores[row, k].item() == pytest.approx(
-                theirs(references, candidates)[image].item(), abs=1e-9
+                by_words(references, candidates)[image].item(), abs=1e-9
             )
 
 
 def test_an_empty_caption_scores_nothing():
-    cider = Cider(torch.tensor([[[4, 5, 6, 7, 8]], [[5, 5, 6, 9, 4]]]))
-    scores = cider.score(torch.tensor([0, 1]), torch.tensor([[[PAD, PAD, PAD]], [[4, PAD, PAD]]]))
+    reward = Cider(torch.tensor([[[4, 5, 6, 7, 8]], [[5, 5, 6, 9, 4]]]))
+    scores = reward.score(torch.tensor([0, 1]), torch.tensor([[[PAD, PAD, PAD]], [[4, PAD, PAD]]]))
     assert scores[0].item() == 0.0
     assert scores.isfinite().all()
 
@@ -203,7 +203,7 @@ def test_rewards_are_those_of_the_train_split():
         ended = [*ids, EOS] if len(ids) < drawn.ids.size(-1) else ids
         candidates = [r[0] for r in known]
         candidates[5] = ended
-        assert reward[0, k].item() == pytest.approx(theirs(known, candidates)[5].item(), abs=1e-9)
+        assert reward[0, k].item() == pytest.approx(by_words(known, candidates)[5].item(), abs=1e-9)
 
 
 def test_writing_unknown_is_never_rewarded():
