@@ -1,11 +1,10 @@
 # ruff: noqa: INP001, S603
-"""Draw the pictures of docs/do/serve.md with Chromium.
+"""Draw the picture of docs/do/serve.md with Chromium.
 
 Usage: python docs/figures/pictures_serve.py runs/demo
 """
 
 import argparse
-import io
 import shutil
 import subprocess
 import sys
@@ -13,25 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import sync_playwright
-from rich.console import Console
-
-from sightline.cli.blocks import print_attention
-from sightline.tasks.run import open_run
 
 PICTURES = Path(__file__).parents[1] / "pictures"
 EXAMPLE, WORD = 5, "checkered"
-DARK = "background: #14151a; color: #ddd; padding: 14px; font: 14px/16.4px 'DejaVu Sans Mono', monospace;"
 
 
 def main() -> None:
-    """Draw all of them."""
+    """Draw it."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("run", type=Path)
     run = options.parse_args().run
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         draw_page(browser, run)
-        draw_terminal(browser, run)
         browser.close()
 
 
@@ -53,24 +46,6 @@ def draw_page(browser: Any, run: Path) -> None:
             page.close()
         finally:
             server.terminate()
-
-
-def draw_terminal(browser: Any, run: Path) -> None:
-    """What ``sightline look --text`` draws."""
-    opened = open_run(run, "cpu")
-    (prediction,) = opened.predict([run / "sample.png"])
-    console = Console(
-        file=io.StringIO(), record=True, width=90, force_terminal=True, color_system="truecolor"
-    )
-    console.print(f"$ sightline look {run.name} sample.png --text")
-    console.print(prediction.text)
-    assert prediction.attention is not None  # noqa: S101 - it was asked for
-    print_attention(console, prediction.attention, heads=False)
-    text = console.export_html(inline_styles=True, code_format=f'<pre style="{DARK}">{{code}}</pre>')
-    page = browser.new_page(viewport={"width": 830, "height": 300})
-    page.set_content(f'<body style="margin: 0">{text}')
-    page.locator("pre").screenshot(path=PICTURES / "look_text.png")
-    page.close()
 
 
 if __name__ == "__main__":

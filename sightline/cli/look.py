@@ -82,10 +82,6 @@ def command() -> Any:
             bool,
             typer.Option("--force", help="A run: open it though its files were changed.", metavar=""),
         ] = False,
-        as_text: Annotated[
-            bool,
-            typer.Option("--text", help="Draw the heads as blocks in this terminal, no table.", metavar=""),
-        ] = False,
         as_json: Annotated[
             bool, typer.Option("--json", help="Print one JSON object, no table.", metavar="")
         ] = False,
@@ -97,10 +93,6 @@ def command() -> Any:
         """
         if out is not None:
             _check_out(out, inputs)
-        if as_text and as_json:
-            raise ValueError(
-                "--text draws for people and --json prints for programs, got both; leave one out"
-            )
         options = field_values.get(_OPTIONS, {})
         if not is_run(target):
             for name, value in (
@@ -118,7 +110,7 @@ def command() -> Any:
             empty = next((x for x in read if isinstance(x, str) and not x.strip()), None)
             if empty is not None:
                 raise ValueError(f"look needs a text to read, got {empty!r}")
-            look_model.look(target, read, layer, out, as_json=as_json, as_text=as_text, typed=inputs)
+            look_model.look(target, read, layer, out, as_json=as_json, typed=inputs)
             return
         run = open_run(target, device, force=force)
         for name in options:
@@ -128,7 +120,7 @@ def command() -> Any:
                     f"{flag(name)} is for runs of kind {takers}, {str(target)!r} is of kind {run.kind!r}; "
                     "leave it out"
                 )
-        _look_at_all(run, inputs, options, layer, head, out, as_json=as_json, as_text=as_text)
+        _look_at_all(run, inputs, options, layer, head, out, as_json=as_json)
 
     return make_command(fields.on(look), name="look")
 
@@ -154,20 +146,19 @@ def _look_at_all(
     out: Path | None,
     *,
     as_json: bool,
-    as_text: bool,
 ) -> None:
     """Predict for all inputs, and show each."""
     read = [x for text in inputs for x in _one(read_inputs(run.task, [_text_of(run, text)]))]
     predictions = list(run.predict(read, **{**run.task.look_options, **options}))
     if len(predictions) == 1:
-        look_run(run, predictions[0], layer, head, out, as_json=as_json, as_text=as_text)
+        look_run(run, predictions[0], layer, head, out, as_json=as_json)
         return
     objects = []
     for name, prediction in zip(output_names(read), predictions, strict=True):
         if as_json:
             objects.append(run.task.look_json(prediction, _chosen(run, prediction, layer, head)[0]))
         else:
-            _print_run(run, prediction, layer, head, as_text=as_text)
+            _print_run(run, prediction, layer, head)
         if out is not None:
             _write(run, prediction, layer, head, out / f"{name}.html")
     if as_json:
@@ -197,7 +188,6 @@ def look_run(
     out: Path | None,
     *,
     as_json: bool,
-    as_text: bool = False,
 ) -> None:
     """Show where a run looked: a table or JSON on standard output, and a file if one is named."""
     if out is not None:
@@ -206,35 +196,14 @@ def look_run(
         layers, _ = _chosen(run, prediction, layer, head)
         print_json(run.task.look_json(prediction, layers), indent=None)
     else:
-        _print_run(run, prediction, layer, head, as_text=as_text)
+        _print_run(run, prediction, layer, head)
     if out is not None:
         _write(run, prediction, layer, head, out)
 
 
-def _print_run(
-    run: Run, prediction: Prediction, layer: str | None, head: int | None, *, as_text: bool
-) -> None:
+def _print_run(run: Run, prediction: Prediction, layer: str | None, head: int | None) -> None:
     layers, chosen = _chosen(run, prediction, layer, head)
-    if as_text:
-        _draw(prediction, layers, chosen)
-    else:
-        _print(prediction, layers if chosen is None else {"": chosen})
-
-
-def _draw(prediction: Prediction, layers: Mapping[str, Attention], chosen: Attention | None) -> None:
-    """What was chosen as blocks, and every further layer's heads."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    from sightline.cli.blocks import print_attention  # noqa: PLC0415
-
-    console = Console(highlight=False)
-    console.print(Text(f"{prediction.text} ({prediction.score:.3f})"), soft_wrap=True)
-    if chosen is not None:
-        print_attention(console, chosen, chosen.summary_label, heads=False)
-    for name, attention in layers.items():
-        if attention is not chosen and not isinstance(attention.keys, Grid):
-            print_attention(console, attention, name)
+    _print(prediction, layers if chosen is None else {"": chosen})
 
 
 def _check_drawable(prediction: Prediction) -> None:

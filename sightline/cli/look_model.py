@@ -50,7 +50,6 @@ def look(
     out: Path | None,
     *,
     as_json: bool,
-    as_text: bool = False,
     typed: Sequence[str] = (),
 ) -> None:
     """Watch a saved model read texts or look at images, and show its heads.
@@ -60,7 +59,7 @@ def look(
         inputs: Texts, and the files of images.
         layer: A pattern of names.
         out: A page or a figure, or a folder of pages.
-        as_json, as_text: Print an object, or blocks, instead of a table.
+        as_json: Print an object instead of a table.
         typed: The inputs before files of text were read: pages are called after files.
     """
     opened = _opened(target)
@@ -71,9 +70,6 @@ def look(
         objects = [_as_object(watched, table) for watched, table in zip(found, tables, strict=True)]
         printed = objects[0] if len(objects) == 1 else {"inputs": objects}
         print_json(printed)
-    elif as_text:
-        for watched in found:
-            _draw(watched)
     else:
         for watched, table, source in zip(found, tables, sources, strict=True):
             read = source.name if isinstance(source, Path) else _short(watched.text)
@@ -206,15 +202,6 @@ def _as_object(watched: WatchedModel, table: Sequence[Head]) -> dict[str, Any]:
     heads = [dataclasses.asdict(head) | {"sharpest": head in marked} for head in table]
     read = {"text": watched.text} if watched.grid is None else {"image": watched.text}
     return {"model": watched.title, **read, "keys": dict(watched.keys), "heads": heads}
-
-
-def _draw(watched: WatchedModel) -> None:
-    """All heads as blocks."""
-    from sightline.cli.blocks import print_sights  # noqa: PLC0415
-
-    console = Console(highlight=False)
-    console.print(plain_text(f"{watched.title}: {watched.text}"), soft_wrap=True)
-    print_sights(console, by_layer(watched.seen))
 
 
 def _print(watched: WatchedModel, table: Sequence[Head], source: str) -> None:
