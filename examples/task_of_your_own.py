@@ -112,7 +112,7 @@ SORT = tasks.Task(
     metrics=("loss", "accuracy"),
     dataset=draw_numbers,
     prepare=prepare,
-    open=lambda folder, _config, device: SortPredictor(Sorter.load(folder, device)),
+    open=lambda folder, _config, device, **how: SortPredictor(Sorter.load(folder, device, **how)),
 )
 tasks.register(SORT)
 

@@ -57,7 +57,6 @@ def app() -> Any:
         ("look", "Run a model once over its input, and show where it looked.", _look),
         ("serve", "Serve a model as a page: give it an image or a text, and see where it looks.", _serve),
         ("data", "Check data before training on it, and pack it into shards.", _data),
-        ("check", "Check that a run is as its training left it.", _check),
         ("positions", "Draw sinusoidal positions as a heatmap.", _positions),
     ]
     for name, purpose, load in commands:
@@ -107,12 +106,6 @@ def _data() -> Any:
     return group()
 
 
-def _check() -> Any:
-    from sightline.cli.check import command  # noqa: PLC0415
-
-    return command()
-
-
 def _positions() -> Any:
     from sightline.cli.positions import command  # noqa: PLC0415
 
@@ -121,6 +114,7 @@ def _positions() -> Any:
 
 _REMOVED = {  # commands that are gone, for one release: what to use instead
     "bench": "run `python -m benchmarks look` in the repository",
+    "check": "opening a run (`sightline evaluate RUN`) checks the digests of its files",
     "exercise": "fill in course/NN_name/exercise.py of the repository, then run `pytest course/NN_name`",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -143,8 +137,9 @@ class Group(TyperGroup):
 
     def get_command(self, ctx: Any, name: str) -> Any:
         """Return a command by its name; for one that is gone, say what to use instead."""
-        if name in _REMOVED:
-            raise ValueError(f"`{ctx.command_path} {name}` was removed: {_REMOVED[name]}")
+        words = name if ctx.parent is None else f"{ctx.info_name} {name}"
+        if words in _REMOVED:
+            raise ValueError(f"`{ctx.command_path} {name}` was removed: {_REMOVED[words]}")
         return super().get_command(ctx, name)
 
     def invoke(self, ctx: Any) -> Any:

@@ -228,11 +228,11 @@ class Translator(SaveableModel):
 
 
 def open_translator(
-    folder: Path | str, device: torch.device | str = "cpu"
+    folder: Path | str, device: torch.device | str = "cpu", *, force: bool = False
 ) -> Translator | RecurrentTranslator:
     """The translator of a run folder, whichever it is, in eval."""
     recurrent = read_config(folder)["model"].get("architecture") == "recurrent"
-    return RecurrentTranslator.load(folder, device) if recurrent else Translator.load(folder, device)
+    return (RecurrentTranslator if recurrent else Translator).load(folder, device, force=force)
 
 
 def _places(config: TranslatorConfig) -> nn.Module | None:

@@ -16,7 +16,6 @@ from torch import nn
 from sightline.arguments import check_argument, check_fields, checked, rule_of
 from sightline.look.seen import Seen
 from sightline.messages import did_you_mean, shortened
-from sightline.models.manifest import trusted
 from sightline.models.run_folder import CONFIG, note_version, read_config
 from sightline.settings import Setting, from_json, restore_settings
 from sightline.show.explorer.steps import Step
@@ -277,8 +276,7 @@ def open_run(folder: str | Path, device: str | torch.device | None = None, *, fo
         )
     task = task_of(kind)
     place = device if isinstance(device, torch.device) else choose_device(device)
-    with trusted(folder, force=force):
-        predictor = task.open(folder, config, place)
+    predictor = task.open(folder, config, place, **({"force": True} if force else {}))
     return Run(folder=folder, task=task, config=config, device=place, predictor=predictor)
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
@@ -172,7 +171,8 @@ class Task:
         source_field: The field of the ``data`` settings that says where the data lies.
         dataset: Opens the data that the ``data`` settings name, for a model with some settings.
         prepare: Model and objective for some settings; the folder is that of a training that goes on.
-        open: Loads the model of a run folder, whose config.json is given, with what belongs to it.
+        open: Loads the model of a run folder, whose config.json is given, with what belongs to it; with
+            ``force=True`` where files that are not those that were written are to be opened all the same.
         predict_options: Dataclass of the options of a prediction; also flags.
         look_options: Options that a look predicts with, where none are given.
         evaluate_options: Dataclass of the options of an evaluation; also flags.
@@ -196,7 +196,7 @@ class Task:
     summary: str
     parts: tuple[Part, ...]
     prepare: Callable[[Settings, Path | None], Prepared]
-    open: Callable[[Path, Mapping[str, Any], torch.device], Predictor]
+    open: Callable[..., Predictor]  # folder, config, device, force=False
     dataset: Callable[[Any, Mapping[str, Any]], Any]
     train_help: str = ""
     predict_help: str = ""

@@ -177,16 +177,6 @@ class Checkpoints:
                 return int(read_json(self.folder / name / _STATE)["step"])
         return None
 
-    def damaged(self) -> list[str]:
-        """A sentence for each checkpoint that can't be read, or is not as it was written."""
-        sentences = []
-        for name in self._candidates():
-            try:
-                _read(self.folder / name)
-            except (ValueError, OSError) as problem:
-                sentences.append(f"checkpoint {str(self.folder / name)!r} is damaged: {problem}")
-        return sentences
-
     def _candidates(self) -> list[str]:
         """Names of checkpoints, the pointer's first, then the newest first."""
         names = sorted(self._names(), reverse=True)

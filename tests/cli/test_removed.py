@@ -11,6 +11,7 @@ pytestmark = pytest.mark.bad_input
     ("words", "instead"),
     [
         (["bench", "look", "--quick"], "python -m benchmarks look"),
+        (["check", "runs/demo"], "opening a run"),
         (["exercise", "check", "3", "mine.py"], "pytest course/NN_name"),
     ],
 )

@@ -35,7 +35,7 @@ def preload():
         ]
         words += [["look", f"{place}/train {kind}", *lines.INPUTS[kind][:1]] for kind in lines.INPUTS]
         words += [["evaluate", f"{place}/train {kind}", "--limit", "1"] for kind in lines.INPUTS]
-        words += [["data", "check", "digits"], ["check", place]]
+        words += [["data", "check", "digits"]]
         for one in words:
             quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
             with quiet[0], quiet[1], contextlib.suppress(SystemExit):

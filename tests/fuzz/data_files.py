@@ -48,7 +48,6 @@ def special_input(chance, folder):
             ["caption", str(HERE / "caption/finished"), given, "--json"],
             ["look", str(HERE / "translate/finished"), given, "--json"],
             ["evaluate", given, "--json"],
-            ["check", given],
             ["train", "classify", "--data", given, "--out", str(folder / "run"), "--steps", "1"],
         ]
     )

@@ -100,7 +100,6 @@ KINDS = (
     "data",
     "pack",
     "table",
-    "check",
     "any",
 )
 RUNS = {"caption": "caption", "translate": "translate", "classify": "classify"}
@@ -151,8 +150,6 @@ def _words(chance, out):
         return _with_flags(chance, f"sightline {task}", base, out)
     if kind == "evaluate":
         base = ["evaluate", run, "--limit", "2"]
-    elif kind == "check":
-        return ["check", run, *(["--json"] if chance.random() < 0.5 else [])]
     elif kind == "positions":
         base = ["positions", "--out", f"{out}.png"]
     elif kind == "data":

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from sightline.models.manifest import write_manifest
-from sightline.train.checkpoint import Checkpoints
+from sightline.train.checkpoint import _read as read_checkpoint
 from tests.fuzz.report import Report, about, ended
 from tests.fuzz.sandbox import command
 
@@ -160,7 +160,11 @@ def _edited(report, chance, base, folder, name):
     path.write_text(json.dumps(state | {key: now}))
     (out / "manifest.json").unlink()
     case = f"state {key}={now!r:.80}"
-    damaged = Checkpoints(out / "checkpoints/main").damaged()
+    damaged = [
+        folder
+        for folder in out.glob("checkpoints/main/*/")
+        if folder.name.isdecimal() and _unreadable(folder)
+    ]
     if chance.random() > TRAININGS:
         report.add(case, "state named", [] if len(damaged) == 1 else ["edit not noticed"])
         return
@@ -168,3 +172,11 @@ def _edited(report, chance, base, folder, name):
     noticed = "state.json is wrong" in outcome.err or "not JSON" in outcome.err
     faults = outcome.faults() + ([] if noticed else ["edit not noticed"])
     report.add(f"{case}: {about(outcome)}", f"state {ended(outcome)}", faults)
+
+
+def _unreadable(folder):
+    try:
+        read_checkpoint(folder)
+    except (ValueError, OSError):
+        return True
+    return False

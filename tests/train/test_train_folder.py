@@ -94,9 +94,9 @@ def test_a_folder_that_is_removed_during_a_training_is_noticed(tmp_path):
 def test_a_run_goes_on_with_the_files_it_vouches_for(tmp_path):
     out = tmp_path / "run"
     fit(Toy(), ToyObjective(), config(steps=5), out, shown=False)
-    table = out / "metrics.csv"
-    table.write_text(table.read_text() + "x")
-    with pytest.raises(ValueError, match=r"not those that were written: 'metrics\.csv' has .* bytes, not"):
+    config_file = out / "config.json"
+    config_file.write_text(config_file.read_text() + " ")
+    with pytest.raises(ValueError, match=r"not those that were written: 'config\.json' has .* bytes, not"):
         fit(Toy(), ToyObjective(), config(steps=9), out, resume=True, shown=False)
     (out / "manifest.json").unlink()
     fit(Toy(), ToyObjective(), config(steps=9), out, resume=True, shown=False)

@@ -249,13 +249,15 @@ class CaptionPredictor(Predictor):
         )
 
 
-def open_captioner(folder: Path, config: Mapping[str, Any], device: torch.device) -> CaptionPredictor:  # noqa: ARG001
+def open_captioner(
+    folder: Path, _config: Mapping[str, Any], device: torch.device, *, force: bool = False
+) -> CaptionPredictor:
     """Load the captioner of a run folder.
 
     Raises:
         ValueError: If a file in it is missing or damaged.
     """
-    model = Captioner.load(folder, device)
+    model = Captioner.load(folder, device, force=force)
     path = folder / TOKENIZER
     if not path.is_file():
         raise ValueError(f"there is no {TOKENIZER} in {str(folder)!r}; was the run copied whole?")

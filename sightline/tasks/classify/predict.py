@@ -163,13 +163,15 @@ class Classifier(Predictor):
         )
 
 
-def open_classifier(folder: Path, config: Mapping[str, Any], device: torch.device) -> Classifier:
+def open_classifier(
+    folder: Path, config: Mapping[str, Any], device: torch.device, *, force: bool = False
+) -> Classifier:
     """Load the classifier of a run folder.
 
     Raises:
         ValueError: If a file in it is missing or damaged.
     """
-    model = VisionTransformer.load(folder, device)
+    model = VisionTransformer.load(folder, device, force=force)
     data = from_json(ClassifyData, config.get("data", {}), where=str(folder / CONFIG))
     if len(data.names) != model.config.n_classes:
         raise ValueError(

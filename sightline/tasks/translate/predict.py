@@ -274,7 +274,7 @@ class SentenceTranslator(Predictor):
 
 
 def open_sentence_translator(
-    folder: Path, config: Mapping[str, Any], device: torch.device
+    folder: Path, config: Mapping[str, Any], device: torch.device, *, force: bool = False
 ) -> SentenceTranslator:
     """Load the translator of a run folder.
 
@@ -282,7 +282,7 @@ def open_sentence_translator(
         ValueError: If a file in it is missing or damaged.
     """
     data = from_json(TranslateData, config.get("data", {}), where=str(folder / CONFIG))
-    return SentenceTranslator(open_translator(folder, device), PairTokens.load(folder), data)
+    return SentenceTranslator(open_translator(folder, device, force=force), PairTokens.load(folder), data)
 
 
 def predictions_json(predictions: Sequence[Prediction]) -> dict[str, Any]:

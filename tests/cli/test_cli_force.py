@@ -1,4 +1,4 @@
-"""``sightline check``, and what the commands of a run say of one that is not as it was."""
+"""What the commands of a run say of one that is not as it was written."""
 
 import shutil
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from sightline.models.manifest import write_manifest
 from tests.command import run
 
 OLD = Path(__file__).parents[1] / "fixtures/written_by_0_1/classify/finished"
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.plain
 @pytest.fixture
 def folder(tmp_path):
     shutil.copytree(OLD, tmp_path / "run")
-    assert run("check", tmp_path / "run", "--write").code == 0
+    write_manifest(tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -27,23 +28,13 @@ def spoil(folder):
     save_file(weights, folder / "model.safetensors")
 
 
-def test_a_run_that_is_as_it_was(folder):
-    said = f"{folder}: a run of kind 'classify'; 3 files, 13574 bytes, as they were written\n"
-    assert run("check", folder) == (0, said, "")
-    found = run("check", folder, "--json").json
-    assert found == {"kind": "classify", "files": 3, "bytes": 13574, "problems": []}
-
-
-def test_a_run_that_nothing_vouches_for():
-    result = run("check", OLD)
-    assert result.code == 2
-    assert "has no manifest.json, so nothing tells whether" in result.err
+def test_a_run_without_a_manifest_opens():
+    assert not (OLD / "manifest.json").exists()
     assert run("evaluate", OLD, "--limit", 3, "--json").code == 0
 
 
 def test_a_file_that_changed_is_named_and_force_opens_it(folder):
     spoil(folder)
-    assert run("check", folder).err == "'model.safetensors' has other bytes than were written\n"
     refused = run("evaluate", folder, "--limit", 3, "--json")
     assert (refused.code, refused.out) == (2, "")
     assert "'model.safetensors' has other bytes than were written; copy the run anew" in refused.err
@@ -54,13 +45,9 @@ def test_a_file_that_changed_is_named_and_force_opens_it(folder):
     assert "NaN" not in forced.out
 
 
-def test_weights_that_are_no_numbers_are_a_problem_whoever_vouches_for_them(folder):
+def test_weights_that_are_no_numbers_are_refused_whoever_vouches_for_them(folder):
     spoil(folder)
-    result = run("check", folder, "--write")
+    write_manifest(folder)
+    result = run("evaluate", folder, "--limit", 3, "--json")
     assert result.code == 2
     assert "weights must be finite numbers, 1 of 10 in 'head.bias'" in result.err
-
-
-def test_what_is_no_run(tmp_path):
-    assert run("check", tmp_path, "--write").code == 2
-    assert not list(tmp_path.iterdir())
