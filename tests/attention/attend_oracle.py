@@ -1,51 +1,14 @@
-"""Attention by the equation in float64, and the two ways it may go: what the tests of it share."""
-
-import math
+"""The two ways that attention may go, taken at any size; and the oracle, by the names that its tests use."""
 
 import pytest
 import torch
 
-import sightline as sl
 from sightline.attention import attend
+from tests.oracle.attend import close, plain, qkv, value_and_gradients
+from tests.oracle.draw import randn
+from tests.oracle.scores import score_of
 
-
-def plain(q, k, v, allowed=None, added=None, score=None, scale=None):
-    if q.dim() == k.dim() == v.dim() == 4 and k.size(1) == v.size(1) and q.size(1) % k.size(1) == 0:
-        k, v = (x.repeat_interleave(q.size(1) // k.size(1), 1) for x in (k, v))
-    if score is None:
-        scores = torch.einsum("...td,...sd->...ts", q, k) * (q.size(-1) ** -0.5 if scale is None else scale)
-    else:
-        scores = score(q, k) * (1.0 if scale is None else scale)
-    if added is not None:
-        scores = scores + added
-    if allowed is not None:
-        scores = scores.masked_fill(~allowed, -math.inf)
-    empty = (scores == -math.inf).all(-1, keepdim=True)
-    return scores.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0) @ v
-
-
-def randn(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
-
-
-def qkv(*lead, t=5, s=7, d=3, d_v=3, dtype=torch.float64):
-    sizes = ((t, d), (s, d), (s, d_v))
-    return [randn(*lead, *size, seed=seed, dtype=dtype) for seed, size in enumerate(sizes)]
-
-
-def value_and_gradients(function, tensors):
-    tensors = [x.detach().clone().requires_grad_() for x in tensors]
-    output = function(*tensors)
-    upstream = randn(*output.shape, seed=77).to(output)
-    grads = torch.autograd.grad(output, tensors, upstream, allow_unused=True)
-    return [output.detach()] + [
-        torch.zeros_like(x) if g is None else g for x, g in zip(tensors, grads, strict=True)
-    ]
-
-
-def close(found, expected, atol=1e-12):
-    for ours, truth in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, truth, rtol=0, atol=atol)
+__all__ = ["close", "in_blocks", "in_one_call", "plain", "qkv", "randn", "scored", "value_and_gradients"]
 
 
 class in_blocks:
@@ -64,14 +27,12 @@ class in_blocks:
 
 
 class in_one_call(in_blocks):
+    """Take the one call at any size."""
+
     def __init__(self):
         super().__init__(pairs=1 << 40, block=1 << 40)
 
 
 def scored(name, d):
-    built = {
-        "general": lambda: sl.scores.General(d, d),
-        "low_rank": lambda: sl.scores.LowRank(d, d, 2),
-        "additive": lambda: sl.scores.Additive(d, d, 5),
-    }
-    return built[name]().double() if name in built else name
+    """A score function in float64."""
+    return score_of(name, d, torch.float64)

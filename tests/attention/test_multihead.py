@@ -11,7 +11,7 @@ from torch import nn
 
 import sightline as sl
 from tests.attention.created import created
-from tests.attention.multihead_oracle import (
+from tests.oracle.multihead import (
     B,
     E,
     H,

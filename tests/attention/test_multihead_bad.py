@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import sightline as sl
-from tests.attention.multihead_oracle import B, E, H, S, T, twins
+from tests.oracle.multihead import B, E, H, S, T, twins
 
 X, Y, Z = torch.zeros(B, T, E), torch.zeros(B, S, E), torch.zeros(B, S, E)
 BAD_CALLS = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import sightline as sl
-from tests.attention.multihead_oracle import B, E, K, T, V
+from tests.oracle.multihead import B, E, K, T, V
 
 
 def test_self_attention_is_the_equation_of_its_projections():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import sightline as sl
-from tests.layers.twins import built, causal, padded, run, same, stacks, twins, worst_error
+from tests.oracle.layers import built, causal, padded, run, same, stacks, twins, worst_error
 
 B, T, S, E, H, D_FF = 3, 7, 5, 10, 2, 11
 LAYER = "TransformerDecoderLayer"

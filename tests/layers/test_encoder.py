@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import sightline as sl
-from tests.layers.twins import (
+from tests.oracle.layers import (
     EXPECTED,
     built,
     causal,

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import sightline as sl
-from tests.layers.twins import built, causal, padded, run, same, twins, worst_error
+from tests.oracle.layers import built, causal, padded, run, same, twins, worst_error
 
 B, T, S, E, H, D_FF = 3, 7, 5, 10, 2, 11
 SIZES = (E, H, 2, 2, D_FF, 0.0)

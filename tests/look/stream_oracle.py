@@ -3,23 +3,12 @@
 from contextlib import contextmanager
 from unittest import mock
 
-import torch
-
 from sightline.attention import attend
-from tests.look.look_oracle import (
-    matrix,
-    plain_scores,
-    randn,
-)
+from tests.oracle.dense import matrix, repeated
+from tests.oracle.draw import qkv as inputs
+from tests.oracle.scores import plain_scores
 
-
-def inputs(lead, t, s, d, d_v=3, kv_heads=None, dtype=torch.float32):
-    kv_lead = lead if kv_heads is None else (lead[0], kv_heads)
-    return (
-        randn(*lead, t, d, seed=t, dtype=dtype),
-        randn(*kv_lead, s, d, seed=s + 1, dtype=dtype),
-        randn(*kv_lead, s, d_v, seed=s + 2, dtype=dtype),
-    )
+__all__ = ["attention_in_blocks", "inputs", "truth"]
 
 
 @contextmanager
@@ -33,7 +22,5 @@ def attention_in_blocks(pairs, block):
 
 
 def truth(q, k, added, score_name="scaled_dot", score=None):
-    if q.dim() == 4 and q.size(1) != k.size(1):
-        k = k.repeat_interleave(q.size(1) // k.size(1), 1)
-    q, k = q.double(), k.double()
+    q, k = q.double(), repeated(q, k).double()
     return matrix(q, k, added, scores=plain_scores(score_name, score, q, k))
