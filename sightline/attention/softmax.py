@@ -20,9 +20,11 @@ def masked_softmax(scores: Float[Tensor, "... T S"], mask: Tensor | None = None)
     """
     if mask is None:
         return scores.softmax(-1)
-    forbidden = ~mask if mask.dtype == torch.bool else mask == -torch.inf
-    if mask.dtype != torch.bool:
-        scores = scores + mask.to(scores.dtype)
+    if mask.dtype == torch.bool:
+        forbidden = ~mask
+    else:
+        mask = mask.to(scores.dtype)  # in half precision a huge negative number is -inf
+        forbidden, scores = mask == -torch.inf, scores + mask
     scores = scores.masked_fill(forbidden, -torch.inf)  # also where the score itself is not a number
     nothing_to_see = forbidden.all(-1, keepdim=True)
     return scores.masked_fill(nothing_to_see, 0.0).softmax(-1).masked_fill(nothing_to_see, 0.0)

@@ -74,8 +74,9 @@ def _by_kernel(inputs: ScoreInputs, lse: Tensor, groups: KeyGroups) -> Float[Ten
 
 
 def _is_fused(inputs: ScoreInputs) -> bool:
-    """Whether its weights are those of a fused call."""
+    """Whether its weights are those of a fused call; a score of half precision can't be given float32."""
     plain = inputs.modify is None and inputs.sink is None
+    plain = plain and (inputs.score is None or inputs.q.dtype == inputs.dtype)
     return type(inputs) is ScoreInputs and plain
 
 
