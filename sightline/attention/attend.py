@@ -33,6 +33,7 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from torch.utils.checkpoint import checkpoint
 
 from sightline.attention import scores
+from sightline.attention.kernels import interpreted
 from sightline.attention.mask_values import refuse_ones
 from sightline.attention.masks import Mask, as_mask, causal, on_device
 from sightline.attention.observers import call_observed, is_watched
@@ -109,7 +110,7 @@ def attention(
         score = scores.named(score)
         dot = score.as_dot(q, k)
         if dot is None:
-            if type(score) is Additive and q.is_cuda and dropout_p == 0.0:
+            if type(score) is Additive and (q.is_cuda or interpreted()) and dropout_p == 0.0:
                 output = _additive(score, q, k, v, mask, 1.0 if scale is None else scale)
                 if output is not None:
                     return output

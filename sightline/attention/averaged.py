@@ -19,6 +19,7 @@ from torch.autograd.forward_ad import unpack_dual
 from torch.utils.checkpoint import checkpoint
 
 from sightline.attention.attend import attention
+from sightline.attention.kernels import interpreted
 from sightline.attention.masks import Mask
 from sightline.attention.observers import call_observed, is_watched
 from sightline.attention.softmax import masked_softmax
@@ -71,7 +72,7 @@ def attention_with_average(
         return call[0], call[1]
     n_batch, n_heads, t = q.shape[:3]
     fitted = mask.fitted((n_batch, n_heads), t, k.size(2))
-    small = n_batch * n_heads * t * k.size(2) <= _SMALL
+    small = n_batch * n_heads * t * k.size(2) <= _SMALL and not (interpreted() and _has_kernel(q, k))
     if small or dropout_p > 0 or _is_transformed(q, k, v):
         return _head_by_head(q, k, v, fitted, dropout_p)
     if not fitted.limits and _has_kernel(q, k):
@@ -209,7 +210,9 @@ def _has_kernel(q: Tensor, k: Tensor) -> bool:
     """Whether a kernel can average the weights: in half precision, without gradients, on a GPU."""
     wants_grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
     is_half = q.dtype == k.dtype and q.dtype in (torch.float16, torch.bfloat16)
-    return q.is_cuda and is_half and not wants_grad and q.size(3) <= _WIDEST and _has_triton(q.device.index)
+    if not is_half or wants_grad or q.size(3) > _WIDEST:
+        return False
+    return _has_triton(q.device.index) if q.is_cuda else interpreted()
 
 
 @functools.cache

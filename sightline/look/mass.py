@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sightline.attention.attend import attention
+from sightline.attention.kernels import interpreted
 from sightline.attention.masks import Mask
 from sightline.look.groups import Groups, KeyGroups, Keys, key_index, read_groups
 from sightline.look.kernels.covers import covers
@@ -58,7 +59,7 @@ def _sum_members(
     parts = []
     for inputs, lse, first_key, _ in kept:  # a step of a loop has some of the keys
         t, s = inputs.shape[2:]
-        if s == sight.s and t * s >= _FEW and covers(inputs, lse):
+        if s == sight.s and (t * s >= _FEW or interpreted()) and covers(inputs, lse):
             parts.append(_by_kernel(inputs, lse, groups))
             continue
         shown = groups.members[..., first_key : first_key + s, :].to(inputs.dtype)

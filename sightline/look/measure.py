@@ -34,6 +34,8 @@ def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H 
             return stats
     if not kernels.supports(inputs, request):
         return stream.measure(inputs, request, lse)
+    if not inputs.q.is_cuda:  # interpreted
+        lse = _usable_lse(inputs, lse)
     if differentiable:
         from sightline.look.kernels.differentiable import measure as measure_on_gpu  # noqa: PLC0415
 

@@ -8,6 +8,7 @@ import importlib.util
 
 import torch
 
+from sightline.attention.kernels import interpreted
 from sightline.look.score_inputs import ScoreInputs
 from sightline.look.stream import StatsRequest
 
@@ -28,13 +29,13 @@ def supports(inputs: ScoreInputs, request: StatsRequest) -> bool:
     if mask.allowed and (request.peak or request.top is not None):  # Triton 3.6 takes wrong maxima there
         return False
     return (
-        q.is_cuda
+        (q.is_cuda or interpreted())
         and q.dtype in _DTYPES
         and k.dtype == q.dtype
         and q.size(3) <= _MAX_WIDTH
         and inputs.shape[2] * inputs.shape[3] > 0
         and not any(x.requires_grad for x in mask.added)
-        and _is_available(q.device.index or 0)
+        and (not q.is_cuda or _is_available(q.device.index or 0))
     )
 
 
