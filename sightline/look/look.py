@@ -72,8 +72,6 @@ def look(
         return look_at_dtensors(q, k, v, mask, measure=measure, score=score, scale=scale, keep=keep)
     output, lses = _attend(q, k, v, mask, score, scale)
     mask = _NO_MASK if mask is None else as_mask(mask)
-    if mask.added:  # the kernel rounds it likewise
-        mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))
     inputs, lead = make_score_inputs(q, k, v, mask, scale, score)
     return measure_sight(inputs, measure, lead=lead, lse=captured_lse(lses, inputs), output=output, keep=keep)
 
@@ -94,6 +92,8 @@ def make_score_inputs(
 ) -> tuple[ScoreInputs, tuple[int, ...]]:
     """What the weights of an attention are made of, and the leading dimensions it was asked with."""
     shape, keys = q.shape, k.shape
+    if mask.added:  # the kernel rounds it likewise
+        mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))
     if (  # nothing has to be done to them; short inputs feel every step
         score is None
         and len(shape) == len(keys) == v.dim() == 4

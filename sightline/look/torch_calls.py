@@ -26,7 +26,6 @@ def read_attention_call(
     """
     arguments = dict(zip(_OURS, args, strict=False)) | kwargs
     q, k, v, mask = arguments["q"], arguments["k"], arguments["v"], as_mask(arguments.get("mask"))
-    mask = replace(mask, added=tuple(x.to(q.dtype) for x in mask.added))  # the kernel rounds it likewise
     inputs, lead = make_score_inputs(q, k, v, mask, arguments.get("scale"), arguments.get("score"))
     if inputs.score is not None:
         inputs = replace(inputs, score=_without_hooks(inputs.score, copied=kept))

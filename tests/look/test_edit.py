@@ -13,8 +13,8 @@ from torch import nn
 import sightline as sl
 from sightline.models import vit_parts
 from sightline.models.vit_config import VisionTransformerConfig
-from tests.oracle.edits import EDITS, ByHand, eager_in_transformers
 from tests.look.look_oracle import near, randn
+from tests.oracle.edits import EDITS, ByHand, eager_in_transformers
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

@@ -279,11 +279,7 @@ class ByHand(nn.Module):
         return torch.cat([scores, sink], -1).softmax(-1)[..., :-1] @ v
 
 
-# Keys that nobody looks at may be taken for padding, which has tests of its own.
-SEEN_BY_SOME = tuple(x for x in MASKS if x not in OF_BATCH | {"nobody"})
-
-
-@source("watched", masks=SEEN_BY_SOME)
+@source("watched")
 def watched(case):
     made, model = Drawn(case), Attend()
     args, own = made.given
@@ -294,7 +290,7 @@ def watched(case):
     check(case, seen[""], made.dense, STATISTICS)
 
 
-@source("watched and kept", masks=SEEN_BY_SOME)
+@source("watched and kept")
 def watched_and_kept(case):
     made, model = Drawn(case), Attend()
     args, own = made.given
@@ -304,7 +300,7 @@ def watched_and_kept(case):
         check(case, seen[""], made.dense)
 
 
-@source("torch's kernel", masks=SEEN_BY_SOME, scores=("scaled_dot",))
+@source("torch's kernel", scores=("scaled_dot",))
 def torchs_kernel(case):
     made, model = Drawn(case), Kernel()
     args = (made.q, made.k, made.v, made.as_tensor)
@@ -374,6 +370,8 @@ def padded(case):
         model(*args[:3], mask, **own)
     sight, dense = seen[""], made.dense
     left_out = Dense(dense.weights * real[:, None, :, None], dense.lse)
+    assert torch.equal(sight.is_padding, (~real)[:, None].expand(2, 2, n))
+    assert bool(sight.entropy.masked_select(~real[:, None]).isnan().all())
     rtol, atol = case.tolerance
     for name in OF_KEYS:
         near(QUESTIONS[name].ask(sight), QUESTIONS[name].ask(left_out), rtol, atol, name)
@@ -383,7 +381,7 @@ def padded(case):
         near(*(torch.where(each, x.double(), 0.0) for x in (found, truth)), rtol, atol, name)
 
 
-@source("steps", masks=("nothing", "causal", "window", "both_ends", "bias", "bias_of_heads"))
+@source("steps")
 def steps(case):
     """The steps of a decoding loop, stacked, are the whole."""
     n = case.size[1]
@@ -401,7 +399,7 @@ def steps(case):
     check(case, seen.stack(""), made.dense)
 
 
-@source("backward", masks=SEEN_BY_SOME, scores=("scaled_dot",))
+@source("backward", scores=("scaled_dot",))
 def backward(case):
     made, model = Drawn(case, grad=True), Attend()
     args, own = made.given
