@@ -21,6 +21,7 @@ import pytest
 
 from sightline.cli import main
 from sightline.tasks import kinds
+from tests.signals import own_signals
 
 __all__ = ["Child", "Result", "run", "start"]
 
@@ -113,7 +114,8 @@ def _command(words, out, err, imports, folder):
     for path in imports:
         runpy.run_path(path)
     try:
-        main(words)
+        with own_signals():
+            main(words)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

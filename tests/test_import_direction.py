@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "sightline"
 ORDER = [
     ["messages"],
     ["argument_rules"],
-    ["arguments", "border", "launch", "logs", "palette"],
+    ["arguments", "border", "launch", "logs", "palette", "signals"],
     ["shapes"],
     ["settings"],
     ["attention", "positions"],

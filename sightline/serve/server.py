@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -18,12 +17,12 @@ from sightline.serve.connection import KEEP_ALIVE, Connection
 from sightline.serve.guard import Access, is_loopback
 from sightline.serve.limits import Limits
 from sightline.serve.model import ExampleInput, ServedModel
+from sightline.signals import hear_signals
 
 __all__ = ["Server", "access_for", "address_of", "bind", "serve"]
 
 _LAST_PORT = 65535
 _GRACE = 0.3  # seconds that answers under way have when the server ends
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only where it is asked for
 
 
@@ -132,15 +131,8 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Take the signals for the time of the block; uvicorn would raise them once more at its end."""
-        if threading.current_thread() is not threading.main_thread():
+        with hear_signals(self.handle_exit):
             yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """End at a signal."""

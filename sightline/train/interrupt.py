@@ -4,7 +4,6 @@ Of several processes each may be told at another step, or not at all: all stop a
 """
 
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,11 +12,10 @@ from torch import Tensor
 
 from sightline.launch import launched
 from sightline.logs import logger
+from sightline.signals import hear_signals
 from sightline.train.processes import any_process, is_main_process
 
 __all__ = ["Interrupt", "Interrupted", "interruptible"]
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -84,12 +82,5 @@ class Interrupt:
 def interruptible() -> Iterator[Interrupt]:
     """Listen for signals in this block; outside the main thread, where nobody can, none ever comes."""
     interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
+    with hear_signals(interrupt.receive):
         yield interrupt
-        return
-    before = {number: signal.signal(number, interrupt.receive) for number in _SIGNALS}
-    try:
-        yield interrupt
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

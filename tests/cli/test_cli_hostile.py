@@ -36,6 +36,7 @@ def test_ctrl_c_while_a_command_is_imported_says_nothing(monkeypatch):
     assert run("evaluate", RUN) == (130, "", "")
 
 
+@pytest.mark.usefixtures("own_signals")
 @pytest.mark.parametrize("module", ["shlex", "typer", "sightline.cli.app"])
 def test_ctrl_c_before_the_command_has_begun_ends_it_in_silence(tmp_path, module):
     """As a process: the first modules are imported before anything of ours can catch an exception."""
@@ -68,18 +69,14 @@ def test_ctrl_c_that_a_shell_ignores_is_ignored():
     assert (ended.returncode, ended.stdout) == (0, f"sightline {sl.__version__}\n"), ended.stderr
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_ctrl_c_is_answered_again_once_a_command_begins(monkeypatch):
     at = []
     monkeypatch.setattr("sightline.cli.main", lambda: at.append(signal.getsignal(signal.SIGINT)))
-    before = signal.getsignal(signal.SIGINT)
     monkeypatch.delitem(sys.modules, "sightline.__main__", raising=False)
-    try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        entry = importlib.import_module("sightline.__main__")
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
-        entry.main()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    entry = importlib.import_module("sightline.__main__")
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+    entry.main()
     assert at == [signal.default_int_handler]
 
 

@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import signal
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -299,15 +298,3 @@ def test_the_token_is_typed_or_comes_with_the_address(browser):
             assert page.url == address
             page.locator("#example-list button").first.click()
             assert result_of(page)
-
-
-def test_both_signals_are_taken():
-    service = Service(model=open_model(FIXTURES / "classify" / "finished"))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before = signal.getsignal(number)
-        server = Server(service)
-        with server.capture_signals():
-            signal.raise_signal(number)
-        assert server.should_exit
-        assert signal.getsignal(number) is before
-    service.worker.stop()

@@ -30,6 +30,7 @@ from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
 from sightline.train.objective import Loss
 from sightline.train.processes import from_main, join, process_index, spread, together
+from tests.signals import own_signals
 from tests.train.groups import Group
 from tests.train.toy import Toy, ToyObjective
 
@@ -75,11 +76,11 @@ class Task(ToyObjective):
 def trainer(out, *, broken=None, number=None, resume=False, **settings):
     """A training as the command line runs it: errors become sentences and exit codes.
 
-    One process alone may break, or get a signal; nobody need wait long for what the others say then.
+    One process alone may break, or get a signal; where it is killed nobody need wait long for its last words.
     """
 
     def train(*_, **__):
-        if broken is not None or number is not None:
+        if broken is not None or number == signal.SIGKILL:
             processes._SPEECH = timedelta(seconds=1)
         torch.manual_seed(7)
         config = dataclasses.replace(CONFIG, **settings)
@@ -184,4 +185,5 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    with own_signals():
+        main(Path(sys.argv[1]))

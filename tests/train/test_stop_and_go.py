@@ -14,6 +14,8 @@ from sightline.train.loop import fit
 from sightline.train.objective import Stage
 from tests.train.toy import Toy, ToyObjective
 
+pytestmark = pytest.mark.usefixtures("own_signals")
+
 QUICK = TrainConfig(device="cpu", epochs=3, lr=1e-2, tensorboard=False, threads=0)  # 5 steps an epoch
 
 
@@ -53,6 +55,14 @@ def test_a_signal_lets_the_step_end_saves_and_stops(tmp_path, step, number):
     assert stopped.value.number == number
     assert signal.getsignal(number) is before
     assert_same(train(tmp_path / "run", resume=True), whole)
+
+
+def test_a_signal_that_is_ignored_stops_nothing(tmp_path):
+    """As in the background of a script, where Ctrl-C is for the script alone."""
+    whole = train(tmp_path / "whole")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert_same(train(tmp_path / "run", objective=Signalled(3, signal.SIGINT)), whole)
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
 
 def test_a_signal_is_answered_at_once(tmp_path, caplog):
