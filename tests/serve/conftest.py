@@ -2,7 +2,6 @@
 
 import io
 import threading
-import time
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -57,14 +56,6 @@ class Model:
 
     def examples(self):
         return [ExampleInput(label="one", image=png(3, 5)), ExampleInput(label="two")]
-
-
-def until(happened):
-    """Wait for something that another thread does."""
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end, "it takes too long"
-        time.sleep(0.001)
 
 
 def png(width=7, height=5):

@@ -7,7 +7,8 @@ import tempfile
 import pytest
 
 from sightline.serve.limits import Limits
-from tests.serve.conftest import LIMITS, Model, image, png, until
+from tests.serve.conftest import LIMITS, Model, image, png
+from tests.until import until
 
 
 def test_about_and_examples(open_client):
@@ -220,7 +221,7 @@ def test_who_waits_is_told_that_the_server_stops(open_client):
     client = open_client()
     client.model.go.clear()
     waiting = [client.start("POST", "/api/look", **image()) for _ in range(2)]
-    assert client.model.begun.wait(60)
+    until(lambda: client.service.worker.taken["look"] == 2)
     client.call(client.service.stopping.set)
     answers = [x.result(60) for x in waiting]
     assert [x.status_code for x in answers] == [503, 503]

@@ -18,7 +18,8 @@ from sightline.serve.app import Service
 from sightline.serve.guard import Access
 from sightline.serve.server import Server, access_for, address_of, bind
 from tests.command import run, start
-from tests.serve.conftest import LIMITS, Model, image, until
+from tests.serve.conftest import LIMITS, Model, image
+from tests.until import until
 
 RUN = Path(__file__).parents[1] / "fixtures" / "written_by_0_1" / "caption" / "finished"
 HEAD = "POST /api/look HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"

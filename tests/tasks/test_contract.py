@@ -12,7 +12,6 @@ import re
 import shlex
 import shutil
 import signal
-import time
 
 import pytest
 import torch
@@ -74,32 +73,52 @@ def test_the_end_prints_the_next_two_commands(trained):
     assert run(*words[-3:]).code == 0
 
 
+SIGNALLED = """
+import itertools, os
+from torch.optim.optimizer import register_optimizer_step_{when}_hook
+steps = itertools.count(1)
+def hook(*_):
+    if next(steps) == {step}:
+        os.kill(os.getpid(), {number})
+register_optimizer_step_{when}_hook(hook)
+"""
+
+
+def signalled(case, out, place, number, *, step, when="pre"):
+    """How a training ends that gets a signal in one of its steps, before or after the weights change."""
+    sends = place / "sends.py"
+    sends.write_text(SIGNALLED.format(number=int(number), step=step, when=when))
+    return start(*case.train(out), place=place, imports=[OWN_TASK, sends]).result()
+
+
+def steps_of(trained):
+    """How many steps an epoch and the whole training have."""
+    found = re.search(r"([\d,]+) steps an epoch, ([\d,]+) steps in all", trained[1].err)
+    return [int(text.replace(",", "")) for text in found.groups()]
+
+
 @pytest.mark.parametrize("moment", ["a step", pytest.param("the end of an epoch", marks=pytest.mark.long)])
 def test_a_killed_training_goes_on_to_the_bit(case, trained, moment, tmp_path):
     out, chance = tmp_path / "run", random.Random(f"{case.name} {moment}")  # noqa: S311
-    child = start(*case.train(out), place=tmp_path, imports=[OWN_TASK])
-    after = chance.randrange(1, 3)
-    if moment == "a step":
-        child.wait_until(lambda: checkpoint(out)["batch"] > 0 and checkpoint(out)["epoch"] >= after - 1)
-        time.sleep(chance.uniform(0, 0.02))
+    an_epoch, total = steps_of(trained)
+    if moment == "a step":  # not the one after a save, which comes every third: something is lost
+        step, when = chance.choice([n for n in range(4, total) if n % 3 != 1 and n % an_epoch != 1]), "pre"
     else:
-        child.wait_until(lambda: checkpoint(out)["batch"] == 0 and checkpoint(out)["epoch"] >= after)
-    child.send(signal.SIGKILL)
-    assert child.result().code == -signal.SIGKILL
+        step, when = chance.randrange(1, 4) * an_epoch, "post"
+    assert signalled(case, out, tmp_path, signal.SIGKILL, step=step, when=when).code == -signal.SIGKILL
+    assert 0 < checkpoint(out)["step"] < step
     assert run(*case.train(out, "--resume")).code == 0
     assert contents(out) == contents(trained[0])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_signal_saves_and_says_how_to_go_on(case, trained, number, tmp_path):
-    out = tmp_path / "run"
-    child = start(*case.train(out), place=tmp_path, imports=[OWN_TASK])
-    child.wait_until(lambda: checkpoint(out)["step"] > 0)
-    child.send(number)
-    result = child.result()
+    out, (an_epoch, total) = tmp_path / "run", steps_of(trained)
+    step = next(n for n in range(4, total) if n % 3 and n % an_epoch)  # nothing else saves it
+    result = signalled(case, out, tmp_path, number, step=step)
     assert (result.code, result.out) == (128 + number, "")
     said, command = result.err.splitlines()[-2:]
-    step = int(re.fullmatch(r"stopped after step (\d+) of \d+; everything is saved; go on with", said)[1])
+    assert said == f"stopped after step {step} of {total}; everything is saved; go on with"
     assert checkpoint(out)["step"] == step
     words = shlex.split(command)
     assert words[-1] == "--resume"

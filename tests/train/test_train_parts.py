@@ -5,7 +5,6 @@ import gc
 import math
 import sys
 import threading
-import time
 
 import pytest
 import torch
@@ -18,6 +17,7 @@ from sightline.train.progress import Curve, Progress
 from sightline.train.stepping import accelerator_for, to_device
 from sightline.train.weights import Ema, mean_of
 from tests.train.toy import Toy
+from tests.until import until
 
 
 def rates(total, **settings):
@@ -222,7 +222,7 @@ def test_a_full_disk_costs_the_curves_of_tensorboard_alone(tmp_path, monkeypatch
     curve = Curve(tmp_path, [], tensorboard=True)
     for step in range(9):
         curve.add({"step": step, "epoch": 1, "loss": 1.0, "lr": 0.1})
-        time.sleep(0.01)  # its thread writes
+        until(lambda at=step: len(written) > min(at, good))  # its thread writes
     curve.close()
     gc.collect()
     assert threading.excepthook is before
