@@ -223,9 +223,12 @@ def named(score: str | Score) -> Score:
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Scale to length one; a zero vector stays zero, and so does its gradient."""
-    squares = x.to(torch.promote_types(x.dtype, torch.float32)).square().sum(-1, keepdim=True)
-    return (x * torch.where(squares > 0, squares, 1.0).rsqrt() * (squares > 0)).to(x.dtype)
+    """Scale to length one, however short or long; a zero vector stays zero, and so does its gradient."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    largest = wide.detach().abs().amax(-1, keepdim=True)
+    wide = wide / torch.where(largest > 0, largest, 1.0)  # the squares can neither vanish nor overflow
+    squares = wide.square().sum(-1, keepdim=True)
+    return (wide * torch.where(squares > 0, squares, 1.0).rsqrt() * (squares > 0)).to(x.dtype)
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:

@@ -209,3 +209,57 @@ def test_the_cosine_of_a_zero_vector_is_zero_and_so_is_its_gradient(dtype):
     scores.sum().backward()
     assert not scores.any()
     assert not q.grad.any()
+
+
+LENGTHS = {
+    torch.float32: (1e-42, 1e-37, 1e-30, 1e-22, 1e-19, 1e18, 1e20, 3e37),
+    torch.bfloat16: (1e-30, 1e-22, 1e20, 3e37),
+    torch.float16: (1e-6, 1e4),
+    torch.float64: (1e-300, 1e-170, 1e160, 1e300),
+}
+EXTREMES = [(dtype, length) for dtype, lengths in LENGTHS.items() for length in lengths]
+TOLERANCES = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-6, torch.float64: 1e-12}
+
+
+def directions(dtype, length):
+    """Queries and keys of one length, as they are in this dtype, and the same in float64 about one long."""
+    rounded = [(torch.randn(2, n, 3, dtype=torch.float64) * length).to(dtype) for n in (5, 7)]
+    return rounded, [x.double() / length for x in rounded]
+
+
+@pytest.mark.parametrize(("dtype", "length"), EXTREMES)
+def test_a_cosine_does_not_depend_on_how_long_the_vectors_are(dtype, length):
+    (q, k), (unit_q, unit_k) = directions(dtype, length)
+    v = torch.randn(2, 7, 2).to(dtype)
+    expected = F.cosine_similarity(unit_q[:, :, None], unit_k[:, None], dim=-1, eps=1e-30)
+    weights = expected.softmax(-1)
+    close = {"rtol": 0, "atol": TOLERANCES[dtype]}
+    torch.testing.assert_close(sl.scores.Cosine()(q, k).double(), expected, **close)
+    attended = sl.attention(q, k, v, score="cosine")
+    torch.testing.assert_close(attended.double(), weights @ v.double(), **close)
+    sight = sl.look(q, k, v, score="cosine")
+    assert torch.equal(sight.output, attended)
+    torch.testing.assert_close(sight.received.double(), weights.sum(-2), **close)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "length"), [(d, n) for d, n in EXTREMES if d != torch.float16 and n != 1e-42]
+)
+def test_the_gradient_of_a_cosine_is_as_long_as_the_vectors_are_short(dtype, length):
+    (q, k), (unit_q, unit_k) = directions(dtype, length)
+    q.requires_grad_()
+    unit_q.requires_grad_()
+    sl.scores.Cosine()(q, k).sum().backward()
+    F.cosine_similarity(unit_q[:, :, None], unit_k[:, None], dim=-1, eps=1e-30).sum().backward()
+    close = {"rtol": 0, "atol": 8 * TOLERANCES[dtype] * unit_q.grad.abs().max().item()}
+    torch.testing.assert_close(q.grad.double() * length, unit_q.grad, **close)
+
+
+def test_short_vectors_among_zeros_and_long_ones_have_their_own_gradients():
+    q = torch.tensor([[0.0, 0.0], [3e-25, 4e-25], [3e25, 4e25]], requires_grad=True)
+    k = torch.tensor([[0.0, 7e-31], [0.0, 0.0]])
+    scores = sl.scores.Cosine()(q, k)
+    torch.testing.assert_close(scores, torch.tensor([[0.0, 0.0], [0.8, 0.0], [0.8, 0.0]]))
+    scores.sum().backward()
+    expected = torch.tensor([[0.0, 0.0], [-0.48 / 5e-25, 0.36 / 5e-25], [-0.48 / 5e25, 0.36 / 5e25]])
+    torch.testing.assert_close(q.grad, expected, rtol=1e-5, atol=0)
