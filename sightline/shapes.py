@@ -150,6 +150,7 @@ def are_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:
         and keys == v.shape
         and shape[0] == keys[0]
         and shape[1] == keys[1] > 0
+        and keys[2] > 0
         and shape[3] == keys[3] > 0
         and q.stride()[3] == k.stride()[3] == v.stride()[3] == 1  # half the time of stride(3)
         and q.dtype == k.dtype == v.dtype

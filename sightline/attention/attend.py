@@ -289,8 +289,8 @@ def _sdpa(
     dropout_p: float,
 ) -> Tensor:
     """Call torch's fused attention, around the corners where it would be slow or wrong."""
-    if not q.size(1):  # the CPU's kernel of torch 2.11 divides by their number, and the process dies
-        return q @ k.mT @ v
+    if not (q.size(1) and k.size(2)):  # zeros: torch 2.11 divides by the number of heads, and dies; without
+        return q @ k[:, :1].mT @ v[:, :1]  # keys it adds 0 * q.sum(), which is NaN where the sum is infinite
     d, d_v = q.size(-1), v.size(-1)
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))  # the fused kernels want it
     grouped = q.size(1) != k.size(1)

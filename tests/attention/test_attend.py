@@ -274,6 +274,30 @@ def test_no_queries_or_no_keys(t, s, mask, score, way):
     assert all((grad == 0).all() for grad in grads)
 
 
+@pytest.mark.parametrize("mask", [None, masks.causal(), masks.window(1, 1), "boolean", "float"])
+@pytest.mark.parametrize("score", [None, "dot", "cosine", "additive"])
+@pytest.mark.parametrize("lead", [(), (5,), (2, 5), (2, 5, 3)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_without_keys_the_largest_queries_get_zeros_too(dtype, lead, score, mask):
+    if isinstance(mask, str):
+        mask = torch.zeros(7, 0, dtype=dtype if mask == "float" else torch.bool)
+    score = scored(score, 11)
+    score = score.to(dtype) if isinstance(score, sl.scores.Score) else score
+    q = torch.full((*lead, 7, 11), torch.finfo(dtype).max, dtype=dtype)  # whose sum is infinite
+    k, v = q.new_zeros(*lead, 0, 11), q.new_zeros(*lead, 0, 13)
+    for tensors in ((q, k, v), [x.clone().requires_grad_() for x in (q, k, v)]):
+        output = sl.attention(*tensors, mask, score=score)
+        sight = sl.look(*tensors, mask, score=score)
+        assert output.shape == (*lead, 7, 13)
+        assert output.dtype == dtype
+        assert not output.any()
+        assert not sight.output.any()
+        assert not sight.entropy.any()
+        if tensors[0].requires_grad:
+            grads = torch.autograd.grad(output, tensors, torch.full_like(output, torch.finfo(dtype).max))
+            assert not any(grad.any() for grad in grads)
+
+
 def test_an_empty_batch():
     q, k, v = qkv(0, 3)
     assert sl.attention(q, k, v, masks.causal()).shape == (0, 3, 5, 3)

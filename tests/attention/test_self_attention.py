@@ -1,10 +1,10 @@
-"""The seeds' own modules."""
+"""The seeds' own modules, and all modules without a token."""
 
 import pytest
 import torch
 
 import sightline as sl
-from tests.oracle.multihead import B, E, K, T, V
+from tests.oracle.multihead import B, E, H, K, T, V, twins
 
 
 def test_self_attention_is_the_equation_of_its_projections():
@@ -67,3 +67,16 @@ def test_a_mask_of_items_stays_one_where_there_are_as_many_heads():
     mask = torch.rand(3, T, T) < 0.6
     mask[..., 0] = True
     torch.testing.assert_close(ours(x[:2], mask[:2]), ours(x, mask)[:2])
+
+
+@pytest.mark.parametrize("way", [{"need_weights": False}, {}, {"average_attn_weights": False}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_without_keys_the_output_is_the_bias_however_large_the_queries(dtype, way):
+    _, ours = twins(E, H, batch_first=True, dtype=dtype)
+    query = torch.full((B, T, E), torch.finfo(dtype).max, dtype=dtype, requires_grad=True)
+    key = query.new_zeros(B, 0, E)
+    output, weights = ours(query, key, key, **way)
+    assert torch.equal(output, ours.out_proj.bias.expand(B, T, E))
+    assert weights is None or weights.shape[-2:] == (T, 0)
+    (gradient,) = torch.autograd.grad(output, query, torch.full_like(output, torch.finfo(dtype).max / E))
+    assert not gradient.any()

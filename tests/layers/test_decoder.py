@@ -240,3 +240,16 @@ def test_a_bad_constructor_argument_is_answered_as_by_torch(arguments, words):
         nn.TransformerDecoderLayer(*arguments)
     with pytest.raises(type(expected.value), match=words):
         sl.nn.TransformerDecoderLayer(*arguments)
+
+
+@pytest.mark.filterwarnings("ignore:.*hides every key of a row:UserWarning")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_a_memory_without_tokens_is_one_that_nobody_may_look_at(dtype):
+    layer = sl.nn.TransformerDecoderLayer(E, H, D_FF, 0.0, batch_first=True, dtype=dtype)
+    layer.multihead_attn.in_proj_bias.data[:E].fill_(torch.finfo(dtype).max / 2)  # queries that add up to inf
+    target = torch.randn(B, T, E).to(dtype)
+    output = layer(target, target.new_zeros(B, 0, E))
+    assert torch.equal(
+        output, layer(target, target.new_zeros(B, 1, E), memory_mask=torch.ones(T, 1, dtype=torch.bool))
+    )
+    assert output.isfinite().all()
