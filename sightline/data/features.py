@@ -6,13 +6,14 @@
 A file holds one view of a few hundred pictures. Its name is a hash of all that went into it: the contents
 of the pictures, the view, and the signature of the network and its preprocessing. So a file is either right
 or not there; a picture that changes, or another network, gets another file, and a set that was
-half done goes on where it stopped.
+half done goes on where it stopped. A file that is damaged is known by its checksum, and made anew.
 
 Which views there are says ``views.py``.
 """
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,10 +170,10 @@ class _FeatureWriter:
         last = min(first + SHARD, len(self.records))
         name = _name(self.signature, self.size, view, self.digests[first:last])
         path = self.folder / f"{name}.safetensors"
-        found = _opened(path)
+        found = _opened(path, last - first)
         if found is None:
             _write(path, *self._computed(view, first, last), self.signature, view)
-            found = _opened(path)
+            found = _opened(path, last - first)
         if found is None:
             raise OSError(f"can't read {str(path)!r}, which was just written; is the disk sound?")
         return found
@@ -213,6 +214,7 @@ def _write(path: Path, grids: Tensor, bad: dict[int, str], signature: str, view:
     from safetensors.torch import save_file  # noqa: PLC0415
 
     notes = {"signature": signature, "view": str(view), "broken": json.dumps(bad)}
+    notes["crc32"] = _checksum(grids, notes["broken"])
     with atomic_write(path, remedy="set SIGHTLINE_CACHE to a folder with room") as beside:
         try:
             save_file({"grids": grids.contiguous()}, beside, metadata=notes)
@@ -220,13 +222,23 @@ def _write(path: Path, grids: Tensor, bad: dict[int, str], signature: str, view:
             raise OSError(str(problem)) from problem
 
 
-def _opened(path: Path) -> tuple[Any, dict[int, str]] | None:
-    """A file's grids, mapped into memory, and its broken pictures; None if it is not there or damaged."""
+def _opened(path: Path, n: int) -> tuple[Any, dict[int, str]] | None:
+    """A file's n grids, mapped into memory, and its broken pictures; None if it is not there or damaged."""
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415
 
     try:
         file: Any = safe_open(path, framework="pt")
-        bad = json.loads(file.metadata()["broken"])
-        return file.get_slice("grids"), {int(i): sentence for i, sentence in bad.items()}
-    except (FileNotFoundError, SafetensorError):
+        notes, grids = file.metadata() or {}, file.get_slice("grids")
+        whole = grids[:]
+        if whole.dim() != 3 or len(whole) != n or "broken" not in notes:
+            return None
+        if "crc32" in notes and notes["crc32"] != _checksum(whole, notes["broken"]):
+            return None  # of those that earlier versions wrote, nothing is known
+        return grids, {int(i): str(sentence) for i, sentence in json.loads(notes["broken"]).items()}
+    except (FileNotFoundError, SafetensorError, ValueError, AttributeError):
         return None
+
+
+def _checksum(grids: Tensor, broken: str) -> str:
+    checksum = zlib.crc32(broken.encode())
+    return f"{zlib.crc32(grids.contiguous().numpy().data, checksum):08x}"

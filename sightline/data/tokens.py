@@ -6,7 +6,7 @@ the library's own JSON, so other programs can read it.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,7 @@ import torch
 
 from sightline.border import read_json
 from sightline.data.merges import Merges
+from sightline.messages import shortened
 from sightline.shapes import did_you_mean
 
 if TYPE_CHECKING:
@@ -156,12 +157,15 @@ class Tokenizer:
         try:
             content = read_json(path)
             dropout = content["model"].pop("dropout", None)
+            _check_ids(content["model"]["vocab"])
             inner = _library().Tokenizer.from_str(json.dumps(content))
         except (ImportError, OSError):
             raise
         except Exception as problem:  # the library raises plain Exception
             raise ValueError(f"{str(path)!r} is no tokenizer.json or is damaged: {problem}") from problem
-        return cls(inner, dropout=dropout)
+        tokenizer = cls(inner, dropout=dropout)
+        _check_parts(content, tokenizer.kind, dropout, str(path))
+        return tokenizer
 
     def __len__(self) -> int:
         """How many ids there are: a model's vocab_size."""
@@ -210,6 +214,28 @@ def _parted(lines: Iterable[str]) -> Iterator[str]:
     """The lines, with spaces in endless words: learning pieces of one takes the square of its length."""
     for line in lines:
         yield _ENDLESS.sub(r"\g<0> ", line) if len(line) > _LONGEST_WORD else line
+
+
+def _check_ids(vocab: Mapping[str, int]) -> None:
+    """Refuse ids with gaps: the library takes time for each that is left out."""
+    if sorted(vocab.values()) != list(range(len(vocab))):
+        raise ValueError(f"its {len(vocab)} ids are not 0, 1, 2 and so on, each once")
+
+
+def _check_parts(content: Mapping[str, Any], kind: str, dropout: Any, where: str) -> None:
+    """Refuse what the library reads and :meth:`Tokenizer.save` has not written."""
+    model = content["model"]
+    parts = ("normalizer", "pre_tokenizer", *(["decoder"] if kind == "bpe" else []))
+    missing = [part for part in parts if content.get(part) is None]
+    if missing:
+        problem = f"it has no {missing[0]}"
+    elif model.get("unk_token") != SPECIALS[UNK] or model["vocab"].get(SPECIALS[UNK]) != UNK:
+        problem = f"its unk_token must be {SPECIALS[UNK]!r}, with the id {UNK}"
+    elif dropout is not None and not (isinstance(dropout, int | float) and 0 <= dropout < 1):
+        problem = f"its dropout must be at least 0 and below 1, got {shortened(dropout)}"
+    else:
+        return
+    raise ValueError(f"{where!r} is no tokenizer.json of ours or was edited: {problem}; copy it anew")
 
 
 def _check(kind: str, vocab_size: int, min_count: int, dropout: float | None) -> None:

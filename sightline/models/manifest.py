@@ -7,7 +7,7 @@ signature: who can change a file can write another manifest.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,19 @@ from sightline.border import open_regular, read_json, to_json
 from sightline.data.files import atomic_write, fsync_path
 from sightline.logs import logger
 
-__all__ = ["MANIFEST", "check_unchanged", "drop_manifest", "read_manifest", "write_manifest"]
+__all__ = [
+    "FORCE_REMEDY",
+    "MANIFEST",
+    "changed_files",
+    "check_unchanged",
+    "drop_manifest",
+    "entries_of",
+    "read_manifest",
+    "write_manifest",
+]
 
 MANIFEST = "manifest.json"
+FORCE_REMEDY = "copy the run anew, or open it with --force (force=True)"
 _MOST_BYTES = 1 << 24
 _LOADED = ("config.json", "model.safetensors", "tokenizer*.json")  # what opening a run reads
 
@@ -31,10 +41,19 @@ def write_manifest(folder: Path) -> None:
     Raises:
         OSError: If it can't be written.
     """
-    files = {name: _entry(folder / name) for name in _loaded(folder)}
+    files = entries_of(folder, _loaded(folder))
     with atomic_write(folder / MANIFEST) as beside:
         beside.write_text(to_json({"format": 1, "files": files}, indent=1) + "\n", encoding="utf-8")
     fsync_path(folder)
+
+
+def entries_of(folder: Path, names: Iterable[str]) -> dict[str, _Entry]:
+    """Return the length and the digest of some files as they are now, by their names.
+
+    Raises:
+        OSError: If one can't be read.
+    """
+    return {name: _entry(folder / name) for name in names}
 
 
 def drop_manifest(folder: Path) -> None:
@@ -63,6 +82,12 @@ def read_manifest(folder: Path) -> dict[str, _Entry] | None:
     return files
 
 
+def changed_files(folder: Path, manifest: Mapping[str, _Entry], names: Iterable[str]) -> dict[str, str]:
+    """Return what is wrong with some files of a run, by name, without those that are as written."""
+    found = {name: _problem(folder / name, manifest.get(name)) for name in names}
+    return {name: what for name, what in found.items() if what}
+
+
 def check_unchanged(folder: Path, *, remedy: str, force: bool = False) -> None:
     """Refuse a run whose config, weights or tokenizers are not those it vouches for.
 
@@ -81,8 +106,7 @@ def check_unchanged(folder: Path, *, remedy: str, force: bool = False) -> None:
         # a manifest of an earlier version has further files, which nothing here reads
         vouched = [name for name in manifest if any(fnmatchcase(name, pattern) for pattern in _LOADED)]
         names = dict.fromkeys([*vouched, *_loaded(folder)])
-        found = {name: _problem(folder / name, manifest.get(name)) for name in names}
-        wrong = [f"{name!r} {what}" for name, what in found.items() if what]
+        wrong = [f"{name!r} {what}" for name, what in changed_files(folder, manifest, names).items()]
         if not wrong:
             return
         sentence = f"the files of {str(folder)!r} are not those that were written: {wrong[0]}"

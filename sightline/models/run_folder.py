@@ -20,7 +20,7 @@ from sightline.border import check_memory, check_unicode, need, read_json, to_js
 from sightline.data.files import atomic_write
 from sightline.logs import logger
 from sightline.messages import shortened
-from sightline.models.manifest import check_unchanged, drop_manifest, write_manifest
+from sightline.models.manifest import FORCE_REMEDY, check_unchanged, drop_manifest, write_manifest
 from sightline.models.weights_file import (
     check_bounds,
     check_finite,
@@ -112,7 +112,7 @@ class SaveableModel(nn.Module):
         settings = from_json(cls.Config, config["model"], where=str(folder / CONFIG))
         path = folder / WEIGHTS
         shapes = read_shapes(path)
-        check_unchanged(folder, remedy="copy the run anew, or open it with --force (force=True)", force=force)
+        check_unchanged(folder, remedy=FORCE_REMEDY, force=force)
         check_bounds(config["model"], shapes, path)
         outline = _outline(cls, settings)
         if outline is not None:

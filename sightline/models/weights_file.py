@@ -1,5 +1,10 @@
-"""Named tensors in a safetensors file, and what is asked of them before they become a model's."""
+"""Named tensors in a safetensors file, and what is asked of them before they become a model's.
 
+Files that a training writes have a checksum of their tensors among their notes: until it ends, the run has no
+manifest that would tell damage.
+"""
+
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +17,17 @@ from sightline.data.files import atomic_write
 from sightline.logs import logger
 from sightline.messages import shortened
 
-__all__ = ["check_bounds", "check_finite", "check_shapes", "read_shapes", "read_weights", "write_weights"]
+__all__ = [
+    "check_bounds",
+    "check_finite",
+    "check_shapes",
+    "notes_of",
+    "read_shapes",
+    "read_weights",
+    "write_weights",
+]
+
+_CHECKSUM = "crc32"
 
 
 def write_weights(path: Path | str, weights: Mapping[str, torch.Tensor]) -> None:
@@ -28,9 +43,38 @@ def write_weights(path: Path | str, weights: Mapping[str, torch.Tensor]) -> None
             raise OSError(str(problem)) from problem
 
 
-def read_weights(path: Path | str) -> dict[str, torch.Tensor]:
-    """The named tensors of a safetensors file."""
-    return {name: file.get_tensor(name) for file, name in _tensors(Path(path))}
+def read_weights(path: Path | str, *, force: bool = False) -> dict[str, torch.Tensor]:
+    """Read the named tensors of a safetensors file.
+
+    Args:
+        path: The file.
+        force: Read it also where its checksum is wrong, which is logged.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If it is damaged.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    notes: Mapping[str, str] = {}
+    for file, name in _tensors(Path(path)):
+        notes = file.metadata() or {}
+        tensors[name] = file.get_tensor(name)
+    if _CHECKSUM in notes and notes[_CHECKSUM] != notes_of(tensors)[_CHECKSUM]:
+        sentence = f"the weights in {str(path)!r} are not those that were written: their checksum is wrong"
+        if not force:
+            raise ValueError(f"{sentence}; copy the file anew")
+        logger.warning("%s; opened all the same", sentence)
+    return tensors
+
+
+def notes_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """Return the notes of a file of these tensors: a checksum of their names, types, shapes and values."""
+    checksum = 0
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        checksum = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), checksum)
+        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, checksum)
+    return {_CHECKSUM: f"{checksum:08x}"}
 
 
 def read_shapes(path: Path | str) -> dict[str, tuple[int, ...]]:

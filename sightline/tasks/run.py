@@ -16,6 +16,7 @@ from torch import nn
 from sightline.arguments import check_argument, check_fields, checked, rule_of
 from sightline.look.seen import Seen
 from sightline.messages import did_you_mean, shortened
+from sightline.models.manifest import FORCE_REMEDY, MANIFEST
 from sightline.models.run_folder import CONFIG, note_version, read_config
 from sightline.settings import Setting, from_json, restore_settings
 from sightline.show.explorer.steps import Step
@@ -25,6 +26,7 @@ from sightline.tasks.prediction import Evaluation, Example, Prediction
 from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.task import Predictor, Task
 from sightline.train.processes import spread, world_size
+from sightline.train.record import check_as_written
 
 __all__ = ["Run", "choose_device", "is_run", "open_run"]
 
@@ -276,6 +278,8 @@ def open_run(folder: str | Path, device: str | torch.device | None = None, *, fo
         )
     task = task_of(kind)
     place = device if isinstance(device, torch.device) else choose_device(device)
+    if not (folder / MANIFEST).exists():  # its training was killed, or has not ended
+        check_as_written(folder, remedy=FORCE_REMEDY, force=force)
     predictor = task.open(folder, config, place, **({"force": True} if force else {}))
     return Run(folder=folder, task=task, config=config, device=place, predictor=predictor)
 

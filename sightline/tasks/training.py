@@ -23,6 +23,7 @@ from sightline.tasks.task import Part, Prepared, Settings, Task
 from sightline.train.folder import check_free
 from sightline.train.loop import fit
 from sightline.train.processes import is_main_process, join, together
+from sightline.train.record import check_resumed, has_begun
 
 __all__ = ["NextSteps", "train", "train_task"]
 
@@ -108,6 +109,8 @@ def train_task(
     with together():
         if is_main_process():
             check_free(out, resume=resume)
+            if resume:
+                check_resumed(out)  # before anything of it is read
     begun = out if resume and (out / CONFIG).exists() else None
     if resume and begun is None:
         logger.info("there is nothing to resume in %r: a new run begins", str(out))
@@ -118,7 +121,8 @@ def train_task(
     if begun is not None and request.preset is not None:
         _note_unread_preset(task, request, settings)
     torch.manual_seed(settings["train"].seed)
-    prepared = task.prepare(settings, begun)
+    # Of a run that was killed before its first checkpoint nothing is taken: nothing vouches for it.
+    prepared = task.prepare(settings, begun if begun is not None and has_begun(begun) else None)
     for note in prepared.notes if is_main_process() else ():
         logger.info(note)
     if start_from is not None:

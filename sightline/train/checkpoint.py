@@ -27,11 +27,14 @@ from torch import Tensor, nn
 from sightline.border import check_regular, need, read_json
 from sightline.data.files import atomic_write, fsync_path, reason
 from sightline.logs import logger
+from sightline.models.weights_file import notes_of, read_weights
 from sightline.train.checkpoint_shards import ShardedTensors, check_shards, checksums, save_shards
 from sightline.train.processes import ProcessLost, from_main, is_main_process, together
 from sightline.train.sharding import is_sharded, put
+from sightline.train.state import TrainState
 
 __all__ = [
+    "RECORD",
     "Checkpoint",
     "Checkpoints",
     "check_same_model",
@@ -45,6 +48,7 @@ _POINTER = "latest.json"
 _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
 _FILES = "files"  # of a sharded one: name -> length and checksum
+RECORD = "record"  # of what else the run reads; earlier versions wrote none
 _DIGEST = "state_sha256"  # earlier versions wrote none
 
 
@@ -70,10 +74,16 @@ class Checkpoint(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of one stage of a run: the latest and the one before it."""
+    """The checkpoints of one stage of a run: the latest and the one before it.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: The stage's own.
+        record: What each checkpoint that is written vouches for besides its tensors (``record.py``).
+    """
+
+    def __init__(self, folder: Path, record: Mapping[str, Any] | None = None) -> None:
         self.folder = folder
+        self._record = record
         self._good: list[str] = []  # names of those known to be whole, the latest last
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
@@ -121,6 +131,7 @@ class Checkpoints:
 
     def _publish(self, beside: Path, name: str, whole: Mapping[str, Any]) -> None:
         """Give a folder of tensors its state and its name, and point to it."""
+        whole = dict(whole) if self._record is None else {**whole, RECORD: self._record}
         _write(beside / _STATE, json.dumps({**whole, _DIGEST: _digest(whole)}).encode())
         fsync_path(beside)
         beside.rename(self.folder / name)
@@ -176,6 +187,13 @@ class Checkpoints:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 return int(read_json(self.folder / name / _STATE)["step"])
         return None
+
+    def state(self) -> dict[str, Any]:
+        """Return the plain values of the newest checkpoint whose state is sound; empty if there is none."""
+        for name in self._candidates():
+            with contextlib.suppress(OSError, ValueError):
+                return _read_state(self.folder / name)
+        return {}
 
     def _candidates(self) -> list[str]:
         """Names of checkpoints, the pointer's first, then the newest first."""
@@ -236,7 +254,7 @@ def check_same_model(own: Mapping[str, torch.Size], saved: Mapping[str, torch.Si
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write named tensors as safetensors, whole or not at all; tied ones are written under each name."""
-    data = _bytes(tensors)
+    data = _bytes(tensors, notes_of(tensors))
     with atomic_write(path, remedy="make room and go on with --resume") as beside:
         beside.write_bytes(data)
 
@@ -245,13 +263,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read named tensors.
 
     Raises:
-        ValueError: If the file is no whole safetensors file.
+        ValueError: If the file is no whole safetensors file, or its checksum is wrong.
     """
-    check_regular(path)
-    return _from_bytes(path.read_bytes(), str(path))
+    return read_weights(path)
 
 
-def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
+def _bytes(tensors: Mapping[str, Tensor], notes: dict[str, str] | None = None) -> bytes:
     """Through memory, since a full disk must be the system's OSError, not the library's own."""
     save = need("safetensors.torch", "a checkpoint", "look").save
     seen: set[int] = set()
@@ -262,7 +279,7 @@ def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
             own = own.clone()
         seen.add(own.data_ptr())
         plain[name] = own
-    return save(plain)
+    return save(plain, notes)
 
 
 def _from_bytes(data: bytes, where: str) -> dict[str, Tensor]:
@@ -276,12 +293,7 @@ def _from_bytes(data: bytes, where: str) -> dict[str, Tensor]:
 
 def _read(folder: Path, *, verify: bool = True) -> Checkpoint:
     """Read a checkpoint; of one that is sharded, check the files, unless another process has."""
-    state: Any = read_json(folder / _STATE)
-    if not isinstance(state, dict) or not ({"bytes", "crc32"} <= state.keys() or _FILES in state):
-        raise ValueError(f"{_STATE} must tell the length and the checksum of {_TENSORS}, and does not")
-    digest = state.pop(_DIGEST, None)
-    if digest is not None and digest != _digest(state):
-        raise ValueError(f"the checksum of {_STATE} is wrong")
+    state = _read_state(folder)
     if _FILES in state:
         if verify:
             check_shards(folder, state[_FILES])
@@ -293,6 +305,18 @@ def _read(folder: Path, *, verify: bool = True) -> Checkpoint:
     if zlib.crc32(data) != state["crc32"]:
         raise ValueError(f"the checksum of {_TENSORS} is wrong")
     return Checkpoint(_from_bytes(data, _TENSORS), state)
+
+
+def _read_state(folder: Path) -> dict[str, Any]:
+    """Read the plain values of a checkpoint, without its tensors."""
+    state: Any = read_json(folder / _STATE)
+    if not isinstance(state, dict) or not ({"bytes", "crc32"} <= state.keys() or _FILES in state):
+        raise ValueError(f"{_STATE} must tell the length and the checksum of {_TENSORS}, and does not")
+    digest = state.pop(_DIGEST, None)
+    if digest is not None and digest != _digest(state):
+        raise ValueError(f"the checksum of {_STATE} is wrong")
+    TrainState.restored(state)  # refuses values of other types
+    return state
 
 
 def _digest(state: Mapping[str, Any]) -> str:

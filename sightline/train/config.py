@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from sightline.settings import check, setting
 
-__all__ = ["LOWER_IS_BETTER", "MAY_CHANGE", "TrainConfig", "with_min_steps"]
+__all__ = ["LOWER_IS_BETTER", "MAIN", "MAY_CHANGE", "TrainConfig", "with_min_steps"]
+
+MAIN = "main"  # the first stage of a run
 
 SCHEDULES = ("constant", "cosine", "inverse_sqrt", "linear")
 PRECISIONS = ("auto", "bf16", "fp16", "no")

@@ -11,12 +11,14 @@ from torch import nn
 
 from sightline.border import check_unicode
 from sightline.data.files import lock_path
-from sightline.models.manifest import MANIFEST, check_unchanged, drop_manifest
+from sightline.models.manifest import drop_manifest
 from sightline.models.run_folder import CONFIG, read_config, write_config
 from sightline.settings import as_json, current_names
-from sightline.train.config import MAY_CHANGE, TrainConfig
+from sightline.train.checkpoint import Checkpoints
+from sightline.train.config import MAIN, MAY_CHANGE, TrainConfig
 from sightline.train.objective import Objective
 from sightline.train.processes import gather, world_size
+from sightline.train.record import Record, check_resumed, record_run, save_beside
 
 __all__ = [
     "check_alike",
@@ -137,7 +139,7 @@ def prepare_folder(
     objective: Objective,
     config: TrainConfig,
     stages: Mapping[str, Mapping[str, Any]],
-) -> None:
+) -> Record:
     """Write the config and what the objective saves into the folder, or check that it holds this very run.
 
     The config is written last: a folder with one is complete.
@@ -149,23 +151,25 @@ def prepare_folder(
         config: Becomes the config's ``train``.
         stages: Settings of further stages by name; a run may get one that it had not before.
 
+    Returns:
+        What the checkpoints of the run vouch for.
+
     Raises:
         ValueError: If there is another run in it, or one with other settings; the first one that differs is
             named with both values.
     """
-    check_unchanged(out, remedy=f"copy the run anew, or remove its {MANIFEST} to go on all the same")
-    drop_manifest(out)
+    there = read_config(out) if (out / CONFIG).exists() else None
+    if there is not None and there["kind"] != objective.kind:
+        raise ValueError(
+            f"{str(out)!r} holds a run of kind {there['kind']!r}, got one of kind {objective.kind!r}; "
+            "choose another --out"
+        )
+    check_resumed(out)
     of_model = as_json(model.config) if hasattr(model, "config") else {}
     of_training = as_json(config)
     of_data = json.loads(json.dumps(objective.data()))
     of_stages = {name: dict(settings) for name, settings in stages.items()}
-    if (out / CONFIG).exists():
-        there = read_config(out)
-        if there["kind"] != objective.kind:
-            raise ValueError(
-                f"{str(out)!r} holds a run of kind {there['kind']!r}, got one of kind {objective.kind!r}; "
-                "choose another --out"
-            )
+    if there is not None:
         model_before = there["model"]
         if of_model:
             model_before = current_names(type(model.config), model_before)
@@ -179,11 +183,15 @@ def prepare_folder(
         of_stages = before | of_stages
     if of_stages:
         of_training["stages"] = of_stages
+    trained_on = Checkpoints(out / "checkpoints" / MAIN).state().get("digest", "")
+    check_same_data(out, trained_on, objective.digest())
+    drop_manifest(out)  # nothing was written before
     for path in out.glob(".*-*"):  # what a killed run was writing when it was killed
         if path.name[1:].partition("-")[0].partition(".")[0] in _WRITTEN and path.is_file():
             path.unlink()
-    objective.save(out)
+    names = save_beside(out, objective)
     write_config(out, kind=objective.kind, model=of_model, data=of_data, train=of_training)
+    return record_run(out, objective, names)
 
 
 def _check_longer(out: Path, before: Mapping[str, Any], config: TrainConfig) -> None:

@@ -25,7 +25,7 @@ from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
 from sightline.shapes import did_you_mean
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
-from sightline.train.config import TrainConfig, with_min_steps
+from sightline.train.config import MAIN, TrainConfig, with_min_steps
 from sightline.train.folder import (
     check_alike,
     check_same_data,
@@ -47,14 +47,13 @@ from sightline.train.processes import (
     world_size,
 )
 from sightline.train.progress import Curve, Progress
+from sightline.train.record import Record
 from sightline.train.sharding import share_weights, whole_weights
 from sightline.train.state import TrainState, check_finite
 from sightline.train.stepping import INTERRUPTED, Part, Stepper, accelerator_for, to_device
 from sightline.train.weights import BestWeights
 
 __all__ = ["fit"]
-
-MAIN = "main"
 
 
 @checked
@@ -93,15 +92,16 @@ def fit(
     accelerator = accelerator_for(config)
     main = is_main_process()
     stages_in_order = (Stage(name=MAIN, objective=objective, config=config), *then)
+    record: Record = {}
     with ExitStack() as held:
         with together():
             if main:
                 held.enter_context(lock_folder(out, resume=resume))
                 stages = {stage.name: as_json(stage.settings or stage.config) for stage in then}
-                prepare_folder(out, model, objective, config, stages)
+                record = prepare_folder(out, model, objective, config, stages)
         check_seen_by_all(out)
         try:
-            was_done = _train_stages(model, stages_in_order, out, accelerator, shown=shown)
+            was_done = _train_stages(model, stages_in_order, out, accelerator, record, shown=shown)
             with together():
                 if finish is not None and main:
                     finish(out)
@@ -118,7 +118,7 @@ def fit(
 
 
 def _train_stages(
-    model: nn.Module, stages: Sequence[Stage], out: Path, accelerator: Any, *, shown: bool
+    model: nn.Module, stages: Sequence[Stage], out: Path, accelerator: Any, record: Record, *, shown: bool
 ) -> bool:
     """Train every stage from the best weights of the one before; whether all were finished already."""
     state: TrainState | None = None
@@ -127,7 +127,7 @@ def _train_stages(
         if state is not None and stage.config.metric != metric:
             state.best, metric = None, stage.config.metric  # scores of two kinds can't be compared
         with nullcontext() if stage.objective.one_shape else without_cudnn_sdpa():
-            trainer = _Trainer(model, stage, out, accelerator, state, shown=shown)
+            trainer = _Trainer(model, stage, out, accelerator, state, record, shown=shown)
             state = trainer.train()
         was_done &= trainer.was_done
     return was_done
@@ -143,18 +143,17 @@ class _Trainer:
         out: Path,
         accelerator: Any,
         before: TrainState | None,
+        record: Record,
         *,
         shown: bool,
     ) -> None:
         self.name, self.objective, self.config, self.out = stage.name, stage.objective, stage.config, out
         self.accelerator, self.main = accelerator, is_main_process()
-        self.shown = shown and self.main
-        self.model = model
+        self.model, self.shown = model, shown and self.main
         self.folder = out / "checkpoints" / stage.name
         self.best_weights = BestWeights(out, self.folder)
-        self.checkpoints = Checkpoints(self.folder)
-        self.state = TrainState()
-        self.interrupt = Interrupt()
+        self.checkpoints = Checkpoints(self.folder, record)
+        self.state, self.interrupt = TrainState(), Interrupt()
         if before is not None:
             self.state = TrainState(best=before.best, best_loss=before.best_loss, rows=list(before.rows))
         self.first = self.state.rows[-1] if self.state.rows else {"step": 0, "epoch": 0}

@@ -1,11 +1,12 @@
 """Where a training is: plain values, which a checkpoint has beside its tensors."""
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sightline.arguments import field_rules, shown_value
+from sightline.messages import shortened
 from sightline.train.config import LOWER_IS_BETTER
 
 __all__ = ["TrainState", "check_finite"]
@@ -36,9 +37,21 @@ class TrainState:
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> "TrainState":
-        """The state that a checkpoint has; of an earlier version's a tie changes nothing."""
-        names = {x.name for x in dataclasses.fields(cls)}
-        known = {name: value for name, value in saved.items() if name in names}
+        """Return the state that a checkpoint has; of an earlier version's a tie changes nothing.
+
+        Raises:
+            ValueError: If a value is of another type than it was.
+        """
+        kind: Any = cls
+        rules = field_rules(kind)
+        known = {name: value for name, value in saved.items() if name in rules}
+        for name, value in known.items():
+            rule = rules[name]
+            if rule is not None and not rule.fits(value):
+                raise ValueError(f"{name} must be {rule.words}, got {shown_value(value)}")
+        for row in known.get("rows", ()):
+            if not all(isinstance(row.get(name), int | float) for name in ("step", "epoch")):
+                raise ValueError(f"a row of the curve has a step and an epoch, got {shortened(row)}")
         return cls(**{"best_loss": -math.inf, **known})
 
     def is_better(self, score: float, loss: float, metric: str) -> bool:

@@ -132,9 +132,14 @@ def test_a_damaged_file_is_replaced(tmp_path):
     net = Network()
     before = kept(data, records, net, tmp_path, views=1).whole()
     (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:-3])
-    assert torch.equal(kept(data, records, net, tmp_path, views=1).whole(), before)
-    assert net.seen == 8
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[-3] ^= 16
+    notes = whole.replace(b'"view"', b'"veiw"').replace(b'"broken"', b'"brokem"')
+    for times, content in enumerate((whole[:-3], bytes(flipped), notes, b""), 2):
+        path.write_bytes(content)
+        assert torch.equal(kept(data, records, net, tmp_path, views=1).whole(), before)
+        assert net.seen == 4 * times
 
 
 def test_broken_pictures_are_named_and_empty(tmp_path):

@@ -65,6 +65,18 @@ def test_a_state_that_was_edited_is_noticed(tmp_path, edit):
 
 
 @pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "edit",
+    [{"step": "x"}, {"epoch": None}, {"best": []}, {"rows": [7]}, {"rows": [{"step": 3}]}, {"sums": 3}],
+)
+def test_a_state_without_a_checksum_has_values_of_its_types(tmp_path, edit):
+    fit(Toy(), ToyObjective(), config(steps=5), tmp_path / "run", shown=False)
+    _edit_state(tmp_path / "run", **edit)
+    with pytest.raises(ValueError, match=rf"is damaged: ({next(iter(edit))} must be|a row of the curve has)"):
+        fit(Toy(), ToyObjective(), config(steps=5), tmp_path / "run", resume=True, shown=False)
+
+
+@pytest.mark.bad_input
 def test_a_run_that_ended_has_weights(tmp_path):
     out = tmp_path / "run"
     fit(Toy(), ToyObjective(), config(steps=5), out, shown=False)
