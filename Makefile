@@ -203,11 +203,10 @@ test-all:
 	    $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
 	done
 
-# The pages of docs/lookup that come from the code, the notebooks, and the counts of lines in README.
+# The pages of docs/lookup that come from the code, and the notebooks.
 pages: $(READY)
 	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/figures/reference_pages.py
 	$(BIN)/python docs/figures/notebooks.py
-	$(BIN)/python docs/figures/readme_lines.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
