@@ -129,6 +129,16 @@ def test_other_scores(score):
     all_agree(sight, sight.map((T, S)), atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("score", ["cosine", "general", "low_rank", "additive"])
+def test_other_scores_of_half_precision(score, dtype):
+    q, k, v = inputs(dtype=dtype)
+    sight = sl.look(q, k, v, sl.masks.causal(), score=score_of(score, D, dtype))
+    weights = sight.map((T, S))
+    near(weights @ v.float(), sight.output.float(), rtol=0, atol=0.03)
+    all_agree(sight, weights, rtol=1e-5, atol=3e-6)
+
+
 def test_groups_of_query_heads_that_share_their_keys():
     q, k, v = inputs(kv_heads=2)
     sight, (weights, _) = sl.look(q, k, v), matrix(q, k)
