@@ -39,7 +39,16 @@ from sightline.attention.masks import Mask, as_mask, causal, on_device
 from sightline.attention.observers import call_observed, is_watched
 from sightline.attention.scores import Additive, Score
 from sightline.attention.softmax import masked_softmax
-from sightline.shapes import Float, Shaped, are_plain, check_qkv, check_same_width, is_grouped, leading
+from sightline.shapes import (
+    Float,
+    Shaped,
+    are_cast,
+    are_plain,
+    check_qkv,
+    check_same_width,
+    is_grouped,
+    leading,
+)
 
 __all__ = ["attention", "four_dimensional", "is_causal"]
 
@@ -263,13 +272,7 @@ def _by_blocks(
     for top in range(0, max(t, 1), size):
         rows = (top, min(top + size, t))
         columns = mask.keys(rows, t, s)
-        block = (
-            rows,
-            columns,
-            q[..., slice(*rows), :],
-            k[..., slice(*columns), :],
-            v[..., slice(*columns), :],
-        )
+        block = (rows, columns, q[..., slice(*rows), :], *(x[..., slice(*columns), :] for x in (k, v)))
         if keep_nothing:  # autograd would keep every block's mask, T x S in all: compute it again instead
             outputs.append(
                 checkpoint(attend_block, *block, use_reentrant=False, preserve_rng_state=dropout_p > 0)
@@ -321,6 +324,8 @@ def _in_plain_steps(
     small = math.prod(lead) * q.size(-2) * k.size(-2) <= _FEW and not q.is_cuda
     if len(lead) == 2 or not small or not any(x.requires_grad or _is_dual(x) for x in (q, k, v)):
         return None
+    if are_cast(q, k, v):  # as the fused call would be, this operator isn't
+        q, k, v = (x.to(torch.get_autocast_dtype(x.device.type)) for x in (q, k, v))
     q, k, v, mask = four_dimensional(q, k, v, mask, lead)
     t, s = q.size(-2), k.size(-2)
     block = mask.block((0, t), (0, s), t, s, device=q.device) if mask.limits else None

@@ -9,12 +9,13 @@ An old cache stays what it was when a new one is made from it, so a beam can bra
 what is new: caches that descend from each other share one buffer, which grows by doubling.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from sightline.shapes import Float, Int, shown
+from sightline.shapes import Float, Int, autocasting, shown
 
 __all__ = ["Cache"]
 
@@ -81,7 +82,9 @@ class Cache:
             )
         length = self._length + k.size(2)
         if torch.is_grad_enabled() and any(x.requires_grad for x in (k, v, old.k, old.v)):
-            k, v = torch.cat([self.k, k], dim=2), torch.cat([self.v, v], dim=2)
+            # autocast concatenates one kind of half precision only
+            with torch.autocast(k.device.type, enabled=False) if autocasting(k) else nullcontext():
+                k, v = torch.cat([self.k, k], dim=2), torch.cat([self.v, v], dim=2)
             return Cache(_Room(k, v, length), length)
         room = old
         stale = old.k.is_inference() and not torch.is_inference_mode_enabled()  # can't be written to here

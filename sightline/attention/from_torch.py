@@ -107,9 +107,14 @@ def heads(
     else:
         q, k, v = q.permute(1, 2, 0, 3), k.permute(1, 2, 0, 3), v.permute(1, 2, 0, 3)
     if module.bias_k is not None and module.bias_v is not None:
-        shape = (1, module.num_heads, 1, module.head_dim)
-        k = torch.cat([k, module.bias_k.view(shape).expand(k.size(0), -1, -1, -1)], dim=2)
-        v = torch.cat([v, module.bias_v.view(shape).expand(v.size(0), -1, -1, -1)], dim=2)
+        (
+            last_k,
+            last_v,
+        ) = (  # autocast, which has cast k and v, does not concatenate every kind of half precision
+            x.to(k.dtype).view(1, module.num_heads, 1, module.head_dim).expand(k.size(0), -1, -1, -1)
+            for x in (module.bias_k, module.bias_v)
+        )
+        k, v = torch.cat([k, last_k], dim=2), torch.cat([v, last_v], dim=2)
         mask = _with_one_more_key(mask)
     if module.add_zero_attn:
         k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))

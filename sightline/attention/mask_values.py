@@ -102,7 +102,7 @@ def warn_of_padding(mask: Tensor, name: str) -> None:
 
 
 def _range(mask: Tensor) -> Tensor:
-    return torch.stack(mask.aminmax())
+    return torch.stack([x.float() for x in mask.aminmax()])  # autocast stacks one kind of half precision
 
 
 def _all_ones_and_zeros(mask: Tensor) -> Tensor:

@@ -97,9 +97,12 @@ class SinusoidalPositions2d(SinusoidTable):
 
 
 def _grid(table: Float[Tensor, "side half"], height: int, width: int) -> Float[Tensor, "height width E"]:
-    rows = table[:height, None].expand(-1, width, -1)
-    columns = table[None, :width].expand(height, -1, -1)
-    return torch.cat([rows, columns], dim=-1)
+    half = table.size(1)
+    grid = table.new_empty(
+        height, width, 2 * half
+    )  # torch.cat refuses one kind of half precision in autocast
+    grid[..., :half], grid[..., half:] = table[:height, None], table[:width]
+    return grid
 
 
 def _half(d_model: int) -> int:
