@@ -60,9 +60,15 @@ def test_an_unknown_name_is_named_with_the_nearest():
         from_json(Outer, {"inner": {"rat": 1}})
 
 
-def test_values_on_the_edge_are_allowed():
-    Limited(epochs=1, lr=1e-9, dropout=0.0, crop=1.0, schedule="constant", free=-1e9)
-    Limited(dropout=0.999, crop=1e-9)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"epochs": 1, "lr": 1e-9, "dropout": 0.0, "crop": 1.0, "schedule": "constant", "free": -1e9},
+        {"dropout": 0.999, "crop": 1e-9},
+    ],
+)
+def test_values_on_the_edge_are_allowed(values):
+    assert {name: as_json(Limited(**values))[name] for name in values} == values
 
 
 @pytest.mark.parametrize("old", ["loose", "wild"])

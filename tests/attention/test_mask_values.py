@@ -36,10 +36,16 @@ T, S = 5, 7
     ids=lambda x: f"{x.device.type} {x.flatten()[:9].tolist() if x.device.type == 'cpu' else ''}",
 )
 def test_other_biases_are_taken(bias):
-    refuse_ones(bias)
+    """As they are: nothing refuses them, warns of them or changes them."""
+    q, k, v = (torch.randn(n, 3, device=bias.device) for n in (len(bias), S, S))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_ones(bias, "attn_mask")
+        found = sl.attention(q, k, v, bias)
+    assert found.shape == (len(bias), 3)
+    if not found.is_meta:
+        expected = (q @ k.mT / 3**0.5 + bias).softmax(-1) @ v
+        torch.testing.assert_close(found, expected, equal_nan=True)
 
 
 @pytest.mark.bad_input

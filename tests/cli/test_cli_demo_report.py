@@ -1,13 +1,14 @@
 """``sightline demo`` from nothing to its report, on a model and a set too small to learn anything."""
 
 import base64
+import io
 import json
 import re
 
 import pytest
 
 from sightline.cli import main
-from sightline.show.curves import read_metrics
+from sightline.show.curves import curves, read_metrics
 from sightline.tasks.caption.presets import PRESETS
 
 pytest.importorskip("accelerate")
@@ -130,7 +131,12 @@ def test_the_results_of_a_trained_run_have_its_curve(folder, tmp_path):
 
 
 def test_the_curve_is_that_of_the_run(folder):
-    assert len(read_metrics(folder / "metrics.csv")["loss"]) >= 2
+    metrics = read_metrics(folder / "metrics.csv")
+    assert len(metrics["loss"]) >= 2
+    file = io.BytesIO()
+    curves(metrics, stacked=True).savefig(file, format="png")
+    (shown,) = re.findall(r'alt="The loss and the scores[^>]*base64,([^"]+)"', page(folder))
+    assert base64.b64decode(shown) == file.getvalue()
 
 
 @pytest.mark.bad_input

@@ -3,7 +3,7 @@ import datetime as dt
 import pytest
 from babel.dates import tokenize_pattern
 
-from sightline.data.dates import FIELDS, SPLITS, Dates, _is_certain, _pieces, dates_set, split_of
+from sightline.data.dates import FIELDS, SPLITS, Dates, _is_certain, _pieces, dates_set
 
 N = 397
 
@@ -27,9 +27,9 @@ def test_the_spans_hold_the_parts_of_the_date(dates):
         assert not texts["month"].isdecimal() or int(texts["month"]) == day.month
 
 
-def test_no_date_is_in_two_splits_whatever_the_seed(dates):
-    for split in SPLITS:
-        assert {split_of(dt.date.fromisoformat(one.target)) for one in dates[split]} == {split}
+def test_no_date_is_in_two_splits_whatever_the_seed():
+    days = [{one.target for seed in range(5) for one in Dates(N, seed=seed, split=x)} for x in SPLITS]
+    assert len(set().union(*days)) == sum(map(len, days)) > 3 * N
 
 
 def test_no_text_stands_for_two_dates():

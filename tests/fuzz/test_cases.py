@@ -11,7 +11,7 @@ from tests.fuzz.cases import Cases
 from tests.fuzz.report import Report
 
 pytestmark = [
-    pytest.mark.plain,
+    pytest.mark.long,  # a tool's test
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 

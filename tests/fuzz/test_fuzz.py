@@ -37,6 +37,7 @@ def test_nothing_is_found(name, times, tmp_path, monkeypatch):
     assert not report.failures, str(report)
 
 
+@pytest.mark.long  # a tool's test
 def test_the_sandbox_sees_what_is_wrong():
     def hang():
         while True:
@@ -59,6 +60,7 @@ def test_the_sandbox_sees_what_is_wrong():
     assert not Outcome((), 2, "", "d_model must be a whole number, got '8'", 0.1, 1).faults()
 
 
+@pytest.mark.long  # a tool's test
 def test_lines_that_share_a_child_are_judged_one_by_one(monkeypatch):
     def main(words):
         print(words[0])  # noqa: T201
@@ -77,6 +79,7 @@ def test_lines_that_share_a_child_are_judged_one_by_one(monkeypatch):
     assert [outcome.out for outcome in found] == ["fine\n", "wrong\n", "fine\n", "", "fine\n"]
 
 
+@pytest.mark.long  # a tool's test
 def test_a_page_that_runs_something_is_seen():
     with launched() as browser:
         context = browser.new_context()
@@ -88,6 +91,7 @@ def test_a_page_that_runs_something_is_seen():
     assert fine == []
 
 
+@pytest.mark.long  # a tool's test
 def test_a_lost_training_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(faults, "fingerprint", lambda out: [str(out)])  # every run has other weights
     report, undisturbed = Report("faults", 0), faults.reference("classify", tmp_path)
@@ -96,6 +100,7 @@ def test_a_lost_training_is_seen(tmp_path, monkeypatch):
     assert "other weights" in report.failures[0]
 
 
+@pytest.mark.long  # a tool's test
 def test_a_report_counts():
     report = Report("x", 3)
     report.add("one", "refused")

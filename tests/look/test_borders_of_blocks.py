@@ -182,14 +182,6 @@ def test_an_edit_is_entered_once_and_warns_where_it_ends():
 # Threads
 
 
-def test_torchs_own_threads_are_found():
-    found = threads._runtime.__wrapped__()
-    assert (found is None) == (threads._runtime() is None)
-    assert found is not None
-    assert callable(found.set_omp)
-    assert (found.set_mkl is not None) is torch.backends.mkl.is_available()
-
-
 def test_the_first_item_that_nobody_has_begun_is_taken_over():
     begun, free = threads.Future(), threads.Future()
     begun.set_running_or_notify_cancel()

@@ -46,6 +46,3 @@ def test_the_page(rows):
     assert "| BERT | sdpa | 2 |  | kernel | bit-equal |" in page
     assert "- Longformer: its weights were cut into blocks" in page
     assert page.count("\n|") == len(found) + 2
-    committed = (SCRIPT.parents[1] / "lookup" / "models_watched.md").read_text(encoding="utf-8")
-    assert "**differs**" not in committed
-    assert committed.count("\n| ") > 60

@@ -10,7 +10,7 @@ from torch import nn
 
 import sightline as sl
 from sightline.look.monitor import summarise
-from tests.look.look_oracle import entropy, near, randn
+from tests.look.look_oracle import entropy, matrix, near, randn
 from tests.look.watch_oracle import mha_matrix
 
 E, H, B, T = 12, 3, 2, 5
@@ -173,9 +173,15 @@ def test_several_processes_log_what_all_of_them_saw(tmp_path):
     near(torch.tensor([float(row["entropy"]) for row in rows]), entropy(weights).mean((0, 2)), 1e-4, 1e-5)
 
 
-def test_a_sum_over_heads_that_are_averaged_is_no_status():
-    sight = sl.look(*(randn(B, T, 4, seed=i) for i in range(3)))
-    assert summarise(sight).shape == (1, 6)
+def test_a_sight_without_heads_is_summed_up_as_one():
+    q, k, v = (randn(B, T, 4, seed=i) for i in range(3))
+    weights, _ = matrix(q, k)
+    received, h = weights.sum(-2), entropy(weights)
+    expected = [
+        (q @ k.mT / 2).max(), torch.tensor(B * T), h.sum(), received[:, 0].sum(), received.amax(-1).sum(),
+        (h + weights.amax(-1).log()).sum(),
+    ]  # fmt: skip
+    near(summarise(sl.look(q, k, v)), torch.stack([x.double() for x in expected])[None])
 
 
 @pytest.mark.bad_input

@@ -162,8 +162,12 @@ def test_the_names_before_transformers_5_mean_the_same():
 
 
 def test_a_model_of_another_size_takes_the_weights_positions_stretched():
-    model = read_vit_from(timm_weights())
-    assert model(torch.randn(1, 3, 4 * PATCH, 2 * PATCH)).shape == (1, CLASSES)
+    weights, images = timm_weights(), torch.randn(2, 3, 4 * PATCH, 2 * PATCH)
+    token, table = weights["pos_embed"].split([1, SIDE**2], dim=1)
+    table = table.unflatten(1, (SIDE, SIDE)).permute(0, 3, 1, 2)
+    stretched = F.interpolate(table, size=(4, 2), mode="bicubic").flatten(2).mT
+    expected = timm_forward(weights | {"pos_embed": torch.cat([token, stretched], 1)}, images)
+    torch.testing.assert_close(read_vit_from(weights)(images), expected)
 
 
 def read_vit_from(weights):

@@ -100,7 +100,6 @@ def test_exercise_2_a_mask_of_ones_is_not_added_in_silence(qkv, mask):
 
 @pytest.mark.parametrize("filled", [-torch.inf, -1e9])
 def test_exercise_2_masked_positions_are_filled_before_the_softmax(qkv, mask, filled, agrees):
-    Q, K, V = qkv
-    scores = (Q @ K.mT / 2).masked_fill(mask == 0, filled)
-    agrees(scores.softmax(-1), MASKED_WEIGHTS)
-    agrees(scores.softmax(-1) @ V, MASKED_OUTPUT)
+    bias = sl.masks.bias(torch.zeros(mask.shape).masked_fill(mask == 0, filled))
+    agrees(sl.attention(*qkv, bias), MASKED_OUTPUT)
+    agrees(sl.look(*qkv, bias).rows([0, 1, 2]), MASKED_WEIGHTS)

@@ -111,10 +111,9 @@ def test_definition_2_1_word_by_word_and_all_at_once():
 def test_the_variance_of_a_dot_product_grows_with_the_width():
     torch.manual_seed(0)
     for d in (16, 64, 256):
-        q, k = torch.randn(2, 20_000, d)
-        products = (q * k).sum(-1)
-        assert products.var().item() == pytest.approx(d, rel=0.05)
-        assert (products / math.sqrt(d)).var().item() == pytest.approx(1, rel=0.05)
+        q, k = torch.randn(2, 20_000, 1, d)
+        assert sl.scores.Dot()(q, k).var().item() == pytest.approx(d, rel=0.05)
+        assert sl.scores.ScaledDot()(q, k).var().item() == pytest.approx(1, rel=0.05)
 
 
 # 2.2 Positions

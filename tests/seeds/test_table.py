@@ -36,6 +36,7 @@ def page():
     return (ROOT / "docs" / "lookup" / "seeds.md").read_text()
 
 
+@pytest.mark.long  # every change of a file would change the page; docs/figures/seeds_table.py does
 @pytest.mark.parametrize("document", THERE)
 def test_everything_numbered_has_a_row_and_every_row_a_test(script, page, document):
     rows = script.TABLE[document]
@@ -58,6 +59,7 @@ def test_every_equation_of_the_notes_has_a_row(script):
     assert [n for n in range(1, 19) if f"({n})" not in told] == []
 
 
+@pytest.mark.long  # the same
 def test_lines_are_near(script, page):
     links = LINK.findall(page)
     assert len(links) > 50

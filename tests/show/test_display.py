@@ -12,16 +12,11 @@ from matplotlib.backend_bases import FigureCanvasBase, FigureManagerBase
 import sightline.seeds
 import sightline.show
 from sightline.positions import sinusoidal
-from sightline.show.display import DisplayFigure
 
 
 @pytest.fixture
 def figure():
     return sightline.show.positions(sinusoidal(8, 6))
-
-
-def test_every_figure_of_the_package_is_one(figure):
-    assert isinstance(figure, DisplayFigure)
 
 
 def test_a_notebook_gets_a_picture(figure):

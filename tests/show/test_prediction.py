@@ -8,12 +8,10 @@ import torch
 from PIL import Image
 
 from sightline import show
-from sightline.show.prediction import AttentionRecord, GridKeys, PredictionRecord
-from sightline.show.records import AlternativeRecord, crop_note
+from sightline.show.records import crop_note
 from tests.show.predictions import (
     COLUMNS,
     ROWS,
-    Alternative,
     H,
     Prediction,
     caption,
@@ -36,15 +34,6 @@ def maps(figure):
 
 def drawn(ax):
     return torch.tensor(np.asarray(ax.images[0].get_array())).float()
-
-
-def test_records_fit_the_protocols():
-    p = caption()
-    assert isinstance(p, PredictionRecord)
-    assert isinstance(p.attention, AttentionRecord)
-    assert isinstance(p.attention.keys, GridKeys)
-    assert isinstance(Alternative("a", 1.0), AlternativeRecord)
-    assert not isinstance(translation().attention.keys, GridKeys)
 
 
 def test_a_grid_and_words_give_an_overlay_of_the_summary():
