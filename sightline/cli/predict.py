@@ -23,7 +23,7 @@ from sightline.cli.outputs import (
     save_figure,
     save_text,
 )
-from sightline.cli.predict_bulk import is_table, write_table
+from sightline.cli.predict_rows import check_rows, is_rows, write_rows
 from sightline.messages import flag
 from sightline.models.run_folder import kind_of
 from sightline.show import pages
@@ -50,14 +50,10 @@ def command(task: Task) -> Any:
         out: Annotated[
             Path | None,
             typer.Option(
-                help="Where it looked: a figure (.png, ...), a page (.html), or a folder; or a table of any "
-                "number of inputs (.parquet, .jsonl), folders, lists (.txt) and shards too, over processes."
+                help="Where it looked: a figure (.png, ...), a page (.html), or a folder; or a line for each "
+                "input (.jsonl), of a folder each image, added to those that are there."
             ),
         ] = None,
-        attention: Annotated[
-            bool,
-            typer.Option("--attention", help="Of a table: tell where each token looked most.", metavar=""),
-        ] = False,
         layer: Annotated[int | None, typer.Option(help="Draw one layer, not the mean of all.")] = None,
         head: Annotated[
             int | None,
@@ -73,18 +69,15 @@ def command(task: Task) -> Any:
     ) -> None:
         options = field_values.get(_OPTIONS, {})
         task.predict_options(**options)  # refuses bad values before anything is loaded
-        _check_flags(out, layer=layer, head=head, attention=attention, as_json=as_json)
-        if out is not None and is_table(out):
-            check_kind(run, task)
-            settings = {"attention": attention, "batch_size": batch_size, **options}
-            places = inputs if task.input_is_file else read_inputs(task, inputs)
-            write_table(run, places, out, device=device, force=force, settings=settings)
-            return
+        _check_flags(out, layer=layer, head=head, as_json=as_json)
         read = read_inputs(task, inputs)
         if out is not None:
-            check_output(out, len(read))
+            check_rows(out) if is_rows(out) else check_output(out, len(read))
         check_kind(run, task)
         opened = open_run(run, device, force=force)
+        if out is not None and is_rows(out):
+            write_rows(opened, read, out, batch_size=batch_size, **options)
+            return
         refused: dict[Any, Exception] = {}
         predictions = list(
             opened.predict(
@@ -112,18 +105,14 @@ def command(task: Task) -> Any:
     return make_command(fields.on(predict), name=task.kind, help=task.predict_help)
 
 
-def _check_flags(
-    out: Path | None, *, layer: int | None, head: int | None, attention: bool, as_json: bool
-) -> None:
+def _check_flags(out: Path | None, *, layer: int | None, head: int | None, as_json: bool) -> None:
     """Refuse what does not go with what is written, before anything is loaded."""
     for name, value in (("layer", layer), ("head", head)):
-        if value is not None and (out is None or is_table(out)):
+        if value is not None and (out is None or is_rows(out)):
             raise ValueError(
                 f"{flag(name)} {value} is what a figure shows, and none is drawn; add --out figure.png"
             )
-    if attention and not is_table(out):
-        raise ValueError("--attention is a column of a table; add --out results.parquet, or results.jsonl")
-    if as_json and is_table(out):
+    if as_json and is_rows(out):
         raise ValueError(f"predictions are printed or go into {str(out)!r}; leave out --json or --out")
 
 

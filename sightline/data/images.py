@@ -12,7 +12,6 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,7 +28,6 @@ __all__ = [
     "IMAGE_SUFFIXES",
     "MOST_PIXELS",
     "BrokenImage",
-    "EncodedImage",
     "digest",
     "normalise",
     "open_image",
@@ -56,22 +54,6 @@ _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "AVI
 
 class BrokenImage(ValueError):  # noqa: N818  the name says what it is
     """A file that should be a picture and can't be read as one; the sentence names it and says why."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedImage:
-    """An image that lies in no file of its own.
-
-    Attributes:
-        name: What to call it.
-        content: The bytes of a JPEG, a PNG, ...
-    """
-
-    name: str
-    content: bytes
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def read_image(
@@ -278,8 +260,7 @@ def open_image(given: Any, size: int) -> Shaped[Tensor, "C size size"]:
     """An image as a user gives it, a path or its pixels, as a square of ``size``.
 
     Args:
-        given: The path of a file, its content as an :class:`EncodedImage`, or bytes of one or three colours,
-            ``(C, h, w)``.
+        given: The path of a file, or bytes of one or three colours, ``(C, h, w)``.
         size: Pixels a side.
 
     Raises:
@@ -292,8 +273,6 @@ def open_image(given: Any, size: int) -> Shaped[Tensor, "C size size"]:
                 f"{tuple(given.shape)}"
             )
         return given if given.shape[1:] == (size, size) else resize_crop(given, size)
-    if isinstance(given, EncodedImage):
-        return read_image(io.BytesIO(given.content), size=size, name=given.name)
     if not isinstance(given, str | Path):
         raise ValueError(  # noqa: TRY004 - a sentence for users
             f"an image is given by its path, or by its pixels as a tensor, got {type(given).__name__}"

@@ -146,7 +146,7 @@ def _words(chance, out):
         return _with_flags(chance, "sightline data pack", base, out)
     if kind == "table":
         given = chance.choice([*INPUTS[task][:1], *TEXTS, str(IMAGE.parent)])
-        base = [task, run, given, "--out", f"{out}.{chance.choice(['jsonl', 'parquet'])}"]
+        base = [task, run, given, "--out", f"{out}.jsonl"]
         return _with_flags(chance, f"sightline {task}", base, out)
     if kind == "evaluate":
         base = ["evaluate", run, "--limit", "2"]
