@@ -88,14 +88,15 @@ def _fused(inputs: ScoreInputs, members: Float[Tensor, "... S G"]) -> Float[Tens
     values = values.expand(q.size(0), k.size(1), *members.shape[-2:])
     if members.size(-1) == 0:
         return q.new_zeros(*q.shape[:3], 0, dtype=inputs.dtype)
-    sums = attention(
-        q.to(inputs.dtype),
-        k.to(inputs.dtype),
-        values,
-        unfitted(inputs.mask),
-        score=inputs.score,
-        scale=inputs.scale,
-    )
+    with torch.set_grad_enabled(inputs.requires_grad):
+        sums = attention(
+            q.to(inputs.dtype),
+            k.to(inputs.dtype),
+            values,
+            unfitted(inputs.mask),
+            score=inputs.score,
+            scale=inputs.scale,
+        )
     return sums if inputs.padding is None else sums.masked_fill(inputs.padding.unsqueeze(-1), 0.0)
 
 

@@ -79,10 +79,11 @@ class ScoreInputs:
         mask: Fitted to ``(B, H, T, S)``.
         scale: Multiplies the scores.
         score: What matches q and k when it is no dot product.
-        versions: How often q and k had been written to when they were kept.
+        versions: How often q, k and what the score learns had been written to when they were kept.
         modify: Changes the scores before the mask.
         padding: True at queries that are padding: they count as queries that may look at nothing.
         sink: One score per head that takes part in the softmax and is no key: it takes a share of each row.
+        is_trained: Whether gradients may flow into the parameters of ``score``, and of what modifies it.
     """
 
     q: Float[Tensor, "B H T Dq"]
@@ -90,10 +91,11 @@ class ScoreInputs:
     mask: Mask
     scale: float
     score: Score | None = None
-    versions: tuple[int, int] | None = None
+    versions: tuple[int, ...] | None = None
     modify: ScoreModifier | None = None
     padding: Bool[Tensor, "B 1 T"] | None = None
     sink: Float[Tensor, "1 H 1"] | None = None
+    is_trained: bool = True
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -111,7 +113,7 @@ class ScoreInputs:
         """Whether statistics should be differentiable."""
         if not torch.is_grad_enabled():
             return False
-        parameters = () if self.score is None else tuple(self.score.parameters())
+        parameters = () if self.score is None or not self.is_trained else tuple(self.score.parameters())
         return any(
             x.requires_grad
             for x in (self.q, self.k, *self.mask.added, *parameters, self.sink)
@@ -119,49 +121,50 @@ class ScoreInputs:
         )
 
     def with_versions(self) -> "ScoreInputs":
-        """The same, remembering how often q and k have been written to so far."""
-        return replace(self, versions=None if self._has_no_versions else (self.q._version, self.k._version))  # noqa: SLF001
+        """The same, remembering how often what it is made of has been written to so far."""
+        return replace(self, versions=self._versions)
 
     @property
     def was_modified(self) -> bool:
-        """Whether q or k have been written to since."""
-        if self.versions is None or self._has_no_versions:
-            return False
-        return self.versions != (self.q._version, self.k._version)  # noqa: SLF001
+        """Whether q, k or a parameter of the score have been written to since."""
+        now = self._versions
+        return self.versions is not None and now is not None and self.versions != now
 
     @property
-    def _has_no_versions(self) -> bool:
-        """Inference tensors do not count who writes to them."""
-        return self.q.is_inference() or self.k.is_inference()
+    def _versions(self) -> tuple[int, ...] | None:
+        """How often each has been written to; None where inference tensors don't count it."""
+        tensors = (self.q, self.k, *(() if self.score is None else self.score.parameters()))
+        return None if any(x.is_inference() for x in tensors) else tuple(x._version for x in tensors)  # noqa: SLF001
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or sent: copies of q and k count who writes to them from zero."""
-        known = None if self.versions is None else (-1, -1) if self.was_modified else (0, 0)
+        """What is copied or sent: copies count who writes to them from zero."""
+        known = None if self.versions is None else (-1,) if self.was_modified else (0,)
         return self.__dict__ | {"versions": known}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take a copy for as old as it is."""
         self.__dict__.update(state)
-        if state["versions"] == (0, 0):
+        if state["versions"] == (0,):
             self.__dict__["versions"] = self.with_versions().versions
 
     def countable(self) -> "ScoreInputs":
         """The same, with copies of inference tensors, which don't count who writes to them."""
-        if not self._has_no_versions:
+        if not (self.q.is_inference() or self.k.is_inference()):
             return self
         q, k = (x.clone() if x.is_inference() else x for x in (self.q, self.k))
         return replace(self, q=q, k=k)
 
     def _with_versions_of(self, before: "ScoreInputs") -> "ScoreInputs":
         """A part or a copy of others, as old as they are."""
-        return replace(self, versions=(-1, -1)) if before.was_modified else self.with_versions()
+        return replace(self, versions=(-1,)) if before.was_modified else self.with_versions()
 
     def detached(self) -> "ScoreInputs":
         """The same without its history."""
         mask, sink = self.mask, None if self.sink is None else self.sink.detach()
         if mask.added:
             mask = replace(mask, added=tuple(x.detach() for x in mask.added))
-        return replace(self, q=self.q.detach(), k=self.k.detach(), mask=mask, sink=sink)
+        q, k = self.q.detach(), self.k.detach()
+        return replace(self, q=q, k=k, mask=mask, sink=sink, is_trained=False)
 
     def to(self, device: torch.device | str) -> "ScoreInputs":
         """The same on another device."""
@@ -218,7 +221,8 @@ class ScoreInputs:
         kv_heads = slice(tile.heads.start // group, -(-tile.heads.stop // group))
         q, k = self.q[tile.row_index], self.k[tile.batch, kv_heads, slice(*tile.columns)]
         if self.score is not None:
-            scores = self.score(q, k.repeat_interleave(group, 1)).to(self.dtype) * self.scale
+            with torch.set_grad_enabled(self.requires_grad):
+                scores = self.score(q, k.repeat_interleave(group, 1)).to(self.dtype) * self.scale
         else:  # the heads that share their keys are rows of one product
             rows = (q.to(self.dtype) * self.scale).reshape(q.size(0) * k.size(1), -1, q.size(-1))
             keys = k.to(self.dtype).reshape(q.size(0) * k.size(1), k.size(2), k.size(3))
@@ -226,7 +230,9 @@ class ScoreInputs:
             with torch.autocast(q.device.type, enabled=False) if autocasting(q) else contextlib.nullcontext():
                 product = torch.bmm(rows, keys.mT, out=product)
             scores = product.view(*q.shape[:3], k.size(2)) if out is None else out
-        scores = scores if self.modify is None else self.modify(scores, tile)
+        if self.modify is not None:
+            with torch.set_grad_enabled(self.requires_grad):
+                scores = self.modify(scores, tile)
         for span in self._mask_spans(tile) if masked else ():
             part = scores[..., span[0] - tile.columns[0] : span[1] - tile.columns[0]]
             block = self.mask.block(tile.rows, span, *self.shape[2:], device=q.device)

@@ -184,9 +184,11 @@ class SightData:
             )
         if any(piece.inputs.was_modified for piece in self.kept):
             remedy = "" if beforehand is None else f", or ask beforehand with {beforehand}"
+            learns = any(piece.inputs.score is not None for piece in self.kept)
+            written, clone = ("q, k or the score", "clones") if learns else ("q or k", "a clone")
             raise ValueError(
-                f"{what} can't be had any more, q or k was written to since it was kept; "
-                f"look at a clone{remedy}"
+                f"{what} can't be had any more, {written} was written to since it was kept; "
+                f"look at {clone}{remedy}"
             )
         kept = self.kept
         device = next((x.device for x in self.statistics.values()), kept[0].lse.device)
