@@ -176,7 +176,7 @@ def _read_all(files: Files, names: Sequence[str], size: int, channels: int) -> t
 
 def _deal(found: ClassSet, seed: int, val: float, test: float, deal: Deal, *, strict: bool) -> ClassSet:
     """Hold out what the data has not held out itself; where nothing is, another split stands for it."""
-    parts = dict(found.parts)
+    parts = {name: part for name, part in found.parts.items() if len(part) or name in {"train", ALL}}
     whole = ALL in parts
     if whole:
         parts["train"] = parts.pop(ALL)

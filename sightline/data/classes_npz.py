@@ -33,6 +33,15 @@ def read_npz(path: Path, size: int | None, channels: int | None) -> ClassSet:
         raise ValueError(f"{str(path)!r} can't be read as an .npz: {problem}") from problem
     keys = {split: (f"x_{split}", f"y_{split}") for split in SPLITS} | {"all": ("images", "labels")}
     pairs = {split: pair for split, pair in keys.items() if pair[0] in arrays and pair[1] in arrays}
+    for split, (x, y) in pairs.items():
+        if len(np.atleast_1d(arrays[x])) != arrays[y].size:
+            raise ValueError(
+                f"there must be one label for each image, got {len(np.atleast_1d(arrays[x]))} {x} and "
+                f"{arrays[y].size} {y} in {str(path)!r}"
+            )
+        if not arrays[y].size and split in {"train", "all"}:
+            raise ValueError(f"there must be images to learn from, {x} in {str(path)!r} has none; add some")
+    pairs = {split: (x, y) for split, (x, y) in pairs.items() if arrays[y].size}  # others are not there
     if not {"train", "all"} & set(pairs):
         raise ValueError(
             f"an .npz of classes holds images and labels, or x_train and y_train, {str(path)!r} holds "
@@ -42,9 +51,7 @@ def read_npz(path: Path, size: int | None, channels: int | None) -> ClassSet:
     names, coded = _coded(_plain(every, path), arrays.get("classes"), path)
     parts, first = {}, 0
     for split, (x, y) in pairs.items():
-        n, n_images = arrays[y].size, len(np.atleast_1d(arrays[x]))
-        if n_images != n:
-            raise ValueError(f"there must be one label for each image, got {n_images} {x} and {n} {y}")
+        n = arrays[y].size
         labels = torch.from_numpy(coded[first : first + n].astype(np.int64))
         rows = tuple(f"{x}/{i}" for i in range(n))
         parts[split] = LabelledImages(_bytes(arrays[x], x, size, channels), labels, rows)
@@ -108,6 +115,8 @@ def _coded(labels: np.ndarray, classes: np.ndarray | None, path: Path) -> tuple[
     if classes is None:
         return tuple(map(str, values)), coded
     names = tuple(map(str, _plain(classes.ravel(), path)))
+    if not names:
+        raise ValueError(f"there must be classes, the array classes in {str(path)!r} is empty; leave it out")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ValueError(f"each of the classes has a name of its own, {str(path)!r} has {twice[0]!r} twice")

@@ -155,7 +155,7 @@ def read_image_table(files: Files, names: Sequence[str], only: str | None = None
         rows += [_row(row, own, _joined(folder, row.get(image)), None) for row in content]
         columns |= own
     if not rows:
-        raise ValueError(f"there must be images, {tables[0]!r} in {files.where!r} has no rows")
+        raise _no_rows(tables[0], files)
     return ImageTable(layout, tables[0], tuple(columns), rows, files)
 
 
@@ -182,7 +182,13 @@ def _parquet(files: Files, names: Sequence[str]) -> ImageTable:
         rows += [_row(row, plain, f"{shard.name}/{i}", split, own) for i, row in enumerate(content)]
         image_columns.append((shard, image))
         columns |= dict.fromkeys((image.lower(), *plain))
+    if not rows:
+        raise _no_rows(names[0], files)
     return ImageTable("parquet", names[0], tuple(columns), rows, ParquetImages(files, image_columns), classes)
+
+
+def _no_rows(name: str, files: Files) -> ValueError:
+    return ValueError(f"there must be images, {name!r} in {files.where!r} has no rows; add some")
 
 
 def _row(

@@ -130,7 +130,10 @@ class ClassifyObjective(Objective):
 
         parts = list(spread(predict, torch.arange(len(split)).split(_AT_ONCE)))
         logits, labels = (torch.cat(part) for part in zip(*parts, strict=True))
-        return dict(self.score(logits[labels != _LEFT_OUT], labels[labels != _LEFT_OUT]))
+        readable = labels != _LEFT_OUT
+        if not readable.any():
+            raise ValueError(f"not one of {len(split)} images of {self.images.source!r} could be read")
+        return dict(self.score(logits[readable], labels[readable]))
 
     def data(self) -> dict[str, Any]:
         """What later commands need: the classes' names, where the images are, how they were split."""
