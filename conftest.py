@@ -15,6 +15,7 @@ import tests.shape_hook  # noqa: F401 - by this name the hook has it, which begi
 import sightline as sl
 
 _N_MODULES = pytest.StashKey[int]()
+PARTS = ("commands", "shaped", "plain", "kernels")  # each a process of its own, see the Makefile
 SHAPED_ROOMS = {"attention", "decode", "evaluate", "layers", "look", "models", "positions", "show"}
 
 
@@ -26,44 +27,54 @@ def _names(doctest_namespace: dict[str, object]) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--part`: the tests that `--jaxtyping-packages` leaves out, by their rooms."""
-    parts = ["commands", "plain", "kernels"]
+    parts = [part for part in PARTS if part != "shaped"]
     parser.addoption("--part", choices=parts, help="of what `make test` runs without the shape hook")
 
 
-def _part(config: pytest.Config) -> str | None:
+def chosen_part(config: pytest.Config) -> str | None:
     """The part of `make test` that this is; None for all tests, the long ones too."""
     return "shaped" if config.getoption("jaxtyping_packages", None) else config.getoption("--part")
 
 
+def parts_of(path: Path) -> set[str]:
+    """The parts that a file or a folder has tests of, from its path inside the repository."""
+    room = path.parts[1] if len(path.parts) > 1 else ""
+    if "kernels" in path.parts:  # the hook rewrites functions whose source Triton must read
+        return {"kernels"}
+    if room not in SHAPED_ROOMS:  # tasks, training and commands call what the other rooms' own tests call
+        return {"commands"}
+    return {"shaped", "plain"} | (set() if path.suffix else {"kernels"})
+
+
+def part_of(item: pytest.Item) -> str:
+    """The one part of `make test` that a test runs in, or `long`, which is `make test-long`."""
+    if any(item.iter_markers("long")):
+        return "long"
+    parts = parts_of(item.path.relative_to(item.config.rootpath))
+    if parts == {"shaped", "plain"}:
+        is_plain = any(item.iter_markers("plain")) or any(item.iter_markers("bad_input"))
+        return "plain" if is_plain else "shaped"
+    (part,) = parts
+    return part
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out whole rooms that are of another part, and examples that run elsewhere."""
+    """Leave out files that have no test of this part, and examples that run elsewhere."""
     if collection_path == config.rootpath / "docs/lookup/api.md":  # those of the docstrings
         return True
-    part = _part(config)
-    parts = collection_path.relative_to(config.rootpath).parts
-    if part is None or len(parts) < 2 or not (collection_path.is_dir() or parts[-1].startswith("test_")):
-        return None
-    if "kernels" in parts:
-        return part != "kernels" or None
-    if parts[1] not in SHAPED_ROOMS:
-        return part != "commands" or None
-    return part == "commands" or (part == "kernels" and not collection_path.is_dir()) or None
+    part, path = chosen_part(config), collection_path.relative_to(config.rootpath)
+    is_of_a_room = len(path.parts) > 1 and (collection_path.is_dir() or path.name.startswith("test_"))
+    return True if part and is_of_a_room and part not in parts_of(path) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of this part of `make test`.
-
-    Those marked `long` are in none: `make test-long` runs them, and so does a plain `pytest`.
-    """
+    """Choose the tests of this part of `make test`; without one, a plain `pytest`, all of them."""
     for item in _further_combinations(items):
         item.add_marker(pytest.mark.long)
-    part = _part(config)
-    if part is None:
-        return
-    own = [item for item in items if _is_shaped(item) == (part == "shaped")]
-    chosen = [item for item in own if not any(item.iter_markers("long"))]
-    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
-    items[:] = chosen
+    part = chosen_part(config)
+    if part is not None:
+        config.hook.pytest_deselected(items=[item for item in items if part_of(item) != part])
+        items[:] = [item for item in items if part_of(item) == part]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -81,7 +92,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 def _leave_imported_out(config: pytest.Config) -> None:
     before = config.stash.get(_N_MODULES, 0)
-    if len(sys.modules) > before + 100 and (_part(config) or hasattr(config, "workerinput")):
+    if len(sys.modules) > before + 100 and (chosen_part(config) or hasattr(config, "workerinput")):
         config.stash[_N_MODULES] = len(sys.modules)
         gc.collect()
         gc.freeze()
@@ -123,19 +134,3 @@ def _values(item: pytest.Item) -> list[tuple[object, ...]]:
 def _pairs(values: list[tuple[object, ...]]) -> set[object]:
     """What a case has to bring: its values, or pairs of them where there are more than two."""
     return set(values) if len(values) <= 2 else set(itertools.combinations(values, 2))
-
-
-def _is_shaped(item: pytest.Item) -> bool:
-    """Whether a test runs under the shape hook.
-
-    Kernels do not: the hook rewrites functions whose source Triton must read. Tasks, training and commands
-    call what these rooms' own tests call.
-    """
-    parts = item.path.relative_to(item.config.rootpath).parts
-    return (
-        parts[0] == "tests"
-        and parts[1] in SHAPED_ROOMS
-        and "kernels" not in parts
-        and not any(item.iter_markers("bad_input"))
-        and not any(item.iter_markers("plain"))
-    )

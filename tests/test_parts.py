@@ -1,6 +1,8 @@
-"""What `make test` leaves to `make test-long`, and how the shape hook checks functions inside functions."""
+"""Which part of `make test` a test runs in, what `make test-long` has, and what the shape hook checks."""
 
 import itertools
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +12,8 @@ from torch import Tensor, zeros
 import conftest
 from tests.shape_hook import checked
 
+ROOT = Path(__file__).parents[1]
+PYTHON = sorted((ROOT / "tests").rglob("*.py"))
 ROWS = [("sdpa", 1), ("flex", 1), ("flash", 2)]
 
 
@@ -23,6 +27,46 @@ class Case:
 
     def iter_markers(self, name):
         return [mark for mark in self.marks if mark.name == name]
+
+
+class Item:
+    """A stand-in for a test in a file, with some marks."""
+
+    def __init__(self, path, marks):
+        self.path, self.marks, self.config = path, marks, SimpleNamespace(rootpath=ROOT)
+
+    def iter_markers(self, name):
+        return [mark for mark in self.marks if mark == name]
+
+
+def is_collected(path, part):
+    """Whether a part looks into a file, and into the folders around it."""
+    options = {"jaxtyping_packages": "sightline" if part == "shaped" else None, "--part": part}
+    config = SimpleNamespace(rootpath=ROOT, getoption=lambda name, default=None: options.get(name, default))
+    around = [path, *path.parents][: len(path.relative_to(ROOT).parts)]
+    return not any(conftest.pytest_ignore_collect(place, config) for place in around)
+
+
+@pytest.mark.parametrize(
+    "marks", [(), ("plain",), ("bad_input",), ("gpu", "combinations"), ("long", "plain")]
+)
+def test_every_test_runs_in_one_part_that_the_makefile_has(marks):
+    (parts,) = re.findall(r"^PARTS +:= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(conftest.PARTS) <= set(parts.split())
+    for path in PYTHON:
+        if path.name.startswith("test_"):
+            part = conftest.part_of(Item(path, marks))
+            assert part == "long" if "long" in marks else is_collected(path, part), path
+
+
+def test_no_test_hides_where_none_is_looked_for_or_asks_which_part_it_is_in():
+    """A test that the shape hook keeps from working is marked plain; to skip it there would leave it out."""
+    for path in PYTHON:
+        text = path.read_text(encoding="utf-8")
+        assert path.name.startswith("test_") or not re.search(
+            r"^ *def test_|^class Test", text, re.MULTILINE
+        ), path
+        assert path == Path(__file__) or "jaxtyping_packages" not in text, path
 
 
 def cases(*axes, marked=True):

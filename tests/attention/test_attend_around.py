@@ -65,12 +65,11 @@ def test_with_dropout_the_gradient_is_that_of_the_draw(way, score):
 # Around it
 
 
+@pytest.mark.plain  # the shape hook can't be compiled
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's, of itself
 @pytest.mark.parametrize("score", [None, "additive"])
 @pytest.mark.parametrize("train", [False, True])
-def test_compile_makes_one_graph(request, train, score):
-    if request.config.getoption("jaxtyping_packages", None):
-        pytest.skip("the shape hook can't be compiled")
+def test_compile_makes_one_graph(train, score):
     score = scored(score, 3)
 
     def step(q, k, v, lengths):

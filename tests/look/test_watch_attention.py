@@ -218,11 +218,10 @@ def test_other_modes_see_attention_and_may_answer_it():
         assert torch.equal(sl.attention(q, k, v, scale=0.5), attend.attention(q, k, v, scale=0.5))
 
 
+@pytest.mark.plain  # the shape hook can't be compiled
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's, of itself
 @pytest.mark.parametrize("name", ["scaled_dot", "additive"])
-def test_compiled_attention_still_is_one_graph(name, request):
-    if request.config.getoption("jaxtyping_packages", None):
-        pytest.skip("the shape hook can't be compiled")
+def test_compiled_attention_still_is_one_graph(name):
     model, tensors = Attends(sl.masks.window(2, 1), score_of(name, D)), inputs(B, H)
     compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend="eager")
     near(compiled(*tensors).detach(), model(*tensors).detach())
