@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements.lock"
 TORCH = re.compile(r"(torch|triton|nvidia-.*|cuda-.*)==")
+ALONE = "timm"  # of the tests, without what it requires: torchvision, which is tied to one build of torch
 
 # Licences that a program under MIT may be run with and shipped beside. GPL and AGPL are not among them.
 GOOD = (
@@ -38,26 +39,22 @@ NVIDIA = "NVIDIA Proprietary Software"  # the libraries of torch's CUDA build: t
 
 def lock() -> int:
     """Resolve anew and write the lock; what constraints.txt pins stays."""
-    command = ["uv", "pip", "compile", "pyproject.toml", "--extra", "test"]
-    command += ["--constraint", "constraints.txt"]
-    command += [
-        "--generate-hashes",
-        "--universal",
-        "--python-version",
-        "3.11",
-        "--no-annotate",
-        "--no-header",
-    ]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if found.returncode:
-        sys.stderr.write(found.stderr)
-        return found.returncode
-    entries = re.split(r"\n(?=\S)", found.stdout.strip())
-    kept = [entry for entry in entries if not TORCH.match(entry)]
+    entries = resolved("pyproject.toml", "--extra", "test") + resolved("-", "--no-deps", given=ALONE)
+    kept = sorted((x for x in entries if not TORCH.match(x)), key=lambda x: x.partition("==")[0])
     head = "# Written by `make lock`; torch comes from the machine's own index, see .ci/supply.py.\n"
     LOCK.write_text(head + "\n".join(kept) + "\n", encoding="utf-8")
     sys.stdout.write(f"{len(kept)} packages in {LOCK.name}, torch and its libraries left out\n")
     return 0
+
+
+def resolved(*words: str, given: str = "") -> list[str]:
+    """Versions and hashes of some requirements, an entry for each."""
+    command = ["uv", "pip", "compile", *words, "--constraint", "constraints.txt", "--generate-hashes"]
+    command += ["--universal", "--python-version", "3.11", "--no-annotate", "--no-header"]
+    found = subprocess.run(command, cwd=ROOT, input=given, capture_output=True, text=True, check=False)
+    if found.returncode:
+        sys.exit(found.stderr)
+    return re.split(r"\n(?=\S)", found.stdout.strip())
 
 
 def packages() -> list[dict[str, str]]:

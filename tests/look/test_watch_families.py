@@ -8,6 +8,7 @@ import torch
 
 import sightline as sl
 from tests.look.look_oracle import near, randn
+from tests.look.timm_models import import_timm
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 with warnings.catch_warnings():
@@ -317,12 +318,8 @@ def test_gradient_checkpointing(reentrant):
 
 
 def test_timm_with_fused_attention():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        timm = pytest.importorskip("timm", exc_type=ImportError)
-        model = timm.create_model(
-            "vit_tiny_patch16_224", pretrained=False, img_size=32, depth=2, num_classes=5
-        )
+    timm = import_timm()
+    model = timm.create_model("vit_tiny_patch16_224", pretrained=False, img_size=32, depth=2, num_classes=5)
     names = [f"blocks.{i}.attn" for i in range(2)]
     x = randn(B, 3, 32, 32, dtype=torch.float32)
     for name in names:

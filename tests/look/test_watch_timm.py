@@ -1,21 +1,16 @@
 """Vision transformers of timm, where it is installed: its Attention calls the fused function, and is seen."""
 
-import warnings
-
 import pytest
 import torch
 from torch import nn
 
 import sightline as sl
 from tests.look.look_oracle import agrees, matrix, randn
+from tests.look.timm_models import import_timm
 
-try:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from timm.layers.attention import Attention
-        from timm.models.vision_transformer import VisionTransformer
-except ImportError as missing:
-    pytest.skip(f"timm does not import here: {missing}", allow_module_level=True)
+timm = import_timm()
+Attention = timm.layers.Attention
+VisionTransformer = timm.models.VisionTransformer
 
 E, H, B, SIZE, PATCH = 12, 3, 2, 20, 4
 T = (SIZE // PATCH) ** 2 + 1  # patches and the class token
