@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # Parts of `make test` at a time: one more than the cores of a small machine, because parts wait for what they start.
 JOBS   ?= 3
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
+SKIPS  := $(VENV)/skipped.txt
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --note-skips $(SKIPS)
 SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 # The parts of `make test`, as they are started: the types first, for they need no torch while another compiles it.
 PARTS  := commands types shaped plain kernels doctest examples
@@ -13,7 +14,7 @@ PARTS  := commands types shaped plain kernels doctest examples
 # what the commands need in 24 s instead of 9.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo docs docs-check figures figures-slow test test-long test-gpu fuzz kills lock licences sbom wheel check $(PARTS) $(PARTS:%=%.part) format clean test-lab smoke startup test-all pages faults mutants soak
+.PHONY: help demo browser docs docs-check figures figures-slow test test-long test-gpu fuzz kills lock licences sbom wheel check $(PARTS) $(PARTS:%=%.part) format clean test-lab smoke startup test-all pages faults mutants soak
 .DEFAULT_GOAL := help
 
 help:
@@ -59,11 +60,22 @@ check: $(READY)
 # A part is one process with one thread, so that what many tests import and train is imported and trained once.
 # JOBS parts run at a time, the next begins when one ends, and what a part prints comes when it has ended. The
 # longest goes before the others, or all would wait for it.
-test: $(READY)
+test: $(READY) browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@echo 'what a part prints is in $(VENV)/PART.txt, and comes here when it has ended: $(PARTS)'
-	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going $(SYNC) --jobs=$(JOBS) $(PARTS:%=%.part)
+	@: > $(SKIPS)
+	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going $(SYNC) --jobs=$(JOBS) $(PARTS:%=%.part); \
+	code=$$?; sed -n 's/.* skipped: //p' $(VENV)/examples.txt >> $(SKIPS); \
+	echo '== not tested here, how many and why'; sort $(SKIPS) | uniq -c | sort -rn; exit $$code
+
+# Chromium, for the tests of pages: by the system's package manager where this may install it. In continuous
+# integration it must be there; elsewhere those tests are skipped, and the end of `make test` says so.
+browser: $(READY)
+	@for name in $${CHROMIUM:-chromium chromium-browser google-chrome google-chrome-stable chrome}; do \
+	    [ $$name = none ] || command -v $$name > /dev/null && exit 0; done; \
+	[ "$$(id -u)" = 0 ] && (apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes chromium) > $(VENV)/browser.txt 2>&1 && exit 0; \
+	echo 'no Chromium here, and none could be installed: see $(VENV)/browser.txt'; [ -z "$$CI$$SIGHTLINE_CI" ]
 
 $(PARTS:%=%.part): %.part: $(READY)
 	@nice -n $(if $(filter commands,$*),0,10) $(MAKE) --no-print-directory --old-file=$(READY) $* \

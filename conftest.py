@@ -14,6 +14,8 @@ import tests.shape_hook  # noqa: F401 - by this name the hook has it, which begi
 # isort: split
 import sightline as sl
 
+pytest_plugins = ["tests.skips"]
+
 _N_MODULES = pytest.StashKey[int]()
 PARTS = ("commands", "shaped", "plain", "kernels")  # each a process of its own, see the Makefile
 SHAPED_ROOMS = {"attention", "decode", "evaluate", "layers", "look", "models", "positions", "show"}

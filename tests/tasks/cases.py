@@ -5,9 +5,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from examples.task_of_your_own import SORT
 
-__all__ = ["CASES", "DATA", "OWN_TASK", "Case"]
+__all__ = ["CASES", "DATA", "OWN_TASK", "Case", "in_turn"]
 
 DATA = Path(__file__).parents[1] / "fixtures" / "written_by_0_1" / "data"
 OWN_TASK = Path(__file__).parents[2] / "examples" / "task_of_your_own.py"
@@ -64,6 +66,15 @@ class Case:
         """The words of a training on other data."""
         words = f"{self.settings} {_COMMON}".split()
         return ["train", self.kind, "--data", data, *words, "--out", out, *more]
+
+
+# Another model of a task; `make test` has it as a run of 0.1 that goes on, and in test_translate_commands.py.
+_LONG = {"translate-recurrent"}
+
+
+def in_turn(cases):
+    """Cases as the parameters of a test."""
+    return [pytest.param(x, marks=[pytest.mark.long] if x.name in _LONG else [], id=x.name) for x in cases]
 
 
 def _value(text):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.command import run
-from tests.tasks.cases import CASES
+from tests.tasks.cases import CASES, in_turn
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -16,14 +16,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-# Another model of a task; `make test` has it as a run of 0.1 that goes on, and in test_translate_commands.py.
-LONG = {"translate-recurrent"}
-
-
-@pytest.fixture(
-    scope="session",
-    params=[pytest.param(x, marks=[pytest.mark.long] if x.name in LONG else [], id=x.name) for x in CASES],
-)
+@pytest.fixture(scope="session", params=in_turn(CASES))
 def case(request):
     """Every task in turn."""
     return request.param

@@ -21,7 +21,7 @@ import sightline as sl
 from sightline.models.run_folder import read_config
 from sightline.tasks import task_of
 from tests.command import run, start
-from tests.tasks.cases import OWN_TASK
+from tests.tasks.cases import CASES, OWN_TASK, in_turn
 
 KEPT = ("model.safetensors", "metrics.csv")
 
@@ -348,9 +348,8 @@ def test_a_moved_run_is_evaluated_from_anywhere(trained, tmp_path, monkeypatch):
     assert run("evaluate", "run", "--limit", 3, "--json").json == before
 
 
+@pytest.mark.parametrize("case", in_turn(case for case in CASES if case.folder), indirect=True)
 def test_data_is_found_from_another_folder_and_again_after_a_move(case, tmp_path, monkeypatch):
-    if case.folder is None:
-        pytest.skip("this task reads no files")
     shutil.copytree(case.folder, tmp_path / "here" / "data")
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path / "here")

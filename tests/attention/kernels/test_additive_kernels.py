@@ -227,7 +227,7 @@ def test_attention_hands_over_any_leading_dimensions(leads):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(DEVICE.type != "cuda", reason="needs a CUDA device")
+@pytest.mark.skipif(DEVICE.type != "cuda", reason="needs a GPU")
 def test_attention_on_a_gpu_runs_the_kernels(monkeypatch):
     calls = []
     kernels = additive.additive_attention

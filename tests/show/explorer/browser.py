@@ -7,15 +7,38 @@ from contextlib import contextmanager
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PATIENCE = 180_000  # milliseconds; only what never happens takes so long
+COUNTING = """
+  const open = new Set();
+  window.isBusy = () => open.size > 0;
+  const pairs = [["setTimeout", "clearTimeout"], ["requestAnimationFrame", "cancelAnimationFrame"]];
+  for (const [begin, end] of pairs) {
+    const [start, stop] = [window[begin].bind(window), window[end].bind(window)];
+    window[begin] = (then, ...rest) => {
+      const id = start((...args) => { open.delete(begin + id); then(...args); }, ...rest);
+      open.add(begin + id);
+      return id;
+    };
+    window[end] = (id) => { open.delete(begin + id); stop(id); };
+  }
+"""  # what a page has put off
+CALM = """() => {
+  const isCalm = !window.isBusy() && document.querySelector(".sl").dataset.waiting === "0"
+    && [...document.images].every((image) => image.complete);
+  window.calm = isCalm ? window.calm + 1 : 0;
+  return window.calm > 2;  // frames
+}"""
 
 
 def chromium():
-    """The path of a Chromium; the test is skipped where there is none, or no Playwright."""
+    """The path of a Chromium; the test is skipped where there is none, or no Playwright.
+
+    CHROMIUM in the environment names another one, ``none`` leaves out what needs one.
+    """
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed; pip install playwright")
-    named = os.environ.get("CHROMIUM")
-    found = named or next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        pytest.skip(f"no Chromium was found, neither in CHROMIUM nor as {', '.join(NAMES)}")
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), "none")
+    if found == "none":
+        pytest.skip("no Chromium: install it, `apt-get install chromium`, or name one in CHROMIUM")
     return found
 
 
@@ -26,7 +49,8 @@ def launched():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        options = ["--no-sandbox", "--disable-gpu"]  # root may have no sandbox
+        browser = playwright.chromium.launch(executable_path=path, args=options, timeout=PATIENCE)
         yield browser
         browser.close()
 
@@ -37,7 +61,8 @@ class Opened:
     def __init__(self, context, url):
         self.complaints, self.requests = [], []
         self.page = context.new_page()
-        self.page.set_default_timeout(60_000)
+        self.page.set_default_timeout(PATIENCE)
+        self.page.add_init_script(COUNTING)
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -60,10 +85,10 @@ class Opened:
         self.explorer("x.set(a)", state)
         self.settle()
 
-    def settle(self, least=90):
-        """Wait until nothing is asked any more; a view asks a moment after it stands still."""
-        self.page.wait_for_timeout(least)
-        self.page.wait_for_selector('.sl[data-waiting="0"]', state="attached")
+    def settle(self):
+        """Wait until the page does nothing any more: it waits for no answer, no timer, no frame, no image."""
+        self.page.evaluate("window.calm = 0")
+        self.page.wait_for_function(CALM)
 
     def outside(self):
         """What was asked of anything but this page."""

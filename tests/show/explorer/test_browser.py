@@ -132,7 +132,7 @@ def test_the_number_under_the_cursor_and_zoom(context, saved, sights):
     assert under == pytest.approx(float(weights(sights, 2, 0)[12, 9]), abs=1e-4)
     for _ in range(2):
         one.page.keyboard.press("+")
-    one.settle(250)
+    one.settle()
     level = one.page.locator(".matrix").get_attribute("data-level")
     assert level != before
     state = one.explorer("x.state")
@@ -147,13 +147,13 @@ def test_the_number_under_the_cursor_and_zoom(context, saved, sights):
     under = float(one.page.locator(".matrix").get_attribute("data-weight"))
     assert under == pytest.approx(float(weights(sights, 2, 0)[q, k]), abs=1e-4)
     one.page.mouse.wheel(0, -300)
-    one.settle(250)
+    one.settle()
     assert one.explorer("x.state.queries[1] - x.state.queries[0]") < b - a
     one.page.mouse.down()
     one.page.mouse.move(box["x"] + 40, box["y"] + 90)
     one.page.mouse.up()
     one.page.keyboard.press("0")
-    one.settle(250)
+    one.settle()
     assert one.explorer("x.state.queries") is None
     assert one.complaints == []
 
@@ -161,7 +161,7 @@ def test_the_number_under_the_cursor_and_zoom(context, saved, sights):
 def test_the_address_brings_the_view_back(context, saved):
     one = saved.open(context, "text")
     one.show(view="matrix", sight=2, head=1, query=4, key=3, queries=[2, 12], keys=[0, 10])
-    one.settle(250)
+    one.settle()
     address, state = one.page.evaluate("location.hash.slice(1)"), one.explorer("x.state")
     again = saved.open(context, "text", address)
     assert again.explorer("x.state") == state
@@ -213,7 +213,7 @@ def test_a_live_source_is_asked_for_windows(context, saved, sights):
     one.page.locator(".matrix canvas").focus()
     for _ in range(3):
         one.page.keyboard.press("+")
-    one.settle(250)
+    one.settle()
     windows = [x for x in asked if x["ask"] == "map" and x.get("queries")]
     a, b = windows[-1]["queries"]
     assert b - a < T
@@ -226,7 +226,7 @@ def test_the_height_stays(context, saved):
     one = saved.open(context, "text")
     for view in VIEWS:
         one.show(view=view)
-        one.settle(250)
+        one.settle()
         before = one.page.evaluate("document.documentElement.scrollHeight")
         one.page.wait_for_timeout(500)
         assert one.page.evaluate("document.documentElement.scrollHeight") == before
@@ -237,6 +237,6 @@ def test_the_theme_may_change_while_it_is_looked_at(context, saved):
     one.show(view="matrix")
     light = one.page.evaluate("document.querySelector('.matrix canvas').toDataURL()")
     one.page.emulate_media(color_scheme="dark")
-    one.settle(250)
+    one.settle()
     assert one.page.evaluate("document.querySelector('.matrix canvas').toDataURL()") != light
     assert one.complaints == []

@@ -64,7 +64,7 @@ def test_lines_lead_to_the_patches_that_are_read(context, saved):
 def test_two_are_compared(context, saved):
     one = saved.open(context, "compare")
     one.show(view="compare", head=1)
-    one.settle(250)
+    one.settle()
     assert one.page.locator(".three .matrix").count() == 3
     other = attended(1)
     change = weights(other, 0, 1) - weights(attended(), 0, 1)
@@ -126,7 +126,7 @@ def test_touch_and_a_narrow_screen(browser, saved):
           at("pointerup", 2, 280);
         }"""
     )
-    one.settle(250)
+    one.settle()
     assert one.explorer("x.state.queries[1] - x.state.queries[0]") < T
     assert one.complaints == []
     context.close()
@@ -153,7 +153,7 @@ def test_nothing_serious_stands_in_anybodys_way(browser, saved, scheme):
 
 def test_two_of_different_length_are_linked_by_their_words(context, saved):
     one = saved.open(context, "lengths", "view=compare")
-    one.settle(250)
+    one.settle()
     assert one.page.locator(".three .one:visible").count() == 2
     note = one.page.locator(".view-compare .note").first.inner_text()
     assert note.startswith(f"The difference needs as many queries and keys in both: long has {T} and {T}")
