@@ -85,6 +85,8 @@ PEAK = """
 import resource, sys, torch
 import sightline as sl
 
+torch.set_num_threads(1)  # each has memory of its own
+
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
