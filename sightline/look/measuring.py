@@ -10,11 +10,11 @@ import torch
 
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.call_notes import CallNote, NoteTaker
-from sightline.look.dice import OwnDice
 from sightline.look.heard import FusedFacts, HeardCall
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
 from sightline.look.padding import Padding, UserPadding, place_padding
+from sightline.look.random_scores import RefuseRandom
 from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.seen import Seen, do_nothing
 from sightline.look.sharded.axes import Shard
@@ -211,7 +211,7 @@ class CallMeasurer:
         if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
             call = call.with_padding(padding)
         keep_apart = self._options.keep and call.backward is None
-        with contextlib.nullcontext() if call.inputs.score is None else OwnDice():
+        with contextlib.nullcontext() if call.inputs.score is None else RefuseRandom():
             sight = measure_sight(
                 call.inputs.detached() if keep_apart else call.inputs,
                 self._options.measure.clip(*call.inputs.shape[2:]),

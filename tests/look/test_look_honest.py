@@ -26,7 +26,7 @@ class Attends(nn.Module):
 
 
 class Dicy(sl.scores.Score):
-    """A score that throws dice and counts how often it was asked."""
+    """A score that draws random numbers in training and counts how often it was asked."""
 
     def __init__(self):
         super().__init__()
@@ -101,16 +101,22 @@ def test_cross_attention_by_the_name_of_what_holds_it(name):
     assert not is_cross("a.attention.self", sl.look(x, x, x))
 
 
-def test_a_score_that_throws_dice_leaves_the_model_its_own():
+def test_a_score_that_draws_random_numbers_is_unseen_and_leaves_the_model_its_own():
     model, other = Attends(Dicy()), Attends(Dicy())
     x = torch.randn(2, 3, 5, 8)
     torch.manual_seed(1)
     blind = [model(x) for _ in range(3)]
     torch.manual_seed(1)
-    with sl.watch(other):
+    with pytest.warns(UserWarning, match="its score draws random numbers"), sl.watch(other) as seen:
         watched = [other(x) for _ in range(3)]
     for a, b in zip(blind, watched, strict=True):
         assert torch.equal(a, b)
+    assert seen.names() == []
+    assert "watch it after model.eval()" in seen.unseen()[""]
+    with sl.watch(other.eval()) as seen:
+        other(x)
+    assert seen.names() == [""]
+    assert not seen.unseen()
 
 
 def test_a_flow_where_nobody_looks_is_no_nan():

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from sightline.attention.band import Band
-from sightline.look import dice, fused, heard
+from sightline.look import fused, heard
 from sightline.look.attention_call import UnreadableError, stored_call
 from sightline.look.flash_adapter import is_hub_kernel, read_efficient, read_flash
+from sightline.look.random_scores import RefuseRandom
 from sightline.look.score_inputs import StoredRows, Tile
 from tests.look.look_oracle import near, randn
 
@@ -273,32 +274,27 @@ def test_stored_weights_with_any_leading_dimensions():
     assert torch.equal(call.with_padding(padding).inputs.padding, padding.unsqueeze(1))
 
 
-# Dice
+# Scores that draw random numbers
 
 
-def test_dropout_with_dice_of_its_own():
-    x = torch.full((1009,), 3.0)
-    native, plain = torch.ops.aten.native_dropout.default, torch.ops.aten.dropout.default
+def test_what_draws_is_refused_and_nothing_else():
+    x = torch.full((1009,), 0.5)
+    native = torch.ops.aten.native_dropout.default
+    draws = [
+        lambda: torch.rand(5),
+        lambda: torch.rand_like(x),
+        lambda: torch.bernoulli(x),
+        lambda: torch.nn.functional.dropout(x, 0.5),
+        lambda: native(x, 0.25, True),
+        lambda: native(x, 0.25, None),
+    ]
     before = torch.get_rng_state()
-    with dice.OwnDice():
-        kept = {train: native(x, 0.25, train) for train in (True, None)}
-        asleep, mask = native(x, 0.25, False)
-        dropped = torch.nn.functional.dropout(x, 0.5)
-        nothing, gone = torch.nn.functional.dropout(x, 0.0), torch.nn.functional.dropout(x, 1.0)
-        drawn = torch.rand(5), torch.randn(3, 2), torch.rand_like(x), torch.bernoulli(x / 6)
+    with RefuseRandom():
+        for draw in draws:
+            with pytest.raises(UnreadableError, match=r"draws random numbers \(aten::\w+\); watch it after"):
+                draw()
+        assert torch.equal(torch.nn.functional.dropout(x, 0.5, training=False), x)
+        assert torch.equal(native(x, 0.25, False)[0], x)
         own = torch.rand(5, generator=torch.Generator().manual_seed(3))
-    assert torch.equal(torch.get_rng_state(), before)
-    for y, chosen in kept.values():
-        assert torch.equal(y, torch.where(chosen, 4.0, 0.0))
-        assert 0.7 < chosen.float().mean() < 0.8
-    assert torch.equal(asleep, x)
-    assert bool(mask.all())
-    assert set(dropped.tolist()) == {0.0, 6.0}
-    assert torch.equal(nothing, x)
-    assert not gone.any()
-    assert [tuple(y.shape) for y in drawn] == [(5,), (3, 2), (1009,), (1009,)]
     assert torch.equal(own, torch.rand(5, generator=torch.Generator().manual_seed(3)))
-    assert isinstance(dice.OwnDice()._drop(plain, x, 0.5, train=True), torch.Tensor)
-    assert dice._device((x,), {}) == dice._device((), {}) == torch.device("cpu")
-    assert dice._device((3, torch.zeros(1, device="meta")), {}) == torch.device("meta")
-    assert dice._device((x,), {"device": "meta"}) == torch.device("meta")
+    assert torch.equal(torch.get_rng_state(), before)

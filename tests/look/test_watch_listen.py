@@ -116,50 +116,6 @@ def test_a_teacher_of_the_same_kind_by_hand():
 # What others notice of it
 
 
-class Dicy(sl.scores.Score):
-    """A score that throws dice, and tells when it is asked."""
-
-    def __init__(self):
-        super().__init__()
-        self.on_ask = lambda: None
-
-    def as_dot(self, q, k):
-        return None
-
-    def forward(self, q, k):
-        self.on_ask()
-        return F.dropout(q, 0.5) @ k.mT
-
-    def __deepcopy__(self, memo):
-        return self
-
-
-def test_other_threads_never_draw_a_number_twice():
-    """Another thread draws while a look asks the score again."""
-    score, drawn = Dicy(), []
-
-    class Attends(nn.Module):
-        def forward(self, x):
-            return sl.attention(x, x, x, score=score)
-
-    def elsewhere():
-        drawn.append(torch.rand(()).item())
-
-    def ask():
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        thread.join()
-
-    score.on_ask = ask
-    model, x = Attends(), randn(1, 2, 5, 4)
-    with sl.watch(model) as seen:
-        for _ in range(3):
-            model(x)
-    assert len(seen.calls("")) == 3
-    assert len(drawn) >= 6
-    assert len(set(drawn)) == len(drawn)
-
-
 def test_overlapping_watches_leave_the_fast_path_on():
     model, x = encoder(), randn(B, T, E, dtype=torch.float32)
     entered, left = threading.Barrier(2), threading.Barrier(2)
