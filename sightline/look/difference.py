@@ -2,17 +2,16 @@
 
 change = after - before
 show.sight_map(change, head=3)
+after.mass(groups) - before.mass(groups)        # of other questions, the answers are subtracted
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from sightline.arguments import checked
-from sightline.look.groups import Groups, KeyGroups, Keys
-from sightline.look.received_from import Reduce
 from sightline.shapes import Float, Int
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _NUMBERS = ("lse", "entropy", "peak", "received", "map")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SightDifference:
-    """One sight less another: the same questions, each answered by a difference.
+    """One sight less another: what both have measured, the map and rows, each as a difference.
 
     Attributes:
         minuend, subtrahend: The two sights, of as many items, heads, queries and keys.
@@ -127,25 +126,6 @@ class SightDifference:
         index = list(index) if isinstance(index, Iterator) else index  # both are asked
         return self.minuend.rows(index) - self.subtrahend.rows(index)
 
-    @checked
-    def columns(self, index: Keys) -> Float[Tensor, "... T n"]:
-        """See :meth:`Sight.columns`."""
-        return self.minuend.columns(index) - self.subtrahend.columns(index)
-
-    def mass(self, groups: Groups | KeyGroups) -> Float[Tensor, "... T G"]:
-        """See :meth:`Sight.mass`."""
-        return self.minuend.mass(groups) - self.subtrahend.mass(groups)
-
-    @checked(own=("n", "first"))
-    def offsets(self, n: int, *, first: int | None = None) -> Float[Tensor, "... n"]:
-        """See :meth:`Sight.offsets`."""
-        return self.minuend.offsets(n, first=first) - self.subtrahend.offsets(n, first=first)
-
-    @checked
-    def received_from(self, queries: "Span | None" = None, reduce: Reduce = "sum") -> Float[Tensor, "... S"]:
-        """See :meth:`Sight.received_from`."""
-        return self.minuend.received_from(queries, reduce) - self.subtrahend.received_from(queries, reduce)
-
     def mean_heads(self) -> "SightDifference":
         """The mean over the heads."""
         return SightDifference(self.minuend.mean_heads(), self.subtrahend.mean_heads())
@@ -153,6 +133,15 @@ class SightDifference:
     def __getitem__(self, index: int | slice | tuple[int | slice, ...]) -> "SightDifference":
         """Some items and heads, as of a sight."""
         return SightDifference(self.minuend[index], self.subtrahend[index])
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what to do where the sights have a question that their difference has not."""
+        if not name.startswith("_") and hasattr(type(self.minuend), name):
+            raise AttributeError(
+                f"a difference has what both sights measured, map and rows; subtract the answers: "
+                f"a.{name}(...) - b.{name}(...)"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         """The two sights."""

@@ -33,7 +33,7 @@ METHODS = {
         "load",
     ),
     "Seen": ("__getitem__", "calls", "stack", "runs", "save", "load"),
-    "SightDifference": ("map", "rows", "columns", "mass", "offsets", "received_from"),
+    "SightDifference": ("map", "rows"),
     "Mask": ("dense", "__and__"),
     "Run": ("predict", "evaluate", "watch", "layers", "steps", "dataset"),
     "Attention": ("select",),
