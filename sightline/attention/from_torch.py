@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.attention.call_site import call_site
 from sightline.attention.masks import Mask
 from sightline.shapes import Float, autocasting, is_tensor
 
@@ -65,10 +64,9 @@ def fits(
 
 
 def check_torch_mask(mask: object, name: str) -> None:
-    """Refuse what is no mask of torch's kind, under the name that it has where the user handed it over."""
+    """Refuse what is no mask of torch's kind."""
     if isinstance(mask, Tensor) and (mask.dtype == torch.bool or mask.is_floating_point()):
         return
-    name = call_site(mask, name).name
     if isinstance(mask, Mask):
         raise TypeError(f"{name} must be a torch.Tensor, got a Mask; ~mask.dense(T, S) makes one")
     is_tensor(mask, name)

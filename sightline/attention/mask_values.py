@@ -8,7 +8,7 @@ Integers of ones and zeros for every key are no lengths: :func:`refuse_marks`.
 In torch's masks True means *may not look*. Handed a mask of the other kind, the drop-ins would hide what is
 to be seen; they warn of a mask that hides every key of a row (:func:`warn_of_hidden_rows`), of padding at the
 wrong end (:func:`warn_of_padding`) and of a float mask of ones and zeros (:func:`warn_of_ones`), and then do
-as torch does. A warning points at the caller's own line and names the mask as the function called there does.
+as torch does. A warning points at the caller's own line.
 
 On the CPU the values are read at once. On a GPU they are summed up, and the summary is read by a later call,
 when it has arrived: no call waits, and the sentence comes a few calls late or, at the latest, when the
@@ -19,6 +19,7 @@ meet and then one in 64: who has the polarity wrong has it wrong every time. Und
 
 import atexit
 import sys
+import warnings
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
@@ -26,8 +27,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-
-from sightline.attention.call_site import CallSite, call_site
 
 __all__ = [
     "refuse_marks",
@@ -54,7 +53,7 @@ class _Pending(NamedTuple):
     rule: _Rule
     mask: Tensor
     version: int | None
-    site: CallSite
+    name: str
 
 
 _FIRST_TESTS, _TEST_EVERY = 32, 64
@@ -166,14 +165,13 @@ def _test(rule: _Rule, mask: Tensor, name: str) -> None:
     if mask.is_cuda and not rule.refused and not _is_due(rule):
         return
     if mask.is_cuda:
-        site = CallSite(name) if rule.refused else call_site(mask, name)  # only a warning points there
-        _send(rule, mask, version, site)
+        _send(rule, mask, version, name)
     else:
         verdict: str | _Rule | None = rule
         while isinstance(verdict, _Rule):
             verdict = verdict.judge(verdict.summary(mask).tolist())
         if verdict is not None:
-            _say(verdict, rule, mask, call_site(mask, name))
+            _say(verdict, rule, mask, name)
     if version is not None:
         key = id(mask)
         _tested[key] = weakref.ref(mask, lambda _: _tested.pop(key, None)), version, rule
@@ -202,7 +200,7 @@ def _is_due(rule: _Rule) -> bool:
     return count < _FIRST_TESTS or count % _TEST_EVERY == 0
 
 
-def _send(rule: _Rule, mask: Tensor, version: int | None, site: CallSite) -> None:
+def _send(rule: _Rule, mask: Tensor, version: int | None, name: str) -> None:
     """Have a GPU sum up a mask and send the summary, which is read when it has arrived."""
     with torch.cuda.device(mask.device):
         summary = rule.summary(mask)
@@ -210,29 +208,32 @@ def _send(rule: _Rule, mask: Tensor, version: int | None, site: CallSite) -> Non
         host.copy_(summary, non_blocking=True)
         event = torch.cuda.Event()
         event.record()
-    _pending.append(_Pending(event, host, rule, mask, version, site))
+    _pending.append(_Pending(event, host, rule, mask, version, name))
 
 
 def _collect(*, wait: bool = False) -> None:
     """Judge the masks whose summaries have arrived; those that need a closer look are summed up again."""
     while _pending and (wait or _pending[0].event.query()):
-        event, summary, rule, mask, version, site = _pending.popleft()
+        event, summary, rule, mask, version, name = _pending.popleft()
         if wait:
             event.synchronize()
         if version is not None and mask._version != version:  # noqa: SLF001
             continue
         verdict = rule.judge(summary.tolist())
         if isinstance(verdict, _Rule):
-            _send(verdict, mask, version, site)
+            _send(verdict, mask, version, name)
         elif verdict is not None:
-            _say("an earlier call: " + verdict, rule, mask, site)
+            _say("an earlier call: " + verdict, rule, mask, name)
 
 
-def _say(sentence: str, rule: _Rule, mask: Tensor, site: CallSite) -> None:
-    sentence = sentence.format(name=site.name, dtype=mask.dtype, shape=tuple(mask.shape))
+def _say(sentence: str, rule: _Rule, mask: Tensor, name: str) -> None:
+    sentence = sentence.format(name=name, dtype=mask.dtype, shape=tuple(mask.shape))
     if rule.refused:
         raise ValueError(sentence)
-    site.warn(sentence)
+    frame, level = sys._getframe(0), 1  # noqa: SLF001
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in {"torch", "sightline"}:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, UserWarning, stacklevel=level)
 
 
 @atexit.register

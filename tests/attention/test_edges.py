@@ -215,9 +215,9 @@ def test_the_last_masks_of_a_gpu_are_judged_at_the_end(monkeypatch, capsys):
         synchronize = staticmethod(lambda: waited.append(1))
 
     monkeypatch.setattr(mask_values, "_pending", mask_values.deque())
-    mask, site = torch.eye(T, S), mask_values.CallSite("attn_mask")
+    mask = torch.eye(T, S)
     closer = mask_values._NO_ONES.judge([0, 1])
-    pending = mask_values._Pending(Late, torch.tensor([True]), closer, mask, mask._version, site)
+    pending = mask_values._Pending(Late, torch.tensor([True]), closer, mask, mask._version, "attn_mask")
     mask_values._pending.append(pending)
     mask_values._collect()
     assert len(mask_values._pending) == 1
@@ -315,18 +315,6 @@ def test_a_mask_that_is_read_as_it_is_says_no_more():
         sl.attention(q, q, q, torch.ones(T, T + 1) > 0)
     with pytest.raises(ValueError, match=rf"got a mask of shape \(2, 3, {T}, {T + 1}\);"):
         sl.attention(q, q, q, torch.ones(2, 3, T, T + 1) > 0)
-
-
-@pytest.mark.plain  # the hook is on the stack that is asked
-def test_a_warning_calls_the_mask_as_the_called_function_does():
-    """Also where that takes it by keyword alone."""
-    code = "def layer(x, *, other=None, src_mask):\n    return call_site(src_mask, 'attn_mask')"
-    inside = {
-        "__name__": "sightline.layers.some",
-        "call_site": importlib.import_module("sightline.attention.call_site").call_site,
-    }
-    exec(code, inside)  # noqa: S102 - a function of the package's, for the test
-    assert inside["layer"](1, src_mask=torch.ones(2)).name == "src_mask"
 
 
 @pytest.mark.parametrize("mask", [None, sl.masks.causal(), sl.masks.bias(torch.zeros(T, T))])

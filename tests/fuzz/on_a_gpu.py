@@ -32,7 +32,7 @@ STATEMENTS = {
     },
     "attention/mask_values.py": {
         "_send": ALL,
-        "_test": ("_collect()", "site = CallSite(name) if rule.refused", "_send(rule, mask, version, site)"),
+        "_test": ("_collect()", "_send(rule, mask, version, name)"),
     },
     "attention/multihead.py": {
         "MultiheadAttention._infer": ALL,
