@@ -19,7 +19,7 @@ from sightline.look.groups import is_integer
 from sightline.look.heads import by_layer, is_cross
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight, Span
-from sightline.shapes import Float, Int, did_you_mean
+from sightline.shapes import Bool, Float, Int, did_you_mean
 
 __all__ = ["align"]
 
@@ -55,7 +55,7 @@ def align(
             (Hugging Face's ``beam_indices``); -1 where a sequence has ended.
 
     Returns:
-        Positions of keys, ``(T,)`` for one item, ``(B, T)`` for several.
+        Positions of keys, ``(T,)`` for one item, ``(B, T)`` for several; -1 for queries that are padding.
 
     Example:
         >>> q, k = 9 * torch.eye(3)[None, None], torch.eye(3).repeat_interleave(2, 0)[None, None]
@@ -63,23 +63,31 @@ def align(
         tensor([0, 2, 4])
     """
     _check_width(filter_width)
-    total, n = None, 0
+    total, padding, n = None, None, 0
     for one in _chosen(sight, heads, follow=beams is None):
         weights = _rows(one, queries, keys)
         if beams is not None:
             weights = _follow(weights, beams, (queries or (0, 0))[0])
+        else:
+            padding = one.is_padding[..., slice(*one.check_span("queries", queries))].reshape(
+                weights.shape[:2]
+            )
         if method == "dtw":
-            weights = _standardise(weights) if normalize and weights.numel() else weights
+            weights = _standardise(weights, padding) if normalize and weights.numel() else weights
         weights = median_filter(weights, filter_width)
         total = weights if total is None else total + weights
         n += 1
     if total is None:
         raise ValueError("an alignment needs at least one head, got none; heads=None takes all of them")
     mean = (total / n).reshape(-1, *total.shape[-2:])
+    hidden = torch.zeros(mean.shape[:2], dtype=torch.bool) if padding is None else padding.cpu()
     if method == "peak" or not mean.size(0):
         places = mean.argmax(-1)  # (N, T)
     else:
-        places = torch.stack([_first_keys(x) for x in mean])
+        places = torch.full(mean.shape[:2], -1)
+        for own, x, real in zip(places, mean, ~hidden, strict=True):
+            own[real] = _first_keys(x[real.to(x.device)])
+    places = places.masked_fill(hidden.to(places.device), -1)
     return places[0] if places.size(0) == 1 else places
 
 
@@ -99,10 +107,18 @@ def _first_keys(weights: Float[Tensor, "T S"]) -> Int[Tensor, " T"]:
     return torch.from_numpy(columns)[entered]
 
 
-def _standardise(weights: Float[Tensor, "B T S"]) -> Float[Tensor, "B T S"]:
+def _standardise(
+    weights: Float[Tensor, "B T S"], padding: Bool[Tensor, "B T"] | None
+) -> Float[Tensor, "B T S"]:
     """Zero mean and unit deviation over the queries; a key that all weigh alike says nothing."""
-    mean, std = weights.mean(-2, keepdim=True), weights.std(-2, keepdim=True, unbiased=False)
-    return torch.where(std > 0, (weights - mean) / std, 0.0)
+    if padding is None or not bool(padding.any()):
+        mean, std = weights.mean(-2, keepdim=True), weights.std(-2, keepdim=True, unbiased=False)
+        return torch.where(std > 0, (weights - mean) / std, 0.0)
+    real = ~padding.unsqueeze(-1)
+    n = real.sum(-2, keepdim=True).clamp(min=1)
+    apart = (weights - (weights * real).sum(-2, keepdim=True) / n) * real
+    std = (apart.square().sum(-2, keepdim=True) / n).sqrt()
+    return torch.where(std > 0, apart / std, 0.0)
 
 
 def _rows(sight: Sight, queries: Span | None, keys: Span | None) -> Float[Tensor, "B T S"]:

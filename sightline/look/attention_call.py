@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from sightline.attention.masks import Mask
@@ -52,14 +53,19 @@ class AttentionCall:
         beside = sink.detach().to(self.inputs.dtype).reshape(1, -1, 1)
         return replace(self, inputs=replace(self.inputs, sink=beside))
 
+    def with_lengths(self, lengths: list[int]) -> "AttentionCall":
+        """The same, of a nested tensor: the queries after the end of each item are padding."""
+        t, device = self.inputs.shape[2], self.inputs.q.device
+        return self.with_padding(
+            torch.arange(t, device=device) >= torch.tensor(lengths, device=device)[:, None]
+        )
+
     def with_padding(self, padding: Bool[Tensor, "B T"] | None) -> "AttentionCall":
         """The same, with these queries known to be padding; stored weights of theirs become zeros."""
         if padding is None:
             return self
         inputs = self.inputs
         if isinstance(inputs, StoredRows):
-            if padding.shape != (inputs.shape[0], inputs.shape[2]):
-                return self
             stored = StoredRows.of(inputs.q.masked_fill(padding[:, None, :, None], 0.0))
             return replace(self, inputs=replace(stored, padding=padding.unsqueeze(1)))
         return replace(self, inputs=replace(inputs, padding=padding.unsqueeze(1)))

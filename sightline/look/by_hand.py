@@ -53,6 +53,7 @@ class HandmadeWeights:
     ) -> None:
         self.weights: Tensor | None = weights
         self.lse, self.storage = lse, storage
+        self.lengths: list[int] | None = None  # how many queries each item has, of nested tensors
         self.shape = tuple(weights.shape)
         self.columns: tuple[int, int] = (0, self.shape[-1])
         self.dtype = weights.dtype  # in which they met their values
@@ -153,6 +154,7 @@ class SoftmaxTracker:
             dense = torch.nested.to_padded_tensor(scores, -torch.inf)
             weights = torch.nested.to_padded_tensor(weights, 0.0)
             made = HandmadeWeights(weights.float(), dense.float().logsumexp(-1), storage)
+            made.lengths = [part.size(-2) for part in scores.unbind()]
         else:
             exact = scores if scores.dtype == torch.float64 else scores.float()
             weights = weights if weights.dtype == torch.float64 else weights.float()

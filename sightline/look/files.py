@@ -21,10 +21,12 @@ from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.seen import Seen
 from sightline.look.sharded.axes import Axis, Shard
 from sightline.look.sight import CallShape, KeptInputs, Sight
+from sightline.look.sight_data import NAN_AT_PADDING, nan_where
 
 _SIGHT = "sightline.Sight/2"
 _SEEN = "sightline.Seen/1"
 _READ = {"sightline.Sight/1": "Sight", _SIGHT: "Sight", _SEEN: "Seen"}
+_LEFT_OUT = "left out"  # what files of earlier versions say of padding
 _ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens", "is_masked")
 _LATER: dict[str, Any] = {
     "source": "kernel",
@@ -151,7 +153,16 @@ def _unpack(about: Mapping[str, Any], tensors: Tensors, path: Path) -> Sight:
     if "shard" in about:
         axes = {name: Axis(tuple(map(tuple, own)), size) for name, own, size in about["shard"]}
         fields["shard"] = Shard(**axes, note=about.get("note", ""))
+    if fields["padding"] == _LEFT_OUT and "lse" in statistics:
+        fields["padding"], statistics = "mask", _as_padding(statistics)
     return Sight(**fields, statistics=statistics, kept=kept)
+
+
+def _as_padding(statistics: Tensors) -> Tensors:
+    """Return statistics of a file of an earlier version, where padding counted as queries without keys."""
+    hidden = statistics["lse"] == -torch.inf
+    found = {name: nan_where(hidden, x) if name in NAN_AT_PADDING else x for name, x in statistics.items()}
+    return found | {"is_padding": hidden}
 
 
 def _under(prefix: str, tensors: Tensors) -> Tensors:

@@ -124,7 +124,8 @@ def received_flow(sights: Iterable[Sight], *, residual: float = 0.5) -> Float[Te
         received = _mean_heads(sight).received
         share = received / received.sum(-1, keepdim=True).clamp_min(torch.finfo(received.dtype).tiny)
         if flow is None:
-            flow = torch.full_like(share, 1 / sight.t)
+            real = (~_mean_heads(sight).is_padding).to(share.dtype)
+            flow = real / real.sum(-1, keepdim=True).clamp(min=1)
         flow = residual * flow + (1 - residual) * flow.sum(-1, keepdim=True) * share
     assert flow is not None  # noqa: S101
     return flow

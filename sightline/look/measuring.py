@@ -208,7 +208,7 @@ class CallMeasurer:
     def _measure(self, name: str, call: AttentionCall) -> Sight:
         """Measure a call, or several of one shape that have been stacked."""
         padding, source = place_padding(call.said, call.inputs)
-        if call.inputs.padding is None or isinstance(call.inputs, StoredRows):
+        if call.inputs.padding is None:
             call = call.with_padding(padding)
         keep_apart = self._options.keep and call.backward is None
         with contextlib.nullcontext() if call.inputs.score is None else RefuseRandom():

@@ -6,6 +6,7 @@ It is read from Python's stack: ``nn.Module.__call__`` keeps its arguments as th
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -18,6 +19,7 @@ from sightline.look.owners import SNAPSHOTS, local_variables, uncompiled
 __all__ = ["Given", "generation_mask", "given_on_stack", "module_calls"]
 
 _CALL = "_wrapped_call_impl"  # what nn.Module.__call__ is
+_GENERATION = os.path.join("transformers", "generation")  # noqa: PTH118 (a part of a path)
 _STATE = "model_kwargs"  # what the methods of Hugging Face's generate keep from step to step
 
 
@@ -33,9 +35,7 @@ class Given(NamedTuple):
         return name in self.arguments or name in _places(kind)
 
 
-def given_on_stack(
-    names: frozenset[str], roots: tuple[nn.Module, ...], depth: int = 2
-) -> tuple[list[Given], bool]:
+def given_on_stack(names: frozenset[str], roots: tuple[nn.Module, ...]) -> tuple[list[Given], bool]:
     """Return what running modules were called with, innermost first, without arguments that are None.
 
     It is asked at every call of an attention, so it makes few calls itself.
@@ -43,44 +43,46 @@ def given_on_stack(
     Args:
         names: The arguments. Modules that take none of them are left out.
         roots: Modules beyond whose calls nothing counts.
-        depth: How many frames to leave out.
 
     Returns:
         What they were called with, and whether one of ``roots`` is running.
     """
     found: list[Given] = []
-    frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         if frame.f_code.co_name == _CALL:
             variables = frame.f_locals
-            module, args, kwargs = variables["self"], variables["args"], variables["kwargs"]
+            module, args, kwargs = variables.get("self"), variables.get("args"), variables.get("kwargs")
             if SNAPSHOTS and sys.gettrace() is None:
                 variables.clear()  # a snapshot, which would keep tensors alive
+            if not isinstance(module, nn.Module) or args is None or kwargs is None:
+                frame = frame.f_back
+                continue
             is_wrapper = "_orig_mod" in module._modules  # noqa: SLF001 (torch.compile's)
             kind: Any = type(uncompiled(module) if is_wrapper else module)
             places = _places_of(kind, names)
             if places or not names.isdisjoint(kwargs):
-                arguments = {}
-                for name in kwargs:
-                    if name in names and kwargs[name] is not None:
-                        arguments[name] = kwargs[name]
-                for name, i in places:
-                    if i < len(args) and args[i] is not None:
-                        arguments[name] = args[i]
-                found.append(Given(module, arguments))
+                found.append(Given(module, _named(args, kwargs, places, names)))
             if module in roots:
                 return found, True
         frame = frame.f_back
     return found, False
 
 
-def module_calls(depth: int = 1) -> Iterator[tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]:
-    """Yield the running modules, innermost first, with the arguments of their calls.
+def _named(
+    args: tuple[Any, ...], kwargs: dict[str, Any], places: tuple[tuple[str, int], ...], names: frozenset[str]
+) -> dict[str, Any]:
+    """Return the arguments of these names that are not None."""
+    arguments = {name: x for name, x in kwargs.items() if name in names and x is not None}
+    for name, i in places:
+        if i < len(args) and args[i] is not None:
+            arguments[name] = args[i]
+    return arguments
 
-    Args:
-        depth: How many frames to leave out.
-    """
-    frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001
+
+def module_calls() -> Iterator[tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]:
+    """Yield the running modules, innermost first, with the arguments of their calls."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         if frame.f_code.co_name == _CALL:
             module, args, kwargs = local_variables(frame, "self", "args", "kwargs")
@@ -93,7 +95,7 @@ def generation_mask() -> Any:
     """Return the ``attention_mask`` of a ``generate`` of Hugging Face that is running; None if none is."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
-        if _STATE in frame.f_code.co_varnames:
+        if _STATE in frame.f_code.co_varnames and _GENERATION in frame.f_code.co_filename:
             (state,) = local_variables(frame, _STATE)
             if isinstance(state, dict) and "attention_mask" in state:
                 return state["attention_mask"]

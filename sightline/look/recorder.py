@@ -109,7 +109,8 @@ class AttentionRecorder:
             return
 
         def read(module: nn.Module) -> AttentionCall:
-            return stored_call(self._tracker.done(made), made.lse, count_heads(module))
+            call = stored_call(self._tracker.done(made), made.lse, count_heads(module))
+            return call if made.lengths is None else call.with_lengths(made.lengths)
 
         self._listener.on_call(read)
 

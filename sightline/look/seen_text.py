@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sightline.look.owners import Owners
     from sightline.look.seen import Seen
 
-__all__ = ["by_reason", "closing_words", "seen_lines", "seen_table"]
+__all__ = ["by_reason", "closing_words", "seen_lines", "seen_sizes", "seen_table"]
 
 
 def seen_lines(seen: "Seen", summary: str) -> str:
@@ -46,6 +46,12 @@ def _padding_lines(seen: "Seen") -> Iterator[str]:
             yield f"  padding: not known for {of} queries, all of them count; say it with attention_mask="
         else:
             yield f"  padding: {n} of {of} queries are left out, as {source} says"
+
+
+def seen_sizes(seen: "Seen") -> str:
+    """Return the sizes of the first calls, for a sentence."""
+    sizes = dict.fromkeys((x.lead[0] if x.lead else 1, x.t) for _, calls in seen.items() for x in calls)
+    return ", ".join(f"B={b} T={t}" for b, t in list(sizes)[:3])
 
 
 def seen_table(seen: "Seen") -> str:

@@ -17,7 +17,7 @@ from sightline.look.notebook import ShowsItself
 from sightline.look.padding import UNKNOWN
 from sightline.look.request import Look, Size, Span, check_measure, make_cells
 from sightline.look.score_inputs import ScoreInputs, StoredRows, as_index
-from sightline.look.sight_data import CallShape, KeptInputs, nan_where
+from sightline.look.sight_data import NAN_AT_PADDING, CallShape, KeptInputs, nan_where
 from sightline.look.sight_questions import SightQuestions, pad_last
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ __all__ = [
 
 _STATISTICS = ("lse", "received", "entropy", "peak", "peak_at", "map", "top", "top_at")  # in Stats' order
 _AVERAGED = ("output", "entropy", "peak", "received", "map")
-_OF_QUERIES = ("lse", "entropy", "peak", "top")  # what is NaN at padding
 _PICTURE = 96  # cells of the picture that a notebook shows, down and across, at most
 
 
@@ -241,7 +240,7 @@ def measure_sight(
     if padding and padding != UNKNOWN:
         hidden = inputs.padding if inputs.padding is not None else inputs.q.new_zeros((), dtype=torch.bool)
         statistics["is_padding"] = hidden = hidden.expand(inputs.shape[:3])
-        for n in statistics.keys() & set(_OF_QUERIES):
+        for n in statistics.keys() & set(NAN_AT_PADDING):
             statistics[n] = nan_where(hidden, statistics[n])
     if len(lead) != 2:
         statistics = {n: x.reshape(*lead, *x.shape[2:]) for n, x in statistics.items()}

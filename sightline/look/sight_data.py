@@ -12,9 +12,10 @@ from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sharded.axes import Shard
 from sightline.shapes import Bool, Float, Int
 
-__all__ = ["CallShape", "KeptInputs", "SightData", "nan_where"]
+__all__ = ["NAN_AT_PADDING", "CallShape", "KeptInputs", "SightData", "nan_where"]
 
-_OF_QUERIES = ("lse", "entropy", "peak")
+NAN_AT_PADDING = ("lse", "entropy", "peak", "top")  # statistics of a query
+_OF_QUERIES = NAN_AT_PADDING[:3]
 
 
 class KeptInputs(NamedTuple):
@@ -133,7 +134,9 @@ class SightData:
         """Which queries look at anything: not those that may not, nor padding."""
         if "lse" in self.statistics:
             return self.lse > -torch.inf
-        return self.statistics["peak"] > 0  # heads averaged
+        if "peak" in self.statistics:  # heads averaged
+            return self.statistics["peak"] > 0
+        return ~self.is_padding
 
     @property
     def has_heads(self) -> bool:

@@ -58,7 +58,8 @@ def stack(sights: Sequence[Sight], beams: Sequence[int] | None = None, *, follow
         else:
             statistics[name] = torch.cat(parts, dim=-2 if name == "output" else -1)
     kept = tuple(piece for x in sights for piece in x.kept) if all(x.kept for x in sights) else ()
-    whole = replace(sights[0], t=t, s=s, statistics=statistics, kept=kept, backward=None)
+    padding = next((x.padding for x in sights if x.padding), "")
+    whole = replace(sights[0], t=t, s=s, statistics=statistics, kept=kept, backward=None, padding=padding)
     moved = any(own is not None for own in items)
     return replace(whole, skipped=(), after=None, parents=None, is_followed=moved)
 

@@ -283,17 +283,18 @@ def _stack(members: list[_Member]) -> AttentionCall:
 
 def _kind_of(said: Padding | None) -> tuple[object, ...]:
     """What was said of calls that are stacked, but for the queries themselves."""
-    return () if said is None else (said.source, said.queries is None, said.fits)
+    return () if said is None else (said.source, said.queries is None, said.said is None, said.is_known)
 
 
 def _stack_said(members: list[_Member]) -> Padding | None:
     """What was said of all of them."""
     first = members[0].said
-    if first is None or first.queries is None:
-        return first
+    if first is None:
+        return None
     b = members[0].q.size(0)
     queries = [x.said.queries.expand(b, -1) for x in members if x.said and x.said.queries is not None]
-    return first._replace(queries=_cat(queries))
+    said = [x.said.said for x in members if x.said and x.said.said is not None]
+    return first._replace(queries=_cat(queries) if queries else None, said=_cat(said) if said else None)
 
 
 def _stack_masks(masks: tuple[Tensor, ...], b: int) -> Tensor:

@@ -34,7 +34,7 @@ from sightline.look.owners import Owner, Owners, sinks_of, uncompiled
 from sightline.look.padding import PaddingFinder, user_padding
 from sightline.look.recorder import AttentionRecorder, read_kernel
 from sightline.look.seen import Seen
-from sightline.look.seen_text import closing_words
+from sightline.look.seen_text import closing_words, seen_sizes
 from sightline.look.sharded.placements import HeadFinder, may_be_sharded
 from sightline.look.sight import Look, Sight, check_measure
 from sightline.look.tokens import clean_batch
@@ -52,6 +52,10 @@ _IN_COMPILED = (
 _IN_FUNCTION = (
     "the compiled function {} ran in it, whose code meets no operator that a look could hear; compile "
     "flex_attention alone, as torch.compile(flex_attention), or watch the model without that compilation"
+)
+_UNFIT = (
+    "{} is of {}, and no attention that ran has such queries ({}): nothing was left out as padding; give the "
+    "mask of the model's own sequence"
 )
 _LATE_FLEX = "FlexAttention was imported inside the block, and is heard from the next block on"
 
@@ -195,6 +199,9 @@ class Watch:
             return
         for sentence in closing_words(self._seen, self._options.limit, self._owners):
             warnings.warn(sentence, stacklevel=3)
+        user = self._options.padding
+        if user is not None and not self._padding.n_fitted and len(self._seen):
+            warnings.warn(_UNFIT.format(user.source, user.shape, seen_sizes(self._seen)), stacklevel=3)
         unseen = self._seen.unseen_warning()
         if unseen is not None:
             warnings.warn(unseen, stacklevel=3)

@@ -109,6 +109,9 @@ def rows(
     looking = check_names(queries, sight.t, "query")
     if looking is None and sight.t == sight.s:
         looking = names
+    padding = [i for i in chosen if bool(one.is_padding[..., i % sight.t].any())]
+    if padding:
+        raise ValueError(f"rows must be queries that are not padding, got {padding[0]}; choose others")
     weights = _numbers(one.rows(chosen))  # (n, S)
     with style():
         figure, strips = _strips(len(chosen), sight.s, names, title or sight.name)

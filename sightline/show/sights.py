@@ -136,7 +136,8 @@ def heads(
     if "entropy" in one.statistics:
         entropies = one.entropy.detach().double().nanmean(-1).tolist()  # NaN at padding
         sign = "+" if isinstance(one, SightDifference) else ""
-        names = [f"{name} · {nats:{sign}.2f}" for name, nats in zip(names, entropies, strict=True)]
+        known = zip(names, entropies, strict=True)
+        names = [name if math.isnan(nats) else f"{name} · {nats:{sign}.2f}" for name, nats in known]
     named = [names if whole and len(names or ()) <= _MOST_NAMED else None for names in (rows, columns)]
     return head_panels(
         maps,

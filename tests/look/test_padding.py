@@ -229,7 +229,7 @@ def test_torchs_attention(said, train):
     own, cross = seen.calls("")
     assert own.padding == "key_padding_mask"
     assert own.is_padding[:, 0].equal(~RIGHT)
-    assert cross.padding == ""
+    assert cross.padding == "unknown"  # the queries' own padding, if they have any
     assert cross.is_looking.all()
     assert not cross.received[0, :, 4:].any()
 
@@ -488,3 +488,230 @@ def test_items_heads_files_and_json(tmp_path):
     torch.testing.assert_close(loaded.entropy, sight.entropy, equal_nan=True)
     torch.testing.assert_close(loaded.rows([6]), sight.rows([6]), equal_nan=True)
     assert "NaN" not in sight.to_json()
+
+
+# What was said, and of which queries
+
+
+class Own(nn.Module):
+    """Attends to itself, or to a context, with a mask that it makes of its attention_mask, or of nothing."""
+
+    def __init__(self, make):
+        super().__init__()
+        torch.manual_seed(1)
+        self.qk, self.make = nn.Linear(E, 2 * E), make
+
+    def forward(self, x, attention_mask, context=None):
+        q = self.qk(x)[..., :E].unflatten(-1, (H, D)).transpose(1, 2)
+        k = self.qk(x if context is None else context)[..., E:].unflatten(-1, (H, D)).transpose(1, 2)
+        return F.scaled_dot_product_attention(q, k, k, self.make(attention_mask))
+
+
+def looking(model, *inputs, said=None, **named):
+    with torch.no_grad(), sl.watch(model, **(said or {})) as seen:
+        model(*inputs, **named)
+    return seen[0].is_looking[:, 0], seen[0].padding
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_static_cache_with_a_mask_of_its_full_length(steps):
+    model, mask = llama(), torch.zeros(B, 12, dtype=torch.long)
+    cache = transformers.StaticCache(config=model.config, max_cache_len=12)
+    mask[:, :T] = LEFT
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(IDS, attention_mask=mask, past_key_values=cache)
+        for i in range(steps):
+            mask[:, T + i] = 1
+            model(IDS[:, :1], attention_mask=mask, past_key_values=cache)
+    prompt, *later = seen.calls(seen.names()[0])
+    assert prompt.is_looking[:, 0].equal(LEFT)
+    assert all(step.is_looking.all() for step in later)
+
+
+def test_the_mask_of_an_image_is_not_that_of_a_text():
+    sizes = {"hidden_size": E, "num_hidden_layers": 1, "num_attention_heads": H, "intermediate_size": 7}
+    config = transformers.Siglip2Config(
+        text_config=sizes | {"vocab_size": 31, "max_position_embeddings": 10, "projection_size": E},
+        vision_config=sizes | {"num_patches": 9, "patch_size": 3},
+    )
+    model = transformers.Siglip2Model(config).eval()
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(
+            input_ids=IDS[:, :5], pixel_values=randn(B, T, 27), pixel_attention_mask=RIGHT.long(),
+            spatial_shapes=torch.tensor([[2, 2], [1, 7]]),
+        )  # fmt: skip
+    for name in seen:
+        if "text" in name:
+            assert seen[name].is_looking.all()
+        elif seen[name].t == T:
+            assert seen[name].is_looking[:, 0].equal(RIGHT)
+
+
+def test_a_mask_of_pairs_by_the_name_of_one_of_tokens():
+    closed = PATTERNS["closed keys"]
+    found, padding = looking(Own(lambda m: m), randn(B, T, E), closed)
+    assert found.all()
+    assert padding == "unknown"
+    bias = torch.zeros(1, T)
+    assert looking(Own(lambda m: m), randn(B, T, E), bias)[0].all()  # a sum of nothing
+
+
+def test_weights_that_vanish_are_not_padding():
+    class Steep(Own):
+        def forward(self, x, attention_mask):
+            q, k = (y.unflatten(-1, (H, D)).transpose(1, 2) for y in self.qk(x).chunk(2, -1))
+            return (q @ k.mT + torch.eye(T)[2] * -200).softmax(-1) @ k
+
+    mask = torch.ones(B, T + 3, dtype=torch.long)
+    mask[0, 8:] = 0
+    assert looking(Steep(None), randn(B, T, E), mask)[0].all()
+
+
+@pytest.mark.parametrize("said", [False, True])
+def test_a_mask_of_the_keys_of_another_sequence(said):
+    model = Own(lambda m: m[:, None, None])
+    arguments = {"attention_mask": RIGHT}
+    found, padding = looking(
+        model, randn(B, T, E), RIGHT, randn(B, T, E, seed=1), said=arguments if said else None
+    )
+    assert found.all()
+    assert padding == "unknown"
+
+
+def test_lengths_are_those_of_the_models_own_sequence():
+    model = Own(lambda m: None)
+    with pytest.warns(UserWarning, match=r"watch\(lengths\) is of B=2 and at least T=7, and no attention"):
+        found, padding = looking(model, randn(B, 5, E), RIGHT[:, :5] >= 0, said={"lengths": [4, T]})
+    assert found.all()
+    assert padding == "attention_mask"
+    with pytest.warns(UserWarning, match=r"watch\(attention_mask\) is of B=2 T=10, .*\(B=2 T=7\)"):
+        looking(model, randn(B, T, E), None, said={"attention_mask": torch.ones(B, 10)})
+    assert looking(model, randn(B, T, E), None, said={"attention_mask": RIGHT[:1]})[0].equal(
+        RIGHT[:1].expand(B, -1)
+    )
+
+
+@pytest.mark.bad_input
+def test_masks_that_are_added_and_lengths_below_zero():
+    with pytest.raises(ValueError, match=r"1 at real tokens and 0 at padding, got -1.*give mask == 0"):
+        sl.watch(nn.Linear(2, 2), attention_mask=torch.tensor([[0.0, -1e9]]))
+    with pytest.raises(ValueError, match="lengths must be whole numbers"):
+        sl.watch(nn.Linear(2, 2), lengths=[-1, 2])
+
+
+@pytest.mark.parametrize("said", [{"attention_mask": RIGHT}, {"lengths": [4, T]}])
+def test_a_decoder_that_is_watched_itself(said):
+    torch.manual_seed(5)
+    model = nn.TransformerDecoder(nn.TransformerDecoderLayer(E, H, 5, batch_first=True), 1).eval()
+    with torch.no_grad(), sl.watch(model, **said) as seen:
+        model(randn(B, T, E), randn(B, 5, E, seed=1))
+    for name in seen:
+        assert seen[name].is_looking[:, 0].equal(RIGHT)
+
+
+def test_the_lengths_of_a_jagged_tensor():
+    model = Plain("sdpa")
+    parts = [torch.randn(n, H, D) for n in (3, 5)]
+    x = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
+
+    class Nested(nn.Module):
+        def forward(self, x):
+            return F.scaled_dot_product_attention(x, x, x)
+
+    model = Nested()
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(x)
+    assert seen[0].padding == "lengths"
+    assert seen[0].is_looking[:, 0].tolist() == [[True] * 3 + [False] * 2, [True] * 5]
+    assert seen[0].entropy[0, :, 3:].isnan().all()
+
+
+@pytest.mark.parametrize("more", ["add_zero_attn", "add_bias_kv"])
+def test_keys_that_torch_adds(more):
+    attn = nn.MultiheadAttention(E, H, batch_first=True, **{more: True})
+    x = randn(B, T, E)
+    with torch.no_grad(), sl.watch(attn) as seen:
+        attn(x, x, x, key_padding_mask=~RIGHT, need_weights=False)
+    assert seen[0].s == T + 1
+    assert seen[0].is_looking[:, 0].equal(RIGHT)
+
+
+def test_a_key_padding_mask_of_another_batch():
+    attn = nn.MultiheadAttention(E, 1, batch_first=True)
+
+    class Folded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = attn
+
+        def forward(self, x, key_padding_mask):
+            x = x.flatten(0, 1)
+            return F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])
+
+    model = Folded()
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(randn(B, 3, T, E), ~RIGHT)
+    assert seen.unseen() == {}
+    assert seen[0].padding == "unknown"
+
+
+def test_a_mask_that_is_written_to_between_two_calls():
+    model, x = Own(lambda m: m[:, None, None] > 0), randn(B, T, E)
+    for mode in (torch.inference_mode, torch.no_grad):
+        with mode():
+            mask = torch.ones(B, T, dtype=torch.long)
+            with sl.watch(model) as seen:
+                model(x, mask)
+                mask[0, 4:] = 0
+                model(x, mask)
+            assert [call.is_looking.all().item() for call in seen.calls("")] == [True, False]
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")
+@pytest.mark.parametrize("heads", [1, 2, 6])
+@pytest.mark.parametrize("real", [RIGHT, LEFT], ids=["right", "left"])
+def test_torchs_fast_path(real, heads):
+    torch.manual_seed(2)
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(E, heads, 5, batch_first=True), 2).eval()
+    x = randn(B, T, E)
+    with torch.no_grad():
+        with sl.watch(model) as seen:
+            model(x, src_key_padding_mask=~real)
+        with sl.watch(model) as alone:
+            model(x[:1, real[0]])
+    for name in seen:
+        sight = seen[name]
+        assert sight.padding == ("src_key_padding_mask" if sight.padding[0] == "s" else "key_padding_mask")
+        shown = sight.is_looking[0, 0]
+        assert shown.sum() == 4
+        torch.testing.assert_close(sight.entropy[0][:, shown], alone[name].entropy[0], atol=1e-5, rtol=1e-5)
+
+
+def test_alignments_and_flows_leave_padding_out():
+    from sightline.look.flow import received_flow
+
+    model = Own(lambda m: m[:, None, None] > 0)
+    x = randn(1, T, E)
+    with torch.no_grad():
+        with sl.watch(model, keep=True) as alone:
+            model(x[:, :4], torch.ones(1, 4))
+        with sl.watch(model, keep=True) as padded:
+            model(x, RIGHT[:1].float())
+    for method in ("dtw", "peak"):
+        places = sl.align(padded[0], method=method, filter_width=1)
+        assert places[:4].tolist() == sl.align(alone[0], method=method, filter_width=1).tolist()
+        assert places[4:].tolist() == [-1, -1, -1]
+    flow = received_flow([padded[0], padded[0]])
+    torch.testing.assert_close(flow[:, :4], received_flow([alone[0], alone[0]]), atol=1e-5, rtol=1e-5)
+    assert not flow[:, 4:].any()
+
+
+def test_figures_of_padded_texts():
+    model = bert(1)
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model(IDS, attention_mask=RIGHT.long())
+    assert len(sl.show.heads(seen[0][0]).axes) > 2
+    assert sl.show.entropy(seen) is not None
+    with pytest.raises(ValueError, match="rows must be queries that are not padding, got 6"):
+        sl.show.rows(seen[0][0], [0, 6])
+    assert sl.show.page(seen).html().startswith("<!doctype html>")
