@@ -28,8 +28,8 @@ def command() -> Any:
         host: Annotated[
             str,
             typer.Option(
-                help="The address to listen on, such as 0.0.0.0 for all of this machine; beyond the loopback "
-                "a token is asked for, which is printed with the address."
+                help="The address to listen on, such as 0.0.0.0 for all of this machine. The address that is "
+                "printed has a token in it: who has it may use the page."
             ),
         ] = _HOST,
         name: Annotated[
@@ -49,7 +49,7 @@ def command() -> Any:
         with bind(host, port) as listening:
             model = open_model(target, device)
             at = listening.getsockname()[1]
-            access = access_for(host, at, tuple(name or ()))
+            access = access_for(host, tuple(name or ()))
             run(model, listening, access, ready=lambda: _print_address(address_of(host, at, access)))
         sys.stdout.flush()
         sys.stderr.flush()

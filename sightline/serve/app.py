@@ -1,4 +1,4 @@
-"""The addresses of a server.
+"""The addresses of a server, below its token (``guard.py``).
 
 GET  /                     the page
 GET  /static/NAME          its scripts and styles, and those of the explorer
@@ -7,7 +7,6 @@ GET  /api/examples         inputs to try; /api/examples/N.png an image among the
 POST /api/look             an image (a form with the file ``image``) or ``{"text": ...}``
 GET  /api/looks/ID         a result once more, while it is kept
 POST /api/looks/ID/ask     a question of the explorer to a result
-POST /token                the token, from the page that asks for it
 GET  /healthz              that it is there, for other programs
 """
 
@@ -17,7 +16,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -28,7 +26,7 @@ from starlette.types import ASGIApp
 from sightline.logs import logger
 from sightline.serve import uploads
 from sightline.serve.assets import Asset, read_assets
-from sightline.serve.guard import Access, Guard, ask_for_token, refuse_busy, remember
+from sightline.serve.guard import Access, Guard, refuse_busy
 from sightline.serve.limits import Limits
 from sightline.serve.model import ExampleInput, ServedModel
 from sightline.serve.results import KeptResults, Result
@@ -105,15 +103,14 @@ def make_app(service: Service, is_full: Callable[[], bool] = lambda: False) -> A
     """The app of a service, guarded; ``is_full`` says whether there are more connections than may be."""
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # who sent a broken form is told so
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    assets = read_assets()
-    _add_pages(app, service, assets)
+    _add_pages(app, service, read_assets())
     _add_model(app, service)
     _add_looks(app, service)
     app.exception_handler(Refused)(_answer_refused)
     app.exception_handler(Busy)(_answer_busy)
     app.exception_handler(HTTPException)(_answer_unknown)
     app.exception_handler(RequestValidationError)(_answer_no_number)
-    return Guard(app, service.access, sign_in=assets["token.html"].content, is_full=is_full)
+    return Guard(app, service.access, is_full)
 
 
 def _add_pages(app: FastAPI, service: Service, assets: Mapping[str, Asset]) -> None:
@@ -140,14 +137,6 @@ def _add_pages(app: FastAPI, service: Service, assets: Mapping[str, Asset]) -> N
         return JSONResponse(
             {"status": "ok", "taken": worker.taken, "peak": worker.peak, "limits": worker.limits}
         )
-
-    @app.post("/token")
-    async def token(request: Request) -> Response:
-        body = await uploads.read_body(request, service.limits.question, service.limits.seconds)
-        given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0].strip()
-        if service.access.token is not None and service.access.knows_token(given):
-            return remember(service.access)
-        return ask_for_token(assets["token.html"].content.replace(b" hidden>", b">"))
 
 
 def _add_model(app: FastAPI, service: Service) -> None:

@@ -1,23 +1,23 @@
 """Who may speak to a server, and what every answer says to the browser.
 
-A page of another site must not reach a server on this machine through the visitor's browser. Two doors lead
-there: a name of that site which suddenly points here (DNS rebinding; the Host header tells), and a form that
-it sends here (cross-site request forgery; the Origin header tells).
+Every address begins with a random token, ``http://127.0.0.1:8017/TOKEN/``, which is printed when the server
+starts: who has the address may speak to it, on this machine or another. A page of another site must not reach
+it through the visitor's browser either: a name of that site that suddenly points here (DNS rebinding) is
+refused by the Host header, a form that it sends here (cross-site request forgery) by the Origin header.
 """
 
-import hashlib
 import hmac
 import ipaddress
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "Access", "Guard", "ask_for_token", "is_loopback", "refuse_busy", "remember"]
+__all__ = ["HEADERS", "Access", "Guard", "is_loopback", "refuse_busy"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _POLICY = (
@@ -39,7 +39,7 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-_OPEN = ("/healthz", "/token", "/static/explorer.css", "/static/serve.css")  # told to everybody
+_OPEN = ("/healthz",)  # told to everybody
 _SAFE = ("GET", "HEAD")
 
 
@@ -50,14 +50,12 @@ class Access:
     Attributes:
         names: Names and addresses that it is called by, beside those of the loopback.
         any_address: Whether a bare IP address will do, as where it listens on all of them.
-        token: What a client must know; None: nothing.
-        cookie: The name of the cookie that remembers it.
+        token: The first part of every address.
     """
 
     names: frozenset[str] = frozenset()
     any_address: bool = False
-    token: str | None = field(default=None, repr=False)
-    cookie: str = "sightline"
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     def knows_host(self, host: str) -> bool:
         """Whether a Host header names this server; its port may be that of a tunnel.
@@ -72,11 +70,18 @@ class Access:
             return True
         return self.any_address and _is_address(name)
 
-    def knows_token(self, given: str) -> bool:
-        """Whether this is the token, found out in a time that does not depend on how much of it is right."""
-        if self.token is None:
-            return True
-        return hmac.compare_digest(_digest(given), _digest(self.token))
+    def path_within(self, path: str) -> str | None:
+        """Return a path without the token that it begins with; None if that is not there.
+
+        Example:
+            >>> access = Access(token="secret")
+            >>> [access.path_within(x) for x in ("/secret/api/about", "/secret/", "/wrong/", "/secret")]
+            ['/api/about', '/', None, None]
+        """
+        given, slash, rest = path.removeprefix("/").partition("/")
+        # in a time that does not depend on how much of it is right
+        known = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.token.encode())
+        return f"/{rest}" if known and slash else None
 
 
 def is_loopback(host: str) -> bool:
@@ -92,22 +97,15 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """Stands before an app: refuses who may not speak to it, and puts the headers on every answer."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        access: Access,
-        sign_in: bytes = b"",
-        is_full: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, app: ASGIApp, access: Access, is_full: Callable[[], bool] = lambda: False) -> None:
         """Guard an app.
 
         Args:
             app: What is guarded.
             access: Who may come in.
-            sign_in: The page that asks for the token.
             is_full: Whether there are more clients than may be.
         """
-        self.app, self.access, self.sign_in, self.is_full = app, access, sign_in, is_full
+        self.app, self.access, self.is_full = app, access, is_full
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or let through."""
@@ -122,8 +120,9 @@ class Guard:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        answer = self._refusal(scope) or self._token(scope) or self._full()
-        await (answer or self.app)(scope, receive, guarded)
+        path = scope["path"] if scope["path"] in _OPEN else self.access.path_within(scope["path"])
+        answer = self._refusal(scope) or (_NO_TOKEN if path is None else self._full())
+        await (answer or self.app)({**scope, "path": path or ""}, receive, guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -148,41 +147,10 @@ class Guard:
         answer.headers["connection"] = "close"
         return answer
 
-    def _token(self, scope: Scope) -> Response | None:
-        """Ask for the token, where one is asked for and none was given."""
-        if self.access.token is None or scope["path"] in _OPEN:
-            return None
-        headers = Headers(scope=scope)
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        given = (
-            bearer if scheme.lower() == "bearer" else _cookie(headers.get("cookie", ""), self.access.cookie)
-        )
-        if given and self.access.knows_token(given):
-            return None
-        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if scope["path"] == "/" and scope["method"] in _SAFE:
-            if asked and self.access.knows_token(asked):
-                return remember(self.access)
-            return ask_for_token(self.sign_in)
-        return _refuse(401, "a token is asked for; it was printed with the address when the server started")
-
 
 def refuse_busy(sentence: str, seconds: int = 1) -> Response:
     """A refusal that says when to come back."""
     return JSONResponse({"error": sentence}, 503, headers={"retry-after": str(seconds)})
-
-
-def ask_for_token(page: bytes) -> Response:
-    """The page that asks for the token; without a referrer its form could not tell where it comes from."""
-    headers = {"referrer-policy": "same-origin"}
-    return Response(page, 401, media_type="text/html; charset=utf-8", headers=headers)
-
-
-def remember(access: Access) -> Response:
-    """Send the browser to the page, with a cookie that holds the token and no address that does."""
-    answer = RedirectResponse("/", 303)
-    answer.set_cookie(access.cookie, access.token or "", httponly=True, samesite="strict", path="/")
-    return answer
 
 
 def _refuse(status: int, sentence: str) -> Response:
@@ -205,13 +173,4 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _cookie(header: str, name: str) -> str:
-    try:
-        found = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return found.value if found is not None else ""
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+_NO_TOKEN = _refuse(401, "use the whole address that the server printed when it started: a token is in it")

@@ -1,7 +1,6 @@
 """The socket of a server, its start, and its end within a second of a signal."""
 
 import asyncio
-import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -49,25 +48,19 @@ def bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def access_for(host: str, port: int, names: tuple[str, ...] = ()) -> Access:
-    """Who may speak to a server at an address; beyond the loopback only those who know a token."""
-    known = {name.lower() for name in names}
-    if is_loopback(host):
-        return Access(names=frozenset(known | {host.lower()}))
-    known |= {host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
-    return Access(
-        names=frozenset(known),
-        any_address=host in _EVERYWHERE,
-        token=secrets.token_urlsafe(24),
-        cookie=f"sightline-{port}",
-    )
+def access_for(host: str, names: tuple[str, ...] = ()) -> Access:
+    """Who may speak to a server at an address: who knows its token, by a name that it has."""
+    known = {host.lower(), *(name.lower() for name in names)}
+    if not is_loopback(host):
+        known |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+    return Access(names=frozenset(known), any_address=host in _EVERYWHERE)
 
 
 def address_of(host: str, port: int, access: Access) -> str:
     """What to type into a browser."""
     name = socket.gethostname() if host in _EVERYWHERE else host
     name = f"[{name}]" if ":" in name else name
-    return f"http://{name}:{port}/" + (f"?token={access.token}" if access.token else "")
+    return f"http://{name}:{port}/{access.token}/"
 
 
 def serve(

@@ -79,7 +79,8 @@ def open_client():
         service = Service(model=model or Model(), limits=limits, access=access or Access())
         service.examples = Future()
         service.examples.set_result(list(service.model.examples()))
-        client = Client(make_app(service), **options)
+        base = f"http://localhost:8017/{service.access.token}/"
+        client = Client(make_app(service), **{"base_url": base} | options)
         client.service, client.model = service, service.model
         clients.append(client)
         return client

@@ -201,7 +201,7 @@ def main(run, n):
     with tempfile.TemporaryDirectory() as scratch:
         tempfile.tempdir = os.environ["TMPDIR"] = scratch
         service = Service(model=open_model(Path(run)))
-        client = Client(make_app(service))
+        client = Client(make_app(service), base_url=f"http://localhost:8017/{service.access.token}/")
         found = {"uploads": attack(client, n, scratch=scratch), "questions": question(client, n)}
     for name, (counts, faults) in found.items():
         statuses = ", ".join(f"{count} of status {status}" for status, count in sorted(counts.items()))

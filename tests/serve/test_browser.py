@@ -10,7 +10,6 @@ import pytest
 
 import sightline as sl
 from sightline.serve.app import Service
-from sightline.serve.guard import Access
 from sightline.serve.limits import Limits
 from sightline.serve.model import open_model
 from sightline.serve.server import Server, bind
@@ -40,7 +39,7 @@ def served(name, **options):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         assert ready.wait(60)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/{service.access.token}/"
         server.stop()
         thread.join(30)
     service.worker.stop()
@@ -68,7 +67,6 @@ def open_page(browser, address):
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(address)
-    address = address.partition("?")[0]
     page.wait_for_selector("#example-list button")
     yield page
     context.close()
@@ -279,23 +277,12 @@ def test_a_text_is_typed_and_read_and_an_error_of_the_model_is_a_sentence(browse
         )
 
 
-def test_the_token_is_typed_or_comes_with_the_address(browser):
-    access = Access(token="right-token")  # noqa: S106
-    with served("classify", access=access) as address:
-        context = browser.new_context()
-        page = context.new_page()
-        page.goto(address)
-        for token in ("wrong", "right-token"):
-            page.get_by_label("Token").fill(token)
-            page.keyboard.press("Enter")
-            page.wait_for_load_state()
-            if token == "wrong":  # noqa: S105
-                page.get_by_role("alert").wait_for()
-        page.wait_for_selector("#example-list button")
-        assert page.url == address
-        assert page.evaluate("document.cookie") == ""
-        context.close()
-        with open_page(browser, f"{address}?token=right-token") as page:
-            assert page.url == address
-            page.locator("#example-list button").first.click()
-            assert result_of(page)
+def test_a_page_whose_server_began_anew_says_what_to_do(browser, address):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("#example-list button")
+    page.evaluate("history.replaceState(null, '', '/another-token/')")
+    page.locator("#file").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": png()})
+    page.locator("#problem", has_text="Use the whole address that the server printed").wait_for()
+    context.close()

@@ -22,12 +22,12 @@ from tests.serve.conftest import LIMITS, Model, image
 from tests.until import until
 
 RUN = Path(__file__).parents[1] / "fixtures" / "written_by_0_1" / "caption" / "finished"
-HEAD = "POST /api/look HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+HEAD = "POST /t/api/look HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
 
 
 @contextlib.contextmanager
 def served(**limits):
-    service = Service(model=Model(), limits=replace(LIMITS, **limits), access=Access())
+    service = Service(model=Model(), limits=replace(LIMITS, **limits), access=Access(token="t"))  # noqa: S106
     ready = threading.Event()
     with bind("127.0.0.1", 0) as listening:
         server = Server(service, ready.set)
@@ -153,7 +153,7 @@ def test_a_body_that_does_not_come_frees_its_place():
         assert answer.startswith("HTTP/1.1 408")
         assert "5 bytes came" in answer
         service.limits = replace(service.limits, seconds=60)
-        assert httpx.post(f"http://127.0.0.1:{port}/api/look", **image()).status_code == 200
+        assert httpx.post(f"http://127.0.0.1:{port}/t/api/look", **image()).status_code == 200
 
 
 def test_a_client_that_goes_away_gives_its_place_back():
@@ -162,16 +162,16 @@ def test_a_client_that_goes_away_gives_its_place_back():
         service.model.go.clear()
         for _ in range(2):
             with pytest.raises(httpx.ReadTimeout):
-                httpx.post(f"http://127.0.0.1:{port}/api/look", timeout=impatient, **image())
+                httpx.post(f"http://127.0.0.1:{port}/t/api/look", timeout=impatient, **image())
         until(lambda: service.worker.taken["look"] == 0)
         service.model.go.set()
-        assert httpx.post(f"http://127.0.0.1:{port}/api/look", **image()).status_code == 200
+        assert httpx.post(f"http://127.0.0.1:{port}/t/api/look", **image()).status_code == 200
         assert service.model.calls <= 3
 
 
 def test_many_clients_get_answers_or_a_polite_refusal():
     with served() as (port, service), ThreadPoolExecutor(16) as threads, httpx.Client(timeout=60) as client:
-        address = f"http://127.0.0.1:{port}/api/look"
+        address = f"http://127.0.0.1:{port}/t/api/look"
         answers = list(threads.map(lambda _: client.post(address, **image()), range(100)))
         statuses = {x.status_code for x in answers}
         assert statuses <= {200, 503}
@@ -264,19 +264,16 @@ def test_a_port_that_is_taken_is_a_sentence():
     assert (result.code, "address already in use" in result.err) == (2, True)
 
 
-def test_only_the_loopback_needs_no_token():
-    assert access_for("127.0.0.1", 1).token is None
-    assert access_for("::1", 1).token is None
-    hosts = ("0.0.0.0", "::", "192.168.1.7", "example.org")  # noqa: S104
-    tokens = {access_for(host, 1).token for host in hosts}
-    assert len(tokens) == 4
-    assert all(len(token) >= 32 for token in tokens)
-    named = access_for("192.168.1.7", 80, ("Proxy.example",))
+def test_who_may_speak_to_a_server_and_where():
+    access = [access_for(host) for host in ("127.0.0.1", "::1", "0.0.0.0", "::", "example.org")]  # noqa: S104
+    assert len({one.token for one in access}) == 5
+    assert [one.any_address for one in access] == [False, False, True, True, False]
+    named = access_for("192.168.1.7", ("Proxy.example",))
     assert named.knows_host("proxy.example")
     assert named.knows_host("192.168.1.7:80")
     assert not named.knows_host("192.168.1.8:80")
-    assert address_of("192.168.1.7", 80, named) == f"http://192.168.1.7:80/?token={named.token}"
-    assert address_of("::1", 80, Access()) == "http://[::1]:80/"
+    assert address_of("192.168.1.7", 80, named) == f"http://192.168.1.7:80/{named.token}/"
+    assert address_of("::1", 80, Access(token="t")) == "http://[::1]:80/t/"  # noqa: S106
 
 
 def test_health_is_json():

@@ -44,7 +44,7 @@ async function request(address, options = {}) {
   for (let attempt = 1; ; attempt++) {
     let response;
     try {
-      response = await fetch(address, { cache: "no-store", credentials: "same-origin", ...options });
+      response = await fetch(address, { cache: "no-store", ...options });
     } catch (problem) {
       if (problem.name === "AbortError") throw problem;
       throw new Problem("The server does not answer. Is it still running?");
@@ -53,9 +53,6 @@ async function request(address, options = {}) {
       if (options.onBusy) options.onBusy();
       await wait(1000 * Number(response.headers.get("retry-after")) * (0.6 + 0.4 * attempt), options.signal);
       continue;
-    }
-    if (response.status === 401) {
-      location.reload(); // the token is asked for anew
     }
     const answer = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
     if (!response.ok) throw new Problem(sentence(answer.error));
@@ -86,7 +83,7 @@ function complain(text) {
   $("problem").hidden = !text;
 }
 
-const look = (options) => askFor("/api/look", { method: "POST", ...options }, "The model is looking…");
+const look = (options) => askFor("api/look", { method: "POST", ...options }, "The model is looking…");
 
 // A result from an address of the server; the last one that was asked for is shown.
 async function askFor(address, options, status) {
@@ -129,7 +126,7 @@ function followAddress() {
   const id = lookInAddress();
   if (id === page.shown) return;
   if (id) {
-    askFor(`/api/looks/${encodeURIComponent(id)}`, {}, "Fetching the result…");
+    askFor(`api/looks/${encodeURIComponent(id)}`, {}, "Fetching the result…");
     return;
   }
   page.asked?.abort();
@@ -152,7 +149,7 @@ function show(result) {
   page.explorer?.unmount();
   const root = document.createElement("div");
   $("explorer").replaceChildren(root);
-  const address = `/api/looks/${encodeURIComponent(result.id)}/ask`;
+  const address = `api/looks/${encodeURIComponent(result.id)}/ask`;
   const ask = (question) =>
     request(address, {
       method: "POST",
@@ -192,7 +189,7 @@ function showExamples(examples) {
       button.setAttribute("aria-pressed", "false");
       if (isImage) {
         const image = document.createElement("img");
-        Object.assign(image, { src: `/api/examples/${number}.png`, alt: label, width: 88, height: 88 });
+        Object.assign(image, { src: `api/examples/${number}.png`, alt: label, width: 88, height: 88 });
         button.append(image);
       } else {
         button.textContent = label;
@@ -212,7 +209,7 @@ async function tryExample(button, label, number, isImage) {
     lookAtText(label);
     return;
   }
-  const response = await fetch(`/api/examples/${number}.png`);
+  const response = await fetch(`api/examples/${number}.png`);
   lookAtFile(await response.blob());
 }
 
@@ -294,7 +291,7 @@ function listenForTexts() {
 }
 
 async function start() {
-  page.about = await request("/api/about");
+  page.about = await request("api/about");
   page.words = WORDS[page.about.kind] ?? OTHER;
   $("model").textContent = `· ${page.about.title}`;
   $("question").textContent = page.words.question;
@@ -304,7 +301,7 @@ async function start() {
   else listenForTexts();
   addEventListener("hashchange", followAddress);
   followAddress();
-  showExamples(await request("/api/examples"));
+  showExamples(await request("api/examples"));
 }
 
 start().catch((problem) => complain(problem.message));
