@@ -1,4 +1,4 @@
-"""What users get wrong is answered by one sentence: the rule, what was got, a remedy. One table for a room."""
+"""Bad input is refused in one sentence: tables of calls and command lines, a module for each room."""
 
 import re
 import traceback
