@@ -66,22 +66,24 @@ def test_a_bad_constructor_argument_is_answered_as_by_torch(arguments, words):
 
 
 @pytest.mark.bad_input
-def test_masks_that_are_no_masks_are_named_as_the_caller_named_them():
+def test_masks_that_are_no_masks_are_named_as_torchs_attention_names_them():
     x = torch.randn(B, T, E)
     integers = torch.ones(T, T, dtype=torch.int64).tril()
     stack = sl.nn.TransformerEncoder(sl.nn.TransformerEncoderLayer(E, H, 7, batch_first=True), 1)
     model = sl.nn.Transformer(E, H, 1, 1, 7, batch_first=True)
     rule = r"must be boolean \(as in torch, True = may not look\) or float .* got torch.int64"
     for call, name in [
-        (lambda: stack(x, mask=integers), "mask"),
-        (lambda: stack.layers[0](x, integers), "src_mask"),
-        (lambda: stack(x, src_key_padding_mask=integers[:B]), "src_key_padding_mask"),
-        (lambda: model(x, x, tgt_mask=integers), "tgt_mask"),
-        (lambda: model.decoder(x, x, memory_mask=integers), "memory_mask"),
+        (lambda: stack(x, mask=integers), "attn_mask"),
+        (lambda: stack.layers[0](x, integers), "attn_mask"),
+        (lambda: stack(x, src_key_padding_mask=integers[:B]), "key_padding_mask"),
+        (lambda: model(x, x, tgt_mask=integers), "attn_mask"),
+        (lambda: model.decoder(x, x, memory_mask=integers), "attn_mask"),
     ]:
         with pytest.raises(TypeError, match=f"^{name} {rule}; {name} == 0 hides the zeros, {name} == 1 the"):
             call()
-    with pytest.raises(TypeError, match=r"^mask must be a torch.Tensor, got ndarray; torch.as_tensor"):
+    with pytest.raises(TypeError, match=r"^attn_mask must be a torch.Tensor, got ndarray; torch.as_tensor"):
         stack(x, mask=integers.numpy())
-    with pytest.raises(TypeError, match=r"^mask must be a torch.Tensor, got a Mask; ~mask.dense\(T, S\)"):
+    with pytest.raises(
+        TypeError, match=r"^attn_mask must be a torch.Tensor, got a Mask; ~mask.dense\(T, S\)"
+    ):
         stack(x, mask=sl.masks.causal())

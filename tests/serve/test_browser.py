@@ -234,6 +234,7 @@ def test_nothing_serious_stands_in_anybodys_way(page, scheme):
         "axe_playwright_python.sync_playwright", reason="axe-playwright-python is missing"
     )
     page.emulate_media(color_scheme=scheme)
+    page.wait_for_function("document.getAnimations().length === 0")  # colours change by degrees
 
     def violations():
         found = module.Axe().run(page).response["violations"]

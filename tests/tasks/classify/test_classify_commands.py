@@ -10,8 +10,8 @@ from PIL import Image
 
 import sightline as sl
 from sightline.data.classes import read_classes
-from sightline.models.manifest import drop_manifest
 from tests.command import run
+from tests.tasks.edited_runs import drop_records
 
 SMALL = ["--d-model", 16, "--n-heads", 2, "--n-layers", 2, "--d-ff", 16, "--epochs", 1, "--batch-size", 16]
 QUICK = [*SMALL, "--threads", 0, "--no-tensorboard", "--device", "cpu"]
@@ -179,7 +179,7 @@ def test_runs_that_are_damaged(trained, data, tmp_path):
     image = data / "red" / "0.png"
     broken = tmp_path / "broken"
     shutil.copytree(trained, broken)
-    drop_manifest(broken)
+    drop_records(broken)
     config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps(config | {"kind": "caption"}))
     assert "is of kind 'caption'" in refused("classify", broken, image)
@@ -263,7 +263,7 @@ def test_look_and_classify_say_the_same_with_two_views(trained, data, tmp_path):
     config = json.loads((trained / "config.json").read_text())
     config["data"]["views"] = 2
     (tmp_path / "two" / "config.json").write_text(json.dumps(config))
-    drop_manifest(tmp_path / "two")
+    drop_records(tmp_path / "two")
     image = data / "red" / "0.png"
     said = run("classify", tmp_path / "two", image, "--json", "--top", 2).json
     looked = run("look", tmp_path / "two", image, "--json").json

@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import load_file
 
 from sightline.data.pair_set import Pair
-from sightline.models.manifest import drop_manifest
 from sightline.models.rnn import RecurrentConfig, RecurrentTranslator
 from sightline.models.run_folder import read_config
 from sightline.models.translator import Translator, TranslatorConfig
@@ -19,6 +18,7 @@ from sightline.tasks.translate import TRANSLATE
 from sightline.tasks.translate.data import TranslateData, open_pairs, train_tokenizers
 from sightline.tasks.translate.prepare import ALPHAS, prepare_translator, tune_length_penalty
 from sightline.train.config import TrainConfig
+from tests.tasks.edited_runs import drop_records
 
 LINES = {"train": 13, "val": 3}
 SMALL = {"epochs": 1, "batch_size": 5, "tensorboard": False, "device": "cpu", "tokens": "char"}
@@ -64,7 +64,7 @@ def test_a_run_that_kept_no_languages_goes_on(pairs_folder, tmp_path):
     config = json.loads((out / "config.json").read_text())
     config["data"] |= {"source": None, "target": None}
     (out / "config.json").write_text(json.dumps(config))
-    drop_manifest(out)
+    drop_records(out)
     trained(pairs_folder, out, resume=True)
     assert languages(out) == (None, None)
 
@@ -109,7 +109,7 @@ def test_a_single_table_of_an_older_run_is_dealt_as_it_was(tmp_path):
     config = json.loads((out / "config.json").read_text())
     del config["data"]["deal"]
     (out / "config.json").write_text(json.dumps(config))
-    drop_manifest(out)
+    drop_records(out)
     again = configure(TRANSLATE, Request(), begun=out)["data"]
     assert open_pairs(again).split("val") == rules[1].split("val")
 
