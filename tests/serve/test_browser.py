@@ -179,7 +179,7 @@ def test_a_file_is_given_by_keyboard_and_by_dropping_it(page, tmp_path):
         }""",
         data,
     )
-    page.wait_for_function("document.body.classList.contains('busy')")
+    page.wait_for_selector("body.busy")
     assert result_of(page) == first
     assert not page.evaluate("document.body.classList.contains('dropping')")
 
@@ -193,7 +193,7 @@ def test_what_is_no_picture_is_answered_by_a_sentence(page, tmp_path):
     assert page.locator("#problem").get_attribute("role") == "alert"
     path.write_bytes(bytes(9_000_000))
     page.locator("#file").set_input_files(path)
-    page.wait_for_function("document.getElementById('problem').textContent.startsWith('A file may have')")
+    page.locator("#problem", has_text="A file may have").wait_for()
     page.locator("#example-list button").first.click()
     result_of(page)
     assert page.locator("#problem").is_hidden()
@@ -234,7 +234,8 @@ def test_nothing_serious_stands_in_anybodys_way(page, scheme):
         "axe_playwright_python.sync_playwright", reason="axe-playwright-python is missing"
     )
     page.emulate_media(color_scheme=scheme)
-    page.wait_for_function("document.getAnimations().length === 0")  # colours change by degrees
+    transitions = "document.getAnimations().filter(one => one instanceof CSSTransition)"  # of colours
+    page.evaluate(f"Promise.all({transitions}.map(one => one.finished)).then(() => null)")
 
     def violations():
         found = module.Axe().run(page).response["violations"]
@@ -273,9 +274,7 @@ def test_a_text_is_typed_and_read_and_an_error_of_the_model_is_a_sentence(browse
         assert "no token for the character" in page.locator("#problem").inner_text()
         page.locator("#text").fill("  ")
         page.locator("#send").click()
-        page.wait_for_function(
-            "document.getElementById('problem').textContent.startsWith('There is nothing')"
-        )
+        page.locator("#problem", has_text="There is nothing").wait_for()
 
 
 def test_a_page_whose_server_began_anew_says_what_to_do(browser, address):
