@@ -13,6 +13,7 @@ Names are imported when they are first asked for: ``sightline --help`` does not 
 mechanism does not need what the models do.
 """
 
+import importlib
 import sys
 from types import ModuleType
 
@@ -79,26 +80,11 @@ def __dir__() -> list[str]:
 
 def _load(name: str) -> Any:
     """Import what a public name stands for: the mechanism and the look at once, the rest one by one."""
-    if name == "models":
-        import sightline.models  # noqa: PLC0415
-
-        return sightline.models
-    if name == "seeds":
-        import sightline.seeds  # noqa: PLC0415
-
-        return sightline.seeds
-    if name == "show":
-        import sightline.show  # noqa: PLC0415
-
-        return sightline.show
-    if name == "train":
-        import sightline.train  # noqa: PLC0415
-
-        return sightline.train
-    if name in {"open_run", "tasks"}:
-        import sightline.tasks  # noqa: PLC0415
-
-        return sightline.tasks if name == "tasks" else sightline.tasks.open_run
+    if name in {"models", "seeds", "show", "tasks", "train"}:
+        return importlib.import_module(f"sightline.{name}")
+    if name in {"attention", "open_run"}:
+        room = "attention.attend" if name == "attention" else "tasks"
+        return getattr(importlib.import_module(f"sightline.{room}"), name)
     import sightline.public  # noqa: PLC0415
     from sightline.look.notebook import set_renderer  # noqa: PLC0415
 
@@ -116,21 +102,13 @@ def _live_views(shown: Any) -> Any:
 
 
 class _FrontDoor(ModuleType):
-    """``sl.attention`` is the function, though the import system would put the package of that name there."""
+    """Keep the names of functions: the import system would put a package of the same name in their place."""
 
-    @property
-    def attention(self) -> Any:
-        function = self.__dict__.get("_attention")
-        if function is None:
-            from sightline.attention.attend import attention as function  # noqa: PLC0415
-
-            self.__dict__["_attention"] = function  # once: an import takes as long as a short call
-        return function
-
-    @attention.setter
-    def attention(self, value: Any) -> None:
-        if not isinstance(value, ModuleType):  # somebody puts another function there
-            self.__dict__["_attention"] = value
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FUNCTIONS and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
 
 
+_FUNCTIONS = frozenset({"attention", "edit", "watch"})
 sys.modules[__name__].__class__ = _FrontDoor

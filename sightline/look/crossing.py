@@ -13,27 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from sightline.look.module_calls import module_calls
+from sightline.look.module_names import CROSS_ATTENTION, is_cross_name
 from sightline.look.owners import Owner
 
-__all__ = ["is_cross_name", "looks_elsewhere"]
+__all__ = ["looks_elsewhere"]
 
-# How torch and Hugging Face call the attention of a decoder to an encoder, where T = S may be an accident.
-_CROSS = re.compile(r"cross|encdec|enc_dec|encoder_attn|encoder_attention|multihead_attn", re.IGNORECASE)
-_CROSS_ATTENTION = re.compile(r"cross_?att|encdec|enc_dec|encoder_att|multihead_attn", re.IGNORECASE)
 _SELF = re.compile(r"self_?att|^self$", re.IGNORECASE)
 # Arguments that are no sequence to look into, as Hugging Face, diffusers and timm call them.
 _BESIDE = re.compile(
     r"mask|bias|pos|rot|rope|^cos|^sin|freq|value(?!_states)|^v$|past|cache|residual|scale|temb",
     re.IGNORECASE,
 )
-
-
-@functools.lru_cache(1024)
-def is_cross_name(name: str) -> bool:
-    """Whether a module's name says that it looks from one sequence into another."""
-    *around, own = name.split(".")
-    inside = bool(around and _CROSS_ATTENTION.search(around[-1]))  # ``crossattention.self``
-    return inside or bool(_CROSS.search(own))
 
 
 def looks_elsewhere(owner: Owner, s: int) -> bool | None:
@@ -44,7 +34,7 @@ def looks_elsewhere(owner: Owner, s: int) -> bool | None:
         s: How many keys it looks at.
     """
     *around, own = owner.name.split(".")
-    if around and _CROSS_ATTENTION.search(around[-1]):
+    if around and CROSS_ATTENTION.search(around[-1]):
         return True
     if _SELF.search(own):
         return False

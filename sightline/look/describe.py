@@ -5,8 +5,8 @@ import math
 from torch import Tensor
 
 from sightline.look.even import even_attention
-from sightline.look.padding import UNKNOWN
 from sightline.look.sight import Sight
+from sightline.look.sight_data import UNKNOWN_PADDING
 
 _QUICK = 1 << 24  # pairs whose mask may be read for a line of text
 
@@ -49,7 +49,7 @@ def describe(sight: Sight) -> str:
 
 def padding_words(sight: Sight) -> str:
     """How many queries are padding, and who said so."""
-    if sight.padding == UNKNOWN:
+    if sight.padding == UNKNOWN_PADDING:
         return (
             "not known: the mask that the model was called with has another length than the queries, and all "
             "of them count; say which are padding with sl.watch(attention_mask=...)"

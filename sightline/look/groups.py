@@ -13,11 +13,10 @@ from torch import Tensor
 from sightline.arguments import checked
 from sightline.border import check_memory
 from sightline.look.key_groups import KeyGroups
-from sightline.look.media_tokens import is_named
 from sightline.settings import Setting
 from sightline.shapes import Bool, check_values, did_you_mean, is_tensor
 
-__all__ = ["Groups", "KeyGroups", "is_integer", "key_index", "read_groups"]
+__all__ = ["Groups", "KeyGroups", "is_integer", "is_named", "key_index", "read_groups"]
 
 _EXAMPLE = "such as [slice(0, 576), [580, 581]], or ids (S,) with one whole number per key"
 
@@ -230,3 +229,17 @@ def _is_ids(groups: object, s: int) -> bool:
 
 def _kind(x: object) -> str:
     return f"a tensor of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+
+
+def is_named(token: str, name: str) -> bool:
+    """Whether a token is called so, or is part of what is: ``image[0]`` and ``image 1[7]`` of ``image``.
+
+    Example:
+        >>> [is_named("image 1[7]", name) for name in ("image", "image 1", "image 0", "image 1[7]", "ima")]
+        [True, True, False, True, False]
+    """
+    whole, bracket, _ = token.partition("[")
+    if token == name or not bracket:
+        return token == name
+    kind, _, number = whole.partition(" ")
+    return name == whole or (name == kind and number.isdecimal())

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from sightline.arguments import checked
-from sightline.look.crossing import is_cross_name
 from sightline.look.even import even_attention
 from sightline.look.head_kinds import head_shares, kind_of
 from sightline.look.head_rows import Head, HeadTable
+from sightline.look.module_names import is_cross_name
 from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.seen import Seen
 from sightline.look.sight import Sight, Span

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from sightline.look.owners import local_variables
 
-__all__ = ["is_named", "media_ids", "name_media", "named_input_ids"]
+__all__ = ["media_ids", "name_media", "named_input_ids"]
 
 # How tokenizers spell placeholders: <image>, <|image_pad|>, <image_soft_token>, [IMG], <IMG_CONTEXT>.
 _PLACEHOLDER = re.compile(
@@ -59,20 +59,6 @@ def _name_runs(tokens: Sequence[str], kinds: Sequence[str | None]) -> tuple[str,
         which = kind if counts[kind] == 1 else f"{kind} {number}"
         names += [f"{which}[{i}]" for i in range(n)]
     return tuple(names)
-
-
-def is_named(token: str, name: str) -> bool:
-    """Whether a token is called so, or is part of what is: ``image[0]`` and ``image 1[7]`` of ``image``.
-
-    Example:
-        >>> [is_named("image 1[7]", name) for name in ("image", "image 1", "image 0", "image 1[7]", "ima")]
-        [True, True, False, True, False]
-    """
-    whole, bracket, _ = token.partition("[")
-    if token == name or not bracket:
-        return token == name
-    kind, _, number = whole.partition(" ")
-    return name == whole or (name == kind and number.isdecimal())
 
 
 def _kind(token: str) -> str | None:

@@ -16,7 +16,7 @@ lengths of nested tensors and packed sequences    what the reader of such calls 
 
 The pattern of a mask says nothing. Only where a model was called with a mask that marks padding, and makes
 one of another length of it (speech is shortened, patches follow a text), the mask that arrives is compared
-with what was said: :func:`_placed`. What can't be placed is :data:`UNKNOWN`, and all queries count.
+with what was said: :func:`_placed`. What can't be placed is :data:`UNKNOWN_PADDING`, and all queries count.
 """
 
 import re
@@ -27,18 +27,18 @@ import torch
 from torch import Tensor, nn
 
 from sightline.arguments import check_argument, rule_of
-from sightline.look.crossing import is_cross_name, looks_elsewhere
+from sightline.look.crossing import looks_elsewhere
 from sightline.look.module_calls import Given, generation_mask, given_on_stack
+from sightline.look.module_names import is_cross_name
 from sightline.look.owners import Owner, uncompiled
 from sightline.look.score_inputs import ScoreInputs, StoredRows
+from sightline.look.sight_data import NO_PADDING, UNKNOWN_PADDING
 from sightline.shapes import Bool, is_tensor
 
-__all__ = ["NONE", "UNKNOWN", "Padding", "PaddingFinder", "UserPadding", "place_padding", "user_padding"]
+__all__ = ["Padding", "PaddingFinder", "UserPadding", "place_padding", "user_padding"]
 
 _LENGTHS = rule_of(Tensor | Sequence[float])
 
-NONE = ""  # nobody has said that anything is padding
-UNKNOWN = "unknown"  # somebody has, of a sequence of another length
 OWN_LENGTHS = "lengths"  # of a nested tensor, or of packed sequences
 
 _TOKEN_MASKS = ("attention_mask", "pixel_attention_mask")
@@ -255,12 +255,12 @@ def place_padding(said: Padding | None, inputs: ScoreInputs) -> tuple[Bool[Tenso
     if inputs.padding is not None:
         return inputs.padding[:, 0], OWN_LENGTHS if said is None else said.source
     if said is None:
-        return None, NONE
+        return None, NO_PADDING
     if said.is_known:
         queries = said.queries
         return None if queries is None else queries.to(inputs.q.device).expand(b, t), said.source
     hidden = None if said.said is None else _placed(said.said.to(inputs.q.device), inputs)
-    return (None, UNKNOWN) if hidden is None else (hidden, said.source)
+    return (None, UNKNOWN_PADDING) if hidden is None else (hidden, said.source)
 
 
 def _placed(said: Bool[Tensor, "B n"], inputs: ScoreInputs) -> Bool[Tensor, "B T"] | None:

@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sightline.look.crossing import is_cross_name
+from sightline.look.module_names import is_cross_name
 from sightline.look.sight import CallShape, Sight
 
 __all__ = ["Place", "are_steps", "items_of", "places_of", "split_runs"]

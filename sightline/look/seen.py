@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from sightline.arguments import checked
-from sightline.look.crossing import is_cross_name
 from sightline.look.groups import is_integer
 from sightline.look.isolate import isolated
 from sightline.look.listeners import silence
+from sightline.look.module_names import is_cross_name
 from sightline.look.notebook import ShowsItself
 from sightline.look.runs import are_steps, split_runs
 from sightline.look.seen_text import by_reason, seen_lines, seen_table

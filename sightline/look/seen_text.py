@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sightline.look.describe import count_padding
-from sightline.look.padding import UNKNOWN
 from sightline.look.sight import Sight
+from sightline.look.sight_data import UNKNOWN_PADDING
 
 if TYPE_CHECKING:
     from sightline.look.owners import Owners
@@ -42,7 +42,7 @@ def _padding_lines(seen: "Seen") -> Iterator[str]:
             counts.setdefault(sight.padding, []).append(count_padding(sight))
     for source, found in counts.items():
         n, of = (sum(x) for x in zip(*found, strict=True))
-        if source == UNKNOWN:
+        if source == UNKNOWN_PADDING:
             yield f"  padding: not known for {of} queries, all of them count; say it with attention_mask="
         else:
             yield f"  padding: {n} of {of} queries are left out, as {source} says"

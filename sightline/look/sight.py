@@ -14,10 +14,9 @@ from sightline.arguments import checked, shown_value
 from sightline.look.groups import is_integer
 from sightline.look.measure import measure
 from sightline.look.notebook import ShowsItself
-from sightline.look.padding import UNKNOWN
 from sightline.look.request import Look, Size, Span, check_measure, make_cells
 from sightline.look.score_inputs import ScoreInputs, StoredRows, as_index
-from sightline.look.sight_data import NAN_AT_PADDING, CallShape, KeptInputs, nan_where
+from sightline.look.sight_data import NAN_AT_PADDING, UNKNOWN_PADDING, CallShape, KeptInputs, nan_where
 from sightline.look.sight_questions import SightQuestions, pad_last
 
 if TYPE_CHECKING:
@@ -237,7 +236,7 @@ def measure_sight(
     t, s = inputs.shape[2:]
     stats = measure(inputs, measure_.request(t, s), lse)
     statistics = {n: x for n, x in zip(_STATISTICS, stats, strict=True) if x is not None}
-    if padding and padding != UNKNOWN:
+    if padding and padding != UNKNOWN_PADDING:
         hidden = inputs.padding if inputs.padding is not None else inputs.q.new_zeros((), dtype=torch.bool)
         statistics["is_padding"] = hidden = hidden.expand(inputs.shape[:3])
         for n in statistics.keys() & set(NAN_AT_PADDING):

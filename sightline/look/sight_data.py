@@ -12,8 +12,18 @@ from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sharded.axes import Shard
 from sightline.shapes import Bool, Float, Int
 
-__all__ = ["NAN_AT_PADDING", "CallShape", "KeptInputs", "SightData", "nan_where"]
+__all__ = [
+    "NAN_AT_PADDING",
+    "NO_PADDING",
+    "UNKNOWN_PADDING",
+    "CallShape",
+    "KeptInputs",
+    "SightData",
+    "nan_where",
+]
 
+NO_PADDING = ""  # nobody has said that anything is padding
+UNKNOWN_PADDING = "unknown"  # somebody has, of a sequence of another length
 NAN_AT_PADDING = ("lse", "entropy", "peak", "top")  # statistics of a query
 _OF_QUERIES = NAN_AT_PADDING[:3]
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.look import crossing, owners, recorder
+from sightline.look import crossing, module_names, owners, recorder
 from sightline.look.attention_call import UnreadableError
-from sightline.look.media_tokens import is_named, media_ids, name_media, named_input_ids
+from sightline.look.groups import is_named
+from sightline.look.media_tokens import media_ids, name_media, named_input_ids
 
 
 def test_tensors_with_operators_of_their_own_are_not_read():
@@ -207,11 +208,11 @@ def test_what_names_say_of_crossing():
         "b.crossattention.self",
         "multihead_attn",
     ):
-        assert crossing.is_cross_name(name) is True
+        assert module_names.is_cross_name(name) is True
     for name in ("a.self_attn", "a.self", "selfattention", "b.SelfAttention"):
-        assert crossing.is_cross_name(name) is False
+        assert module_names.is_cross_name(name) is False
     for name in ("attn", "crossing.attn", "cross.attn", "self.other", ""):
-        assert crossing.is_cross_name(name) is False
+        assert module_names.is_cross_name(name) is False
 
 
 # Placeholders of images

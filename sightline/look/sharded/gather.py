@@ -14,12 +14,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from sightline.look.padding import NONE, UNKNOWN
 from sightline.look.seen import Seen
 from sightline.look.sharded.axes import Axis, Shard, consecutive, length_of
 from sightline.look.sharded.collectives import all_gather
 from sightline.look.sharded.placements import is_dtensor, local
 from sightline.look.sight import Sight
+from sightline.look.sight_data import NO_PADDING, UNKNOWN_PADDING
 
 __all__ = ["gather_seen", "gather_sights"]
 
@@ -241,6 +241,8 @@ def _whole(
     values["shard"] = shard if shard.axes else None
     values["is_masked"] = any(part.is_masked for part in parts)
     paddings = {part.padding for part in parts}
-    values["padding"] = UNKNOWN if UNKNOWN in paddings else " and ".join(sorted(paddings - {NONE}))
+    values["padding"] = (
+        UNKNOWN_PADDING if UNKNOWN_PADDING in paddings else " and ".join(sorted(paddings - {NO_PADDING}))
+    )
     kind = type(sight) if shard.queries is not None else Sight
     return kind(**values)

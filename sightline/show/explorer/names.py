@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sightline.look.crossing import is_cross_name
+from sightline.look.module_names import is_cross_name
 from sightline.look.sight import Sight
 from sightline.look.tokens import clean
 
