@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from sightline.arguments import checked
 from sightline.attention.attend import attention
 from sightline.attention.multihead import MultiheadAttention
-from sightline.look.edit_call import Ablation, Call, Change, Pair, edited_attention, read_heads, read_pairs
-from sightline.look.edit_read import read_attention_call, read_sdpa_call
+from sightline.look.edit_call import Ablation, Change, Pair, edited_attention, read_heads, read_pairs
+from sightline.look.edit_read import Call, read_attention_call, read_sdpa_call
 from sightline.look.mha_forward import send_through_attention, slow_path
 from sightline.look.names import matches
 from sightline.look.nested import zero_padding

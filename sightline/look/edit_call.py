@@ -19,12 +19,13 @@ from torch import Tensor
 from sightline.arguments import check_argument, rule_of
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
-from sightline.attention.scores import Score, named
+from sightline.attention.scores import named
+from sightline.look.edit_read import Call
 from sightline.look.groups import Keys, is_integer, key_index
 from sightline.look.mass import unfitted
 from sightline.shapes import Bool, Float, did_you_mean, leading
 
-__all__ = ["Ablation", "Call", "Change", "edited_attention"]
+__all__ = ["Ablation", "Change", "edited_attention"]
 
 _SEVERAL = rule_of(float | Iterable[Any] | Tensor)  # whose numbers have a sentence of their own
 
@@ -58,18 +59,6 @@ class Change:
                 "an edit needs something to change, got nothing; give ablate='zero', "
                 "forbid=[(queries, keys)], temperature= or scale="
             )
-
-
-class Call(NamedTuple):
-    """The arguments of one attention."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    mask: Mask
-    score: Score | str | None
-    scale: float | None
-    dropout_p: float
 
 
 class Edited(NamedTuple):

@@ -1,12 +1,28 @@
 """Calls of attention, read from their arguments so that they can be made again."""
 
-from typing import Any
+from typing import Any, NamedTuple
+
+from torch import Tensor
 
 from sightline.attention.masks import Mask, as_mask, causal
-from sightline.look.edit_call import Call
+from sightline.attention.scores import Score
+
+__all__ = ["Call", "read_attention_call", "read_sdpa_call"]
 
 _SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _OURS = ("q", "k", "v", "mask")
+
+
+class Call(NamedTuple):
+    """The arguments of one attention."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Mask
+    score: Score | str | None
+    scale: float | None
+    dropout_p: float
 
 
 def read_sdpa_call(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Call:

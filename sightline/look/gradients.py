@@ -20,8 +20,7 @@ from sightline.attention.from_torch import heads, mask_from_torch
 from sightline.attention.masks import Mask, causal
 from sightline.look.adapters import AttentionCall, UnreadableError
 from sightline.look.backward_record import BackwardRecord
-from sightline.look.edit_call import Call
-from sightline.look.edit_read import read_attention_call, read_sdpa_call
+from sightline.look.edit_read import Call, read_attention_call, read_sdpa_call
 from sightline.look.look import make_score_inputs
 from sightline.shapes import leading
 
