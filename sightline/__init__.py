@@ -21,7 +21,7 @@ TYPE_CHECKING = False  # of ``typing``, without importing it: a command is quick
 if TYPE_CHECKING:
     from typing import Any
 
-    from sightline import models, seeds, show, tasks, train
+    from sightline import models, show, tasks, textbook, train
     from sightline.public import (
         Look,
         Mask,
@@ -59,17 +59,21 @@ __all__ = [
     "positions",
     "reference",
     "scores",
-    "seeds",
     "show",
     "tasks",
+    "textbook",
     "train",
     "watch",
 ]
 
 
+_FORMER = {"seeds": "textbook", "Seen": "look.recording.Recording"}  # names of releases before 0.5
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'sightline' has no attribute {name!r}")
+        former = f", it was renamed sightline.{_FORMER[name]}" if name in _FORMER else ""
+        raise AttributeError(f"module 'sightline' has no attribute {name!r}{former}")
     globals()[name] = found = _load(name)
     return found
 
@@ -80,7 +84,7 @@ def __dir__() -> list[str]:
 
 def _load(name: str) -> Any:
     """Import what a public name stands for: the mechanism and the look at once, the rest one by one."""
-    if name in {"models", "seeds", "show", "tasks", "train"}:
+    if name in {"models", "textbook", "show", "tasks", "train"}:
         return importlib.import_module(f"sightline.{name}")
     if name in {"attention", "open_run"}:
         room = "attention.attend" if name == "attention" else "tasks"

@@ -1,7 +1,7 @@
 """Arguments checked at the border, by what their annotations say.
 
     @checked                                       # types, ranks and dtypes, as annotated
-    def align(sight: Sight | Seen, heads: Sequence[int] | None = None, *, filter_width: int = 7): ...
+    def align(sight: Sight | Recording, heads: Sequence[int] | None = None, *, filter_width: int = 7): ...
 
     @checked(residual=Setting(at_least=0, at_most=1))      # and limits, said as those of settings are
     def rollout(sights: Sequence[Sight], *, residual: float = 0.5): ...
@@ -35,8 +35,8 @@ __all__ = [
     "check_fields",
     "checked",
     "field_rules",
+    "format_value",
     "rule_of",
-    "shown_value",
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -121,7 +121,7 @@ def check_argument(name: str, value: Any, rule: Rule | None, limit: Limit | None
             raise ValueError(
                 f"unknown {name} {shortened(value)}, {did_you_mean(value, map(str, rule.choices))}"
             )
-        raise TypeError(f"{name} must be {rule.words}, got {shown_value(value)}{remedy}")
+        raise TypeError(f"{name} must be {rule.words}, got {format_value(value)}{remedy}")
     if rule is not None and rule.names and value is not None:
         _check_named(name, value, rule.names)
     if rule is None or value is None or isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -144,12 +144,12 @@ def _check_named(name: str, value: Any, what: str) -> None:
 
 def _check_path(name: str, path: str) -> None:
     if "\0" in path:
-        raise ValueError(f"{name} must be a path, which holds no NUL, got {shown_value(path)}")
+        raise ValueError(f"{name} must be a path, which holds no NUL, got {format_value(path)}")
     try:
         os.fsencode(path)
     except UnicodeEncodeError as problem:
         raise ValueError(
-            f"{name} must be a path that the system can write, {shown_value(path)} has half a letter at "
+            f"{name} must be a path that the system can write, {format_value(path)} has half a letter at "
             f"{problem.start}; leave it out"
         ) from None
 
@@ -168,7 +168,7 @@ def _check_device(device: Any) -> None:
         ) from None
 
 
-def shown_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a sentence shows it: plain ones as Python writes them, tensors by shape, others by type."""
     shape = getattr(value, "shape", None)
     if shape is not None and hasattr(value, "dtype") and not isinstance(value, type):

@@ -6,11 +6,11 @@ from sightline import nn, positions
 from sightline.attention import masks, reference, scores
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
+from sightline.edit.edit import edit
 from sightline.look.align import align
-from sightline.look.edit import edit
-from sightline.look.monitor import Monitor
 from sightline.look.sight import Look, Sight
-from sightline.look.watch import watch
+from sightline.watch.monitor import Monitor
+from sightline.watch.watch import watch
 
 if TYPE_CHECKING:
     from sightline.look.look import look

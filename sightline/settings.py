@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sightline.arguments import field_rules, shown_value
+from sightline.arguments import field_rules, format_value
 from sightline.messages import did_you_mean, shortened
 
 __all__ = [
@@ -166,7 +166,7 @@ def check(config: Any) -> None:
         value = getattr(config, field.name)
         rule = rules[field.name]
         if rule is not None and not rule.fits(value):
-            raise ValueError(f"{field.name} must be {rule.words}, got {shown_value(value)}")
+            raise ValueError(f"{field.name} must be {rule.words}, got {format_value(value)}")
         setting_of(field).check(field.name, value)
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{field.name} must be a finite number, got {value}")

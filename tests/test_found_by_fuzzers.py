@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import sightline as sl
-from sightline.border import free_memory
 from sightline.data.captions_parsers import parse_json
+from sightline.untrusted import free_memory
 from tests.fuzz.sandbox import run
 
 pytestmark = pytest.mark.plain
@@ -31,7 +31,7 @@ def sight(n=2):
             r"a length must be a number of 64 bits, got 1000",
         ),
         (
-            lambda: sl.seeds.create_mask(torch.tensor(5)),
+            lambda: sl.textbook.create_mask(torch.tensor(5)),
             TypeError,
             r"seq_len must be a whole number, got tensor",
         ),
@@ -41,7 +41,7 @@ def sight(n=2):
             r"must be a dense tensor, got torch.sparse_coo",
         ),
         (
-            lambda: sl.seeds.add_positional_encoding(
+            lambda: sl.textbook.add_positional_encoding(
                 torch.zeros(2, 5, 4).to(torch.float8_e4m3fn), torch.zeros(5, 4)
             ),
             TypeError,

@@ -42,7 +42,7 @@ print(a == torch.initial_seed(), sorted({'matplotlib', 'typer', 'rich', 'PIL'} &
 """
 EXERCISES = """
 import sightline as sl
-print('seeds' in dir(sl), int(sl.seeds.create_mask(3).sum()))
+print('textbook' in dir(sl), int(sl.textbook.create_mask(3).sum()))
 """
 FUNCTION = """
 import sightline.attention.masks, sightline as sl

@@ -23,7 +23,7 @@ import sightline as sl
 from sightline.data.scenes import Scene
 from sightline.data.scenes_layout import SIDE
 from sightline.data.scenes_words import phrases_of
-from sightline.evaluate.scenes import thing_named
+from sightline.evaluate.scenes import match_object
 from sightline.show.style import ACCENT, LINE, MAIN, SOFT, style
 from sightline.tasks.caption.attention import watch_captions
 from sightline.tasks.run import Run
@@ -73,7 +73,7 @@ def measure(run: Run, limit: int) -> Boxes:
     words = []  # (item, step, groups of cells)
     for item, (example, p) in enumerate(zip(examples, predictions, strict=True)):
         for phrase in phrases_of(list(p.attention.queries)):
-            thing = thing_named(example.truth, phrase)
+            thing = match_object(example.truth, phrase)
             if thing is not None:
                 words.append((item, phrase.at, groups_of(example.truth, thing, model.grid)))
     heads = []

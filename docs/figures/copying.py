@@ -22,7 +22,7 @@ from torch import Tensor
 import sightline as sl
 from sightline.data.tokens import BOS, EOS, PAD
 from sightline.decode.search import greedy
-from sightline.palette import LINES
+from sightline.look.palette import LINES
 from sightline.show.style import SOFT
 
 HERE = Path(__file__).parent

@@ -163,7 +163,7 @@ def table(rows: list[Row]) -> str:
         "# Models that were watched",
         "",
         f"Written by `python docs/figures/models_watched.py`: random weights, two narrow layers, {B} x {T} tokens, float32, torch",
-        f"{torch.__version__} on one CPU thread. *Seen* counts calls of attention in one run; *read off* says how: off a",
+        f"{torch.__version__} on one CPU thread. *Recording* counts calls of attention in one run; *read off* says how: off a",
         "kernel's own q, k and log-sum-exp, or off the weights that the model computed by hand. *Error* is the largest",
         "difference of any weight from those that the model itself returns with eager attention; - where it returns none,",
         "or not all. *Cached* is the same with a prompt and single steps, put together, against all tokens at once.",

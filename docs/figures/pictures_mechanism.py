@@ -15,7 +15,7 @@ from matplotlib.patches import FancyBboxPatch
 from torch import Tensor
 
 import sightline as sl
-from sightline.palette import LINES, THEME, hexadecimal, weight
+from sightline.look.palette import LINES, THEME, hexadecimal, weight
 from sightline.show.style import ACCENT, DIVERGING, INK, LINE, MAIN, SOFT
 
 HERE = Path(__file__).parent

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from sightline.palette import LINES
+from sightline.look.palette import LINES
 from sightline.show.style import MAY_LOOK, SOFT, style
 
 HERE = Path(__file__).parent

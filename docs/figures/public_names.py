@@ -7,7 +7,7 @@ from typing import Any
 
 import sightline as sl
 
-SPACES = ("masks", "scores", "positions", "nn", "models", "show", "tasks", "train", "seeds", "reference")
+SPACES = ("masks", "scores", "positions", "nn", "models", "show", "tasks", "train", "textbook", "reference")
 
 
 def public_names() -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,7 @@ HEADINGS = {
     "sl.show": "Figures and pages",
     "sl.tasks": "Tasks and runs",
     "sl.train": "Training",
-    "sl.seeds": "The documents' names",
+    "sl.textbook": "The documents' names",
 }
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example|Note):$")
 

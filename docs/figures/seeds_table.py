@@ -1,5 +1,5 @@
 # ruff: noqa: E501, INP001, T201
-"""Write the table of docs/lookup/seeds.md: what the documents hold, where it is here, and the test that runs it.
+"""Write the table of docs/lookup/textbook.md: what the documents hold, where it is here, and the test that runs it.
 
 Usage: python docs/figures/seeds_table.py          after lines have moved
 """
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "lookup" / "seeds.md"
+PAGE = ROOT / "docs" / "lookup" / "textbook.md"
 MARK = re.compile(r"(<!-- (\d{3}) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Row = tuple[str, list[str], str]  # what it is there; "file::name" or a page here; the test
@@ -22,7 +22,7 @@ SHIFT = "sightline/positions/sinusoidal.py::shift_matrix"
 MULTIHEAD = "sightline/attention/multihead.py::MultiheadAttention"
 TRANSFORMER = "sightline/layers/transformer.py::Transformer"
 RECURRENT = "sightline/models/rnn.py::RecurrentTranslator"
-SEEDS = "sightline/seeds.py"
+SEEDS = "sightline/textbook.py"
 
 TABLE: dict[str, list[Row]] = {
     "000": [

@@ -17,7 +17,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 import sightline as sl
-from sightline.palette import LINES
+from sightline.look.palette import LINES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -38,8 +38,8 @@ from matplotlib.figure import Figure
 from torch import nn
 
 import sightline as sl
-from sightline.look import keys
-from sightline.look.recorder import AttentionRecorder
+from sightline.watch import dispatch_keys
+from sightline.watch.recorder import AttentionRecorder
 
 HERE = Path(__file__).parent
 PHASES = ("watch", "look", "train", "serve")
@@ -139,7 +139,7 @@ def count() -> dict[str, Any]:
         "files": process.num_fds(),
         "hooks": sum(len(vars(module).get(name, ())) for module in list(MODULES) for name in HOOKS),
         "listeners": len(RECORDERS),
-        "keys": sum(torch._C._dispatch_tls_is_dispatch_key_included(key) for key in keys.KEYS.values()),  # noqa: SLF001
+        "keys": sum(map(torch._C._dispatch_tls_is_dispatch_key_included, dispatch_keys.KEYS.values())),  # noqa: SLF001
     }
 
 

@@ -28,13 +28,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from sightline.border import shown_bytes
 from sightline.data.batches import prefetch
 from sightline.data.captions import read_captions
 from sightline.models.captioner import CaptionerConfig
 from sightline.tasks.caption.data import CaptionData, learn_tokens
 from sightline.tasks.caption.objective import CaptionObjective
 from sightline.train.config import TrainConfig
+from sightline.untrusted import format_bytes
 
 _SIDE = 64  # pixels
 _A_PICTURE = 1_000_000  # bytes of its file
@@ -156,7 +156,8 @@ def main() -> None:
         size = make(folder, args.gigabytes)
         shards = len(list(folder.glob("train-*")))
         print(
-            f"{shards} shards of {shown_bytes(size)} together, {shown_bytes(size // shards)} each", flush=True
+            f"{shards} shards of {format_bytes(size)} together, {format_bytes(size // shards)} each",
+            flush=True,
         )
         logs = [Path(place) / f"whole-{rank}" for rank in range(args.processes)]
         begun = time.monotonic()
@@ -170,7 +171,7 @@ def main() -> None:
         counts = [sum(int(line.split()[1]) for line in log.read_text().splitlines()) for log in logs]
         speed = size / seconds / 1e6
         print(f"{steps} batches of {_BATCH}, {sum(counts)} examples, {seconds:.0f} s, {speed:.0f} MB/s")
-        print("peak memory of each process:", ", ".join(map(shown_bytes, peaks)), flush=True)
+        print("peak memory of each process:", ", ".join(map(format_bytes, peaks)), flush=True)
         again = [Path(place) / f"killed-{rank}" for rank in range(args.processes)]
         end = int(steps * args.share)
         for stop in [*sorted(rng.sample(range(1, end), args.kills)), end]:

@@ -22,7 +22,7 @@ import sightline as sl
 from sightline.data.counter_rng import CounterRNG
 from sightline.data.scenes_draw import draw as draw_scenes
 from sightline.data.scenes_layout import random_layout
-from sightline.palette import LINES
+from sightline.look.palette import LINES
 
 HERE = Path(__file__).parent
 SIZES, TEST, STEPS, BATCH, CHUNK = (250, 1000, 4000, 16000), 2000, 1600, 128, 500

@@ -34,7 +34,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sightline.attention import scores
 from sightline.attention.kernels import interpreted
-from sightline.attention.mask_values import refuse_ones
+from sightline.attention.mask_values import check_not_binary
 from sightline.attention.masks import Mask, as_mask, causal, on_device
 from sightline.attention.observers import call_observed, is_watched
 from sightline.attention.scores import Additive, Score
@@ -166,7 +166,7 @@ def _bias_alone(mask: object, q: Tensor, k: Tensor) -> Tensor | None:
     if not (b in (1, q.size(0)) and h in (1, q.size(1)) and t in (1, q.size(2)) and s == k.size(2)):
         return None
     if not is_explicit:
-        refuse_ones(mask)
+        check_not_binary(mask)
     return mask
 
 

@@ -1,14 +1,14 @@
 """Masks whose values contradict how they would be read, found without making a GPU wait.
 
 A float tensor handed over as a mask is added to the scores. ``torch.ones(T, T).tril()`` would hide nothing
-that way, so a float mask that holds ones *and* zeros and nothing else is refused: :func:`refuse_ones`. (All
-ones or all zeros add the same to every score and change nothing; a bias that asks for gradients is a bias.)
-Integers of ones and zeros for every key are no lengths: :func:`refuse_marks`.
+that way, so a float mask that holds ones *and* zeros and nothing else is refused: :func:`check_not_binary`.
+(All ones or all zeros add the same to every score and change nothing; a bias that asks for gradients is a
+bias.) Integers of ones and zeros for every key are no lengths: :func:`refuse_marks`.
 
 In torch's masks True means *may not look*. Handed a mask of the other kind, the drop-ins would hide what is
 to be seen; they warn of a mask that hides every key of a row (:func:`warn_of_hidden_rows`), of padding at the
-wrong end (:func:`warn_of_padding`) and of a float mask of ones and zeros (:func:`warn_of_ones`), and then do
-as torch does. A warning points at the caller's own line.
+wrong end (:func:`warn_of_padding`) and of a float mask of ones and zeros (:func:`warn_if_binary`), and then
+do as torch does. A warning points at the caller's own line.
 
 On the CPU the values are read at once. On a GPU they are summed up, and the summary is read by a later call,
 when it has arrived: no call waits, and the sentence comes a few calls late or, at the latest, when the
@@ -29,10 +29,10 @@ import torch
 from torch import Tensor, nn
 
 __all__ = [
+    "check_not_binary",
     "refuse_marks",
-    "refuse_ones",
+    "warn_if_binary",
     "warn_of_hidden_rows",
-    "warn_of_ones",
     "warn_of_padding",
 ]
 
@@ -62,7 +62,7 @@ _pending: deque[_Pending] = deque()
 _tested: dict[int, tuple["weakref.ref[Tensor]", int, _Rule]] = {}  # id -> tensor, its version, the rule
 
 
-def refuse_ones(mask: Tensor) -> None:
+def check_not_binary(mask: Tensor) -> None:
     """Refuse a float tensor of ones and zeros as a bias.
 
     Raises:
@@ -82,7 +82,7 @@ def refuse_marks(lengths: Tensor) -> None:
         _test(_NO_MARKS, lengths, "lengths")
 
 
-def warn_of_ones(mask: Tensor, name: str) -> None:
+def warn_if_binary(mask: Tensor, name: str) -> None:
     """Warn of a float mask of ones and zeros where torch's rule is to add it to the scores."""
     if mask.is_floating_point() and not mask.requires_grad:
         _test(_ONES_AS_IN_TORCH, mask, name)

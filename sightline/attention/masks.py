@@ -31,10 +31,10 @@ from torch import Tensor
 from sightline.arguments import check_argument, checked, rule_of
 from sightline.attention.band import Align, Band, check_align, intersect
 from sightline.attention.mask_shapes import aligned, cut, fit, fit_lengths, trailing_ones
-from sightline.attention.mask_values import refuse_marks, refuse_ones
-from sightline.border import check_memory
+from sightline.attention.mask_values import check_not_binary, refuse_marks
 from sightline.settings import Setting
 from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
+from sightline.untrusted import check_memory
 
 __all__ = ["Band", "Mask", "as_mask", "bias", "causal", "dense", "from_ones", "padding", "window"]
 
@@ -288,7 +288,7 @@ def as_mask(mask: Shaped[Tensor, "..."] | Mask | None) -> Mask:
     if mask.dtype == torch.bool:
         return Mask(allowed=(mask,))
     if mask.is_floating_point() and mask.element_size() > 1:  # float8 is stored, not computed with
-        refuse_ones(mask)
+        check_not_binary(mask)
         return Mask(added=(mask,))
     raise TypeError(
         f"a mask must be boolean (True = may look) or float (added to the scores), got {mask.dtype}; "

@@ -16,11 +16,11 @@ from sightline.arguments import checked
 from sightline.attention.attend import attention
 from sightline.attention.averaged import attention_with_average, attention_with_weights
 from sightline.attention.from_torch import Scriptable, check_torch_mask, fits, heads, mask_from_torch
-from sightline.attention.mask_values import warn_of_hidden_rows, warn_of_ones, warn_of_padding
+from sightline.attention.mask_values import warn_if_binary, warn_of_hidden_rows, warn_of_padding
 from sightline.attention.masks import Mask, causal
-from sightline.border import check_memory
 from sightline.settings import Setting
 from sightline.shapes import Float, Shaped, are_cast, autocasting, is_tensor
+from sightline.untrusted import check_memory
 
 __all__ = ["MultiHeadSelfAttention", "MultiheadAttention", "SelfAttention"]
 
@@ -190,11 +190,11 @@ class MultiheadAttention(Scriptable, nn.MultiheadAttention):
         if attn_mask is not None:
             check_torch_mask(attn_mask, "attn_mask")
             warn_of_hidden_rows(attn_mask, "attn_mask")
-            warn_of_ones(attn_mask, "attn_mask")
+            warn_if_binary(attn_mask, "attn_mask")
         if key_padding_mask is not None:
             check_torch_mask(key_padding_mask, "key_padding_mask")
             warn_of_padding(key_padding_mask, "key_padding_mask")
-            warn_of_ones(key_padding_mask, "key_padding_mask")
+            warn_if_binary(key_padding_mask, "key_padding_mask")
         has_kernel = self._has_inference_kernel(query, key, value, key_padding_mask, attn_mask, need_weights)
         if has_kernel and not is_causal and self._is_plain(query):
             return self._infer(query, need_weights=need_weights, average=average_attn_weights)

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 
 from sightline.arguments import checked
 from sightline.attention.additive import additive_scores
-from sightline.border import check_memory
 from sightline.shapes import (
     Float,
     are_cast,
@@ -38,6 +37,7 @@ from sightline.shapes import (
     leading,
     shown,
 )
+from sightline.untrusted import check_memory
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "LowRank", "ScaledDot", "Score", "named"]
 

@@ -18,7 +18,7 @@ from sightline.models.run_folder import CONFIG
 from sightline.show import pages
 from sightline.show.caption_overlay import default_word
 from sightline.show.curves import read_metrics
-from sightline.show.walk import WordWalk
+from sightline.show.walk import AttentionTrace
 from sightline.tasks.attention import Grid
 from sightline.tasks.caption.predict import CaptionPredictor
 from sightline.tasks.configure import Request
@@ -104,7 +104,7 @@ def _write_report(run: Run, seconds: float | None) -> Path:
     return path
 
 
-def _walk(run: Run, predictions: Sequence[Prediction]) -> WordWalk | None:
+def _walk(run: Run, predictions: Sequence[Prediction]) -> AttentionTrace | None:
     """One word of one of the captions, of a thing in the picture if it can be, walked through."""
     assert isinstance(run.predictor, CaptionPredictor)  # noqa: S101 - the demo writes captions
     for p in (p for p in predictions[:_SHOWN] if p.attention is not None and p.attention.queries):

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from sightline.border import to_json
 from sightline.cli.app import make_command
 from sightline.cli.options import Fields, FieldValues
 from sightline.cli.outputs import (
@@ -29,6 +28,7 @@ from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, open_run
 from sightline.tasks.task import Task
 from sightline.train.processes import is_main_process, join
+from sightline.untrusted import to_json
 
 __all__ = ["command"]
 

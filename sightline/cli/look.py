@@ -23,12 +23,12 @@ from sightline.cli.outputs import (
     save_text,
 )
 from sightline.cli.predict import read_inputs
-from sightline.look.names import matches
 from sightline.messages import flag, listing
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.prediction import Prediction
 from sightline.tasks.registry import kinds, task_of
 from sightline.tasks.run import Run, is_run, open_run
+from sightline.watch.names import matches
 
 __all__ = ["command"]
 

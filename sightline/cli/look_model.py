@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from sightline import show
-from sightline.border import read_bytes
 from sightline.cli.outputs import (
     FIGURES,
     output_names,
@@ -26,11 +25,12 @@ from sightline.cli.outputs import (
 )
 from sightline.data.images import IMAGE_SUFFIXES
 from sightline.look.heads import Head, by_layer, head_table, sharpest
-from sightline.look.names import matches
 from sightline.show.head_cells import HEADS_LEGEND, head_cells
 from sightline.show.pages import Figures
 from sightline.show.vit import received_by_layer
 from sightline.tasks.hugging_face import FolderModel, WatchedModel, is_model_folder, open_folder
+from sightline.untrusted import read_bytes
+from sightline.watch.names import matches
 
 __all__ = ["look", "read_inputs"]
 

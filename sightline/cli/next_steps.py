@@ -10,7 +10,7 @@ from sightline.cli.outputs import print_line
 
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
-    from sightline.tasks.training import NextSteps
+    from sightline.tasks.training import SuggestedCommands
 
 __all__ = ["print_next_steps", "program"]
 
@@ -42,7 +42,7 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def print_next_steps(task: "Task", out: Path, steps: "NextSteps") -> None:
+def print_next_steps(task: "Task", out: Path, steps: "SuggestedCommands") -> None:
     """Print the run folder, and on standard error the two commands that come next."""
     print_line(out)
     folder = shlex.quote(str(out))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from sightline.border import to_json
 from sightline.data import files
 from sightline.messages import printable
+from sightline.untrusted import to_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sightline import border
+from sightline import untrusted
 from sightline.data.dataset import SPLITS, split_name
 from sightline.data.image_tables import IMAGE_COLUMNS, is_caption
 from sightline.data.tables import delimiter_of, read_cells
@@ -37,7 +37,7 @@ class CaptionRecord:
 
 def parse_json(text: str, name: str) -> tuple[str, list[CaptionRecord]]:
     """Karpathy's JSON or COCO's, by what is in it."""
-    content = border.parse_json(text, repr(name))
+    content = untrusted.parse_json(text, repr(name))
     if isinstance(content, dict) and isinstance(images := content.get("images"), list):
         if isinstance(notes := content.get("annotations"), list):
             return "COCO", _coco(_objects(images), _objects(notes), name)

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.border import check_memory, check_regular, shown_bytes
 from sightline.data.class_set import ClassSet, LabelledImages, fit_image
 from sightline.data.dataset import SPLITS
 from sightline.data.sources import UNREADABLE
+from sightline.untrusted import check_memory, check_regular, format_bytes
 
 __all__ = ["read_npz"]
 
@@ -74,11 +74,11 @@ def _check_headers(path: Path) -> None:
                 promised, there = math.prod(shape) * dtype.itemsize, member.file_size - stream.tell()
             if promised != there and not dtype.hasobject:  # objects are refused by the library
                 raise ValueError(
-                    f"the header of {member.filename!r} promises {shown_bytes(promised)}, it has "
-                    f"{shown_bytes(there)}"
+                    f"the header of {member.filename!r} promises {format_bytes(promised)}, it has "
+                    f"{format_bytes(there)}"
                 )
             total += there
-    check_memory(3 * total, f"reading {str(path)!r} of {shown_bytes(total)}", "split it")
+    check_memory(3 * total, f"reading {str(path)!r} of {format_bytes(total)}", "split it")
 
 
 def _header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype]:

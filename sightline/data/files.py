@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sightline.border import open_regular
+from sightline.untrusted import open_regular
 
 if sys.platform != "win32":
     import fcntl

@@ -20,9 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sightline.border import check_regular
 from sightline.data.files import atomic_write
 from sightline.shapes import Float, Shaped
+from sightline.untrusted import check_regular
 
 __all__ = [
     "IMAGE_SUFFIXES",

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from sightline.border import need, to_json
 from sightline.data.dataset import Dataset
 from sightline.data.files import fsync_path, reason
 from sightline.data.pack_examples import PackedExample, class_names_of, packed_examples
@@ -23,6 +22,7 @@ from sightline.data.shard_files import split_of_shard
 from sightline.data.shards import CLASSES
 from sightline.logs import logger
 from sightline.shapes import did_you_mean
+from sightline.untrusted import need, to_json
 
 __all__ = ["FORMATS", "pack"]
 

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sightline.border import parse_json
 from sightline.data.parquet import ParquetFile
 from sightline.data.tables import delimiter_of, read_cells, read_objects
+from sightline.untrusted import parse_json
 
 __all__ = ["is_language", "parquet_columns", "tables"]
 

@@ -14,9 +14,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from sightline.border import check_memory, check_regular
 from sightline.data.sources import Files, Folder, Index
 from sightline.data.tables import Row
+from sightline.untrusted import check_memory, check_regular
 
 __all__ = ["ParquetFile", "ParquetImages", "parquet_names"]
 

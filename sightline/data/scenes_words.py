@@ -18,10 +18,10 @@ __all__ = [
     "SIZES",
     "TEMPLATES",
     "TEXTURES",
-    "Claim",
+    "ParsedCaption",
     "Phrase",
-    "claim_of",
     "names_of",
+    "parse_caption",
     "phrases_of",
     "sentence",
 ]
@@ -76,7 +76,7 @@ class Phrase(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Claim:
+class ParsedCaption:
     """What a whole caption says: one thing stands in a relation to another."""
 
     subject: Phrase
@@ -122,13 +122,13 @@ def phrases_of(words: list[str]) -> list[Phrase]:
     return found
 
 
-def claim_of(caption: str) -> Claim | None:
+def parse_caption(caption: str) -> ParsedCaption | None:
     """What a caption claims, or None where it is not a sentence of two things and one relation.
 
     Example:
-        >>> claim_of("left of the blue ring is a red star").subject.shape
+        >>> parse_caption("left of the blue ring is a red star").subject.shape
         'star'
-        >>> claim_of("a red star left of")
+        >>> parse_caption("a red star left of")
     """
     words = caption.split()
     phrases, relations = phrases_of(words), _relations_of(words)
@@ -137,8 +137,8 @@ def claim_of(caption: str) -> Claim | None:
     first, second = phrases
     at, name = relations[0]
     if first.at < at < second.at:
-        return Claim(first, name, second)
-    return Claim(second, name, first)  # "above the ring is a star", "a ring with a star above it"
+        return ParsedCaption(first, name, second)
+    return ParsedCaption(second, name, first)  # "above the ring is a star", "a ring with a star above it"
 
 
 def _relations_of(words: list[str]) -> list[tuple[int, str]]:

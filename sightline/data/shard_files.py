@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from sightline.border import check_regular
 from sightline.data.dataset import split_of_path
+from sightline.untrusted import check_regular
 
 __all__ = ["TAR", "find_shards", "is_pattern", "is_there", "split_of_shard"]
 

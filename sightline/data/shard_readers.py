@@ -8,7 +8,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from sightline.border import check_regular, shown_bytes
 from sightline.data.files import OpenFile
 from sightline.data.image_tables import is_caption, is_image_column, label_column
 from sightline.data.parquet import ParquetFile
@@ -17,6 +16,7 @@ from sightline.data.shard_order import BUFFER_BYTES
 from sightline.data.shard_rows import CAPTION, IMAGE, LABEL, PAIR, parse_row, roles_of
 from sightline.data.sources import Folder
 from sightline.data.tar_index import index_tar
+from sightline.untrusted import check_regular, format_bytes
 
 __all__ = ["ParquetShard", "ShardReader", "TarShard"]
 
@@ -146,8 +146,8 @@ def _index_parquet(path: Path) -> ShardIndex:
     for group, (n, size) in enumerate(file.groups()):
         if size > BUFFER_BYTES:
             raise ValueError(
-                f"a group of rows may have {shown_bytes(BUFFER_BYTES)}, group {group} of {str(path)!r} has "
-                f"{shown_bytes(size)}; write it again with fewer rows a group (row_group_size)"
+                f"a group of rows may have {format_bytes(BUFFER_BYTES)}, group {group} of {str(path)!r} has "
+                f"{format_bytes(size)}; write it again with fewer rows a group (row_group_size)"
             )
         rows = file.rows_of_group(group, plain) if plain else [{}] * n
         found = np.zeros(n, ROW)

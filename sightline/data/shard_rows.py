@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sightline.border import parse_json
 from sightline.data.caption_set import clean
 from sightline.data.image_tables import caption_texts, is_caption, is_image_column, label_column, label_name
+from sightline.untrusted import parse_json
 
 __all__ = [
     "CAPTION",

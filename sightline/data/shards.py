@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from sightline.border import read_json, shown_bytes
 from sightline.data.counter_rng import Ints, hashed_integers
 from sightline.data.dataset import STATED, Dataset, Problem, digest_of, in_order
 from sightline.data.shard_files import TAR, split_of_shard
@@ -19,6 +18,7 @@ from sightline.data.shard_order import Blocks
 from sightline.data.shard_readers import ParquetShard, ShardReader, TarShard
 from sightline.data.shard_rows import CAPTION, IMAGE, LABEL, PAIR
 from sightline.logs import logger
+from sightline.untrusted import format_bytes, read_json
 
 __all__ = ["CLASSES", "Shards", "deal", "warn_of_problems"]
 
@@ -188,7 +188,7 @@ class Shards:
     def __repr__(self) -> str:
         """How many examples, in how many shards."""
         size = sum(shard.path.stat().st_size for shard in self._shards)
-        return f"Shards({self.source!r}, {len(self):,} examples in {len(self.names):,}, {shown_bytes(size)})"
+        return f"Shards({self.source!r}, {len(self):,} examples in {len(self.names):,}, {format_bytes(size)})"
 
 
 def warn_of_problems(dataset: Dataset[Any]) -> None:

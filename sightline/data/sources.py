@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Protocol, runtime_checkable
 
-from sightline.border import MOST_BYTES, check_memory, check_regular, read_bytes, shown_bytes
 from sightline.messages import quoted
+from sightline.untrusted import MOST_BYTES, check_memory, check_regular, format_bytes, read_bytes
 
 __all__ = ["UNREADABLE", "Files", "Folder", "Index", "Zip", "files_of", "text_of"]
 
@@ -120,7 +120,7 @@ def text_of(content: bytes, name: str) -> str:
 
     Other encodings are refused and not guessed: a wrong guess would train on "cafÃ©" without a word.
     """
-    check_memory(_AS_TEXT * len(content), f"reading {name!r} of {shown_bytes(len(content))}", "split it")
+    check_memory(_AS_TEXT * len(content), f"reading {name!r} of {format_bytes(len(content))}", "split it")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16", errors="replace")
     try:
@@ -187,10 +187,11 @@ def _check_unpacked(member: zipfile.ZipInfo, where: str) -> None:
     size, what = member.file_size, f"{member.filename!r} in {where!r}"
     if size > MOST_BYTES:
         raise OSError(
-            f"a file in a zip may have {shown_bytes(MOST_BYTES)}, {what} has {shown_bytes(size)}; split it"
+            f"a file in a zip may have {format_bytes(MOST_BYTES)}, {what} has {format_bytes(size)}; split it"
         )
     if size > _LARGE and size > _DENSEST * max(1, member.compress_size):
         raise OSError(
             f"a file in a zip may unpack to {_DENSEST} times its size, {what} would from "
-            f"{shown_bytes(member.compress_size)} to {shown_bytes(size)}; unpack it yourself if you trust it"
+            f"{format_bytes(member.compress_size)} to {format_bytes(size)}; unpack it "
+            "yourself if you trust it"
         )

@@ -4,7 +4,7 @@ import csv
 import io
 from typing import Any, Literal
 
-from sightline.border import parse_json
+from sightline.untrusted import parse_json
 
 __all__ = ["DELIMITERS", "Row", "delimiter_of", "read_cells", "read_objects", "read_table"]
 

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.border import MOST_BYTES, open_regular, shown_bytes
 from sightline.data.image_tables import is_caption
 from sightline.data.images import IMAGE_SUFFIXES
 from sightline.data.shard_index import ROW, ShardIndex
 from sightline.data.shard_rows import CAPTION, IMAGE, LABEL, PAIR, parse_row, read_text, roles_of
+from sightline.untrusted import MOST_BYTES, format_bytes, open_regular
 
 __all__ = ["index_tar"]
 
@@ -142,8 +142,8 @@ class _Indexer:
     def _read(self, member: tarfile.TarInfo) -> bytes:
         if member.size > _MOST_TEXT:
             raise ValueError(
-                f"a text in a shard may have {shown_bytes(_MOST_TEXT)}, {member.name!r} in {self.name!r} has "
-                f"{shown_bytes(member.size)}"
+                f"a text in a shard may have {format_bytes(_MOST_TEXT)}, {member.name!r} in {self.name!r} "
+                f"has {format_bytes(member.size)}"
             )
         return os.pread(self.file.fileno(), member.size, member.offset_data)
 
@@ -161,7 +161,7 @@ class _Headers(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if size > _MOST_HEADER or size < 0:
-            raise tarfile.HeaderError(f"a header has {shown_bytes(max(0, size))}")
+            raise tarfile.HeaderError(f"a header has {format_bytes(max(0, size))}")
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -237,8 +237,8 @@ def _is_usable(index: _Indexer, member: tarfile.TarInfo) -> bool:
         return False
     if member.size > MOST_BYTES:
         sentence = (
-            f"a file in a shard may have {shown_bytes(MOST_BYTES)}, {member.name[:80]!r} in {index.name!r} "
-            f"has {shown_bytes(member.size)}"
+            f"a file in a shard may have {format_bytes(MOST_BYTES)}, {member.name[:80]!r} in {index.name!r} "
+            f"has {format_bytes(member.size)}"
         )
         index.note("broken", member.name[:80], sentence)
         return False

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from sightline.border import read_json
 from sightline.data.merges import Merges
 from sightline.messages import shortened
 from sightline.shapes import did_you_mean
+from sightline.untrusted import read_json
 
 if TYPE_CHECKING:
     import tokenizers

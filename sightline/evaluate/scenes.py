@@ -19,14 +19,14 @@ from torch import Tensor
 
 from sightline.data.scenes import Scene, Thing
 from sightline.data.scenes_layout import SIDE
-from sightline.data.scenes_words import Phrase, claim_of, phrases_of
+from sightline.data.scenes_words import Phrase, parse_caption, phrases_of
 from sightline.evaluate.scores import Scores
 from sightline.shapes import Float
 
-__all__ = ["Glance", "glances", "is_true", "scene_scores", "thing_named"]
+__all__ = ["Grounding", "groundings", "is_true", "match_object", "scene_scores"]
 
 
-class Glance(NamedTuple):
+class Grounding(NamedTuple):
     """Where the model looked when it said an object's name.
 
     Attributes:
@@ -58,7 +58,7 @@ def is_true(scene: Scene, caption: str, *, strict: bool = False) -> bool:
         >>> [is_true(scene, f"a red star {way} a blue ring") for way in ("left of", "right of", "near")]
         [True, False, False]
     """
-    claim = claim_of(caption)
+    claim = parse_caption(caption)
     if claim is None:
         return False
     subjects, objects = _fitting(scene, claim.subject, strict), _fitting(scene, claim.object, strict)
@@ -68,15 +68,15 @@ def is_true(scene: Scene, caption: str, *, strict: bool = False) -> bool:
     )
 
 
-def thing_named(scene: Scene, phrase: Phrase) -> int | None:
+def match_object(scene: Scene, phrase: Phrase) -> int | None:
     """Which thing a phrase is about: one of its shape, and rather of its colour; None if there is none."""
     alike = [i for i, thing in enumerate(scene.objects) if thing.shape == phrase.shape]
     return min(alike, key=lambda i: (scene.objects[i].colour != phrase.colour, i), default=None)
 
 
-def glances(
+def groundings(
     scene: Scene, words: Sequence[str], weights: Float[Tensor, "T H P"], grid: tuple[int, int]
-) -> Iterator[Glance]:
+) -> Iterator[Grounding]:
     """Where the attention's peak was for each object word of a caption.
 
     Args:
@@ -89,14 +89,16 @@ def glances(
     down = (torch.arange(rows) + 0.5) * (SIDE / rows)
     across = (torch.arange(columns) + 0.5) * (SIDE / columns)
     for phrase in phrases_of(list(words)):
-        thing = thing_named(scene, phrase)
+        thing = match_object(scene, phrase)
         if thing is None:
-            yield Glance(phrase.at, None, hit=False, chance=0.0)
+            yield Grounding(phrase.at, None, hit=False, chance=0.0)
             continue
         left, top, right, bottom = scene.objects[thing].box
         inside = ((down >= top) & (down < bottom))[:, None] & ((across >= left) & (across < right))
         peak = int(weights[phrase.at].mean(0).argmax())
-        yield Glance(phrase.at, thing, hit=bool(inside.flatten()[peak]), chance=inside.float().mean().item())
+        yield Grounding(
+            phrase.at, thing, hit=bool(inside.flatten()[peak]), chance=inside.float().mean().item()
+        )
 
 
 def scene_scores(
@@ -127,7 +129,7 @@ def scene_scores(
     seen = [
         glance
         for scene, caption, looked in zip(scenes, words, weights, strict=True)
-        for glance in glances(scene, caption, looked.cpu(), grid)
+        for glance in groundings(scene, caption, looked.cpu(), grid)
     ]
     true = [float(is_true(s, c)) for s, c in zip(scenes, captions, strict=True)]
     strictly = [float(is_true(s, c, strict=True)) for s, c in zip(scenes, captions, strict=True)]

@@ -17,7 +17,7 @@ from sightline.arguments import checked
 from sightline.look.dtw import warp
 from sightline.look.groups import is_integer
 from sightline.look.heads import by_layer, is_cross
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.look.sight import Sight, Span
 from sightline.shapes import Bool, Float, Int, did_you_mean
 
@@ -29,7 +29,7 @@ SeenHead = tuple[int | str, int]
 
 @checked(own=("sight",))
 def align(
-    sight: Sight | Seen,
+    sight: Sight | Recording,
     heads: Sequence[int] | Sequence[SeenHead] | None = None,
     *,
     queries: Span | None = None,
@@ -144,7 +144,7 @@ def _follow(weights: Float[Tensor, "B T S"], beams: Tensor, first: int) -> Float
 
 
 def _chosen(
-    sight: Sight | Seen, heads: Sequence[int] | Sequence[SeenHead] | None, *, follow: bool
+    sight: Sight | Recording, heads: Sequence[int] | Sequence[SeenHead] | None, *, follow: bool
 ) -> Iterator[Sight]:
     """The chosen heads, one at a time: no more than one head's rows are alive."""
     if isinstance(sight, Sight):
@@ -156,8 +156,10 @@ def _chosen(
         for head in _all_heads(sight) if heads is None else heads:
             yield _head(sight, head)
         return
-    if not isinstance(sight, Seen):
-        raise TypeError(f"align takes a Sight or a Seen, got {type(sight).__name__}; sl.look gives a Sight")
+    if not isinstance(sight, Recording):
+        raise TypeError(
+            f"align takes a Sight or a Recording, got {type(sight).__name__}; sl.look gives a Sight"
+        )
     layers = {name: x for name, x in by_layer(sight, follow=follow).items() if is_cross(name, x)}
     if not layers:
         raise ValueError(

@@ -4,9 +4,9 @@ import math
 
 from torch import Tensor
 
-from sightline.look.even import even_attention
 from sightline.look.sight import Sight
 from sightline.look.sight_data import UNKNOWN_PADDING
+from sightline.look.uniform import even_attention
 
 _QUICK = 1 << 24  # pairs whose mask may be read for a line of text
 

@@ -16,16 +16,16 @@ from torch import Tensor
 
 from sightline.attention.band import Band
 from sightline.attention.masks import Mask
-from sightline.border import check_unicode, need, parse_json
-from sightline.look.score_inputs import ScoreInputs, StoredRows
-from sightline.look.seen import Seen
+from sightline.look.inputs import PrecomputedWeights, ScoreInputs
+from sightline.look.recording import Recording
 from sightline.look.sharded.axes import Axis, Shard
-from sightline.look.sight import CallShape, KeptInputs, Sight
+from sightline.look.sight import CallShape, SavedInputs, Sight
 from sightline.look.sight_data import NAN_AT_PADDING, nan_where
+from sightline.untrusted import check_unicode, need, parse_json
 
 _SIGHT = "sightline.Sight/2"
 _SEEN = "sightline.Seen/1"
-_READ = {"sightline.Sight/1": "Sight", _SIGHT: "Sight", _SEEN: "Seen"}
+_READ = {"sightline.Sight/1": "Sight", _SIGHT: "Sight", _SEEN: "Recording"}
 _LEFT_OUT = "left out"  # what files of earlier versions say of padding
 _ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens", "is_masked")
 _LATER: dict[str, Any] = {
@@ -58,7 +58,7 @@ def load(path: str | Path) -> Sight:
     return _unpack(about, tensors, Path(path))
 
 
-def save_seen(seen: Seen, path: str | Path, *, keep: bool = False) -> None:
+def save_seen(seen: Recording, path: str | Path, *, keep: bool = False) -> None:
     """Write all that was seen of a model."""
     tensors: Tensors = {}
     sights: dict[str, list[Any]] = {}
@@ -71,11 +71,11 @@ def save_seen(seen: Seen, path: str | Path, *, keep: bool = False) -> None:
     _write(Path(path), _SEEN, about, tensors, "what was seen", "seen.safetensors")
 
 
-def load_seen(path: str | Path) -> Seen:
+def load_seen(path: str | Path) -> Recording:
     """Read what was seen back."""
     path = Path(path)
-    about, tensors = _read(path, "Seen")
-    seen = Seen.of(about["seen"])
+    about, tensors = _read(path, "Recording")
+    seen = Recording.of(about["seen"])
     for i, (name, calls) in enumerate(about["sights"].items()):
         for j, one in enumerate(calls):
             seen.add(name, _unpack(one, _under(f"{i}.{j}.", tensors), path))
@@ -112,7 +112,7 @@ def _unpack_call(about: list[Any]) -> CallShape:
     return CallShape(tuple(lead), t, s, None if parents is None else torch.tensor(parents))
 
 
-def _pack_kept(piece: KeptInputs) -> tuple[dict[str, Any], Tensors]:
+def _pack_kept(piece: SavedInputs) -> tuple[dict[str, Any], Tensors]:
     inputs = piece.inputs
     if inputs.score is not None or inputs.modify is not None:
         raise ValueError(
@@ -122,7 +122,7 @@ def _pack_kept(piece: KeptInputs) -> tuple[dict[str, Any], Tensors]:
     about = {
         "scale": inputs.scale,
         "bands": [asdict(band) for band in inputs.mask.bands],
-        "rows": isinstance(inputs, StoredRows),
+        "rows": isinstance(inputs, PrecomputedWeights),
         "first_key": piece.first_key,
         "first_query": piece.first_query,
         "mask": {kind: len(getattr(inputs.mask, kind)) for kind in _MASK},
@@ -170,13 +170,13 @@ def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
 
 
-def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> KeptInputs:
+def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> SavedInputs:
     bands = tuple(Band(**band) for band in about["bands"])
     parts = (tuple(tensors[f"{kind}.{i}"] for i in range(about["mask"][kind])) for kind in _MASK)
-    made = StoredRows if about["rows"] else ScoreInputs
+    made = PrecomputedWeights if about["rows"] else ScoreInputs
     inputs = made(tensors["q"], tensors["k"], Mask(bands, *parts), about["scale"])
     inputs = replace(inputs, padding=tensors.get("padding"), sink=tensors.get("sink"))
-    return KeptInputs(inputs.with_versions(), tensors["lse"], about["first_key"], about.get("first_query"))
+    return SavedInputs(inputs.with_versions(), tensors["lse"], about["first_key"], about.get("first_query"))
 
 
 def _write(path: Path, kind: str, about: Any, tensors: Tensors, what: str, example: str) -> None:

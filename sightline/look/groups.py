@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from sightline.arguments import checked
-from sightline.border import check_memory
 from sightline.look.key_groups import KeyGroups
 from sightline.settings import Setting
 from sightline.shapes import Bool, check_values, did_you_mean, is_tensor
+from sightline.untrusted import check_memory
 
 __all__ = ["Groups", "KeyGroups", "is_integer", "is_named", "key_index", "read_groups"]
 

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from sightline.arguments import checked
-from sightline.look.even import even_attention
 from sightline.look.head_kinds import head_shares, kind_of
 from sightline.look.head_rows import Head, HeadTable
+from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.module_names import is_cross_name
-from sightline.look.score_inputs import ScoreInputs, Tile
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.look.sight import Sight, Span
 from sightline.look.sight_data import SightData
 from sightline.look.tile_pass import over_tiles
+from sightline.look.uniform import even_attention
 from sightline.settings import Setting
 from sightline.shapes import Float
 
@@ -29,7 +29,7 @@ __all__ = ["Head", "HeadTable", "by_layer", "distance", "head_table", "mean_per_
 
 @checked(period=Setting(at_least=1))
 def head_table(
-    seen: Seen | Mapping[str, Sight], *, period: int | None = None, span: Span | None = None
+    seen: Recording | Mapping[str, Sight], *, period: int | None = None, span: Span | None = None
 ) -> HeadTable:
     """Describe and name every head that was seen, layer by layer.
 
@@ -89,13 +89,13 @@ def _evenness(sight: Sight) -> dict[str, Float[Tensor, " heads"]]:
     return {"evenness": torch.where(whole > 0, own / whole.clamp(min=1e-30), 0.0)}
 
 
-def by_layer(seen: Seen | Mapping[str, Sight], *, follow: bool = True) -> dict[str, Sight]:
+def by_layer(seen: Recording | Mapping[str, Sight], *, follow: bool = True) -> dict[str, Sight]:
     """One sight for each name: the steps of a decoding loop stacked, runs and other calls numbered.
 
     Calls are steps where the keys are those of a cache that grows, slides or stays; others are layers that
-    share a module, or the same model run again. ``follow`` as in :meth:`Seen.runs`.
+    share a module, or the same model run again. ``follow`` as in :meth:`Recording.runs`.
     """
-    if not isinstance(seen, Seen):
+    if not isinstance(seen, Recording):
         return dict(seen)
     layers: dict[str, Sight] = {}
     for name in seen:

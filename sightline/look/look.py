@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sightline.arguments import shown_value
+from sightline.arguments import format_value
 from sightline.attention import scores
 from sightline.attention.attend import attention, four_dimensional, is_causal
 from sightline.attention.masks import Mask, as_mask
 from sightline.attention.scores import Score
-from sightline.look.catch import call_and_catch, call_kernel
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.sight import Look, Sight, check_measure, measure_sight
 from sightline.shapes import Float, Shaped, are_plain, autocasting, is_grouped, leading
+from sightline.watch.catch import call_kernel, run_with_lse
 
 __all__ = ["look"]
 
@@ -61,7 +61,7 @@ def look(
     """
     check_measure(measure)
     if not isinstance(keep, bool):
-        raise TypeError(f"keep must be True or False, got {shown_value(keep)}")
+        raise TypeError(f"keep must be True or False, got {format_value(keep)}")
     if group is not None:
         from sightline.look.sharded.look import look_in_group  # noqa: PLC0415 (it is rare)
 
@@ -84,7 +84,7 @@ def _attend(
         known = call_kernel(q, k, v, is_causal=mask is not None)  # as attention would, without a detour
         if known is not None:
             return known[0], [known[1]]
-    return call_and_catch(lambda: attention(q, k, v, mask, score=score, scale=scale))
+    return run_with_lse(lambda: attention(q, k, v, mask, score=score, scale=scale))
 
 
 def make_score_inputs(

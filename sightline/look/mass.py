@@ -17,13 +17,13 @@ from sightline.attention.attend import attention
 from sightline.attention.kernels import interpreted
 from sightline.attention.masks import Mask
 from sightline.look.groups import Groups, KeyGroups, Keys, key_index, read_groups
+from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.kernels.covers import covers
-from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float
 
 if TYPE_CHECKING:
-    from sightline.look.sight_data import KeptInputs, SightData
+    from sightline.look.sight_data import SavedInputs, SightData
 
 __all__ = ["columns", "mass", "unfitted"]
 
@@ -54,7 +54,7 @@ def columns(sight: "SightData", index: Keys | Sequence[int]) -> Float[Tensor, ".
 
 
 def _sum_members(
-    sight: "SightData", kept: "tuple[KeptInputs, ...]", groups: KeyGroups
+    sight: "SightData", kept: "tuple[SavedInputs, ...]", groups: KeyGroups
 ) -> Float[Tensor, "... T G"]:
     parts = []
     for inputs, lse, first_key, _ in kept:  # a step of a loop has some of the keys

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from sightline.look import kernels, stream
+from sightline.look.inputs import PrecomputedWeights, ScoreInputs
 from sightline.look.kernels import plans
-from sightline.look.score_inputs import ScoreInputs, StoredRows
 from sightline.look.stream import Stats, StatsRequest
 from sightline.look.weights import measure_weights
 from sightline.shapes import Float
@@ -19,7 +19,7 @@ _EMPTY = 1e30  # kernels on a GPU give more than this, of either sign, for a que
 
 def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None = None) -> Stats:
     """Pass over all weights once and reduce them to what was asked; see :func:`stream.measure`."""
-    if isinstance(inputs, StoredRows) and lse is not None:
+    if isinstance(inputs, PrecomputedWeights) and lse is not None:
         return measure_weights(inputs, request, lse)
     known = _usable_lse(inputs, lse) if request == _NOTHING else None
     if known is not None:

@@ -7,7 +7,7 @@ import html
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Html", "ShowsItself", "set_renderer"]
+__all__ = ["Html", "NotebookRepr", "set_renderer"]
 
 _renderers: list[Callable[[Any], Any]] = []
 
@@ -17,7 +17,7 @@ def set_renderer(renderer: Callable[[Any], Any]) -> None:
     _renderers[:] = [renderer]
 
 
-class ShowsItself:
+class NotebookRepr:
     """Shows itself as the last line of a notebook's cell."""
 
     def _repr_mimebundle_(self, **_: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from sightline.look.groups import is_integer
+from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.kernels.covers import covers
-from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float
 

@@ -7,7 +7,7 @@ import zlib
 import torch
 from torch import Tensor
 
-from sightline.palette import scale, weight
+from sightline.look.palette import scale, weight
 from sightline.shapes import Float
 
 __all__ = ["as_data_uri", "to_png"]

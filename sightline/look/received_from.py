@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from sightline.look.inputs import Tile
 from sightline.look.kernels.covers import covers
-from sightline.look.score_inputs import Tile
 from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float
 
 if TYPE_CHECKING:
-    from sightline.look.sight_data import KeptInputs, SightData
+    from sightline.look.sight_data import SavedInputs, SightData
 
 __all__ = ["Reduce", "received_from"]
 
@@ -55,7 +55,7 @@ def received_from(
 
 
 def _by_tiles(
-    sight: "SightData", kept: "tuple[KeptInputs, ...]", queries: tuple[int, int], reduce: Reduce
+    sight: "SightData", kept: "tuple[SavedInputs, ...]", queries: tuple[int, int], reduce: Reduce
 ) -> Float[Tensor, "B H S"]:
     first, last = queries
     b, h = kept[0].inputs.shape[:2]

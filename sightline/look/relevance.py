@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
-from sightline.look.backward_record import BackwardRecord
+from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.kernels.covers import covers
-from sightline.look.score_inputs import ScoreInputs, Tile
+from sightline.look.output_gradient import OutputGradient
 from sightline.look.tile_pass import over_tiles
 from sightline.shapes import Float
 
@@ -103,7 +103,7 @@ def weighted_columns(
 
 
 def _weighted(
-    inputs: ScoreInputs, lse: Tensor, factors: Tensor, record: BackwardRecord | None, gradient: Tensor | None
+    inputs: ScoreInputs, lse: Tensor, factors: Tensor, record: OutputGradient | None, gradient: Tensor | None
 ) -> Float[Tensor, "B S"]:
     """A row times the matrix of one call."""
     sums = _weighted_on_gpu(inputs, lse, factors, record, gradient)
@@ -123,7 +123,7 @@ def _weighted(
 
 
 def _weighted_on_gpu(
-    inputs: ScoreInputs, lse: Tensor, factors: Tensor, record: BackwardRecord | None, gradient: Tensor | None
+    inputs: ScoreInputs, lse: Tensor, factors: Tensor, record: OutputGradient | None, gradient: Tensor | None
 ) -> Float[Tensor, "B H S"] | None:
     """The same of each head by a kernel; None where none covers it."""
     if record is None or gradient is None:
@@ -139,14 +139,14 @@ def _weighted_on_gpu(
     return relevance_on_gpu(inputs, lse, record.v, gradient, factors=factors).keys
 
 
-def _has_kernel(inputs: ScoreInputs, lse: Tensor, record: BackwardRecord, gradient: Tensor) -> bool:
+def _has_kernel(inputs: ScoreInputs, lse: Tensor, record: OutputGradient, gradient: Tensor) -> bool:
     """Whether the kernel takes these values and this gradient beside q and k."""
     v, dtype = record.v, inputs.q.dtype
     return v.dtype == gradient.dtype == dtype and 0 < v.size(3) <= _WIDEST and covers(inputs, lse)
 
 
 def _relevant(
-    weights: Tensor, tile: Tile, record: BackwardRecord, gradient: Tensor
+    weights: Tensor, tile: Tile, record: OutputGradient, gradient: Tensor
 ) -> Float[Tensor, "b h t s"]:
     group = record.output.size(1) // record.v.size(1)
     kv_heads = slice(tile.heads.start // group, -(-tile.heads.stop // group))
@@ -157,7 +157,7 @@ def _relevant(
     return (weights * slopes).clamp_(min=0.0)
 
 
-def _require_gradient(sight: "SightData", what: str) -> tuple[BackwardRecord, Tensor]:
+def _require_gradient(sight: "SightData", what: str) -> tuple[OutputGradient, Tensor]:
     record = sight.backward
     where = sight.name or "this sight"
     if record is None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sightline.arguments import checked, shown_value
+from sightline.arguments import checked, format_value
 from sightline.look.groups import is_integer
+from sightline.look.inputs import PrecomputedWeights, ScoreInputs, as_index
 from sightline.look.measure import measure
-from sightline.look.notebook import ShowsItself
+from sightline.look.notebook import NotebookRepr
 from sightline.look.request import Look, Size, Span, check_measure, make_cells
-from sightline.look.score_inputs import ScoreInputs, StoredRows, as_index
-from sightline.look.sight_data import NAN_AT_PADDING, UNKNOWN_PADDING, CallShape, KeptInputs, nan_where
+from sightline.look.sight_data import NAN_AT_PADDING, UNKNOWN_PADDING, CallShape, SavedInputs, nan_where
 from sightline.look.sight_questions import SightQuestions, pad_last
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CallShape",
-    "KeptInputs",
     "Look",
+    "SavedInputs",
     "Sight",
     "Size",
     "Span",
@@ -44,7 +44,7 @@ _AVERAGED = ("output", "entropy", "peak", "received", "map")
 _PICTURE = 96  # cells of the picture that a notebook shows, down and across, at most
 
 
-class Sight(SightQuestions, ShowsItself):
+class Sight(SightQuestions, NotebookRepr):
     """What was seen of one attention: statistics of its weights, which were never stored.
 
     Statistics have the leading dimensions of q, usually ``(B, H)``. What was not measured raises a sentence
@@ -111,7 +111,7 @@ class Sight(SightQuestions, ShowsItself):
         """The same without q and k: the statistics stay, later questions can't be answered."""
         return replace(self, kept=())
 
-    def with_kept(self, kept: tuple[KeptInputs, ...]) -> "Sight":
+    def with_kept(self, kept: tuple[SavedInputs, ...]) -> "Sight":
         """The same, answering later questions from something else."""
         return replace(self, kept=kept)
 
@@ -214,7 +214,7 @@ def _check_slice(i: object) -> None:
     if not isinstance(i, slice):
         return
     if not all(x is None or is_integer(x) for x in (i.start, i.stop, i.step)):
-        raise TypeError(f"a slice of a sight is of whole numbers, got {shown_value(i)}")
+        raise TypeError(f"a slice of a sight is of whole numbers, got {format_value(i)}")
     if i.step is not None and i.step < 1:
         raise ValueError(f"a slice of a sight goes forward, got a step of {i.step}; leave it out")
 
@@ -252,11 +252,11 @@ def measure_sight(
     )  # fmt: skip
 
 
-def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> KeptInputs:
-    if isinstance(inputs, StoredRows):
-        return KeptInputs(inputs.with_versions(), torch.zeros_like(lse))
+def _keep_inputs(inputs: ScoreInputs, lse: Tensor) -> SavedInputs:
+    if isinstance(inputs, PrecomputedWeights):
+        return SavedInputs(inputs.with_versions(), torch.zeros_like(lse))
     inputs = inputs if inputs.requires_grad else inputs.detached()  # a look without gradients stays without
-    return KeptInputs(inputs.countable().with_versions(), lse)
+    return SavedInputs(inputs.countable().with_versions(), lse)
 
 
 def _own_part(x: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sightline.look.backward_record import BackwardRecord
+from sightline.look.inputs import ScoreInputs
+from sightline.look.output_gradient import OutputGradient
 from sightline.look.request import Span, is_integer_pair
-from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sharded.axes import Shard
 from sightline.shapes import Bool, Float, Int
 
@@ -17,7 +17,7 @@ __all__ = [
     "NO_PADDING",
     "UNKNOWN_PADDING",
     "CallShape",
-    "KeptInputs",
+    "SavedInputs",
     "SightData",
     "nan_where",
 ]
@@ -28,7 +28,7 @@ NAN_AT_PADDING = ("lse", "entropy", "peak", "top")  # statistics of a query
 _OF_QUERIES = NAN_AT_PADDING[:3]
 
 
-class KeptInputs(NamedTuple):
+class SavedInputs(NamedTuple):
     """What later questions are answered from: some queries, the keys they looked at, and their lse."""
 
     inputs: ScoreInputs
@@ -36,7 +36,7 @@ class KeptInputs(NamedTuple):
     first_key: int = 0  # where in the whole sequence the first key stands
     first_query: int | None = None  # the same of the first query, where it is known
 
-    def to(self, device: torch.device | str) -> "KeptInputs":
+    def to(self, device: torch.device | str) -> "SavedInputs":
         """The same on another device."""
         return self._replace(inputs=self.inputs.to(device), lse=self.lse.to(device))
 
@@ -83,14 +83,14 @@ class SightData:
     s: int
     lead: tuple[int, ...]
     statistics: dict[str, Tensor]
-    kept: tuple[KeptInputs, ...] = ()
+    kept: tuple[SavedInputs, ...] = ()
     name: str = ""
     averaged: bool = False
     n_batch: int = 1
     source: str = "kernel"
     padding: str = ""
     tokens: tuple[tuple[str, ...], ...] = ()
-    backward: BackwardRecord | None = None
+    backward: OutputGradient | None = None
     skipped: tuple[CallShape, ...] = ()
     after: CallShape | None = None
     parents: Int[Tensor, " B"] | None = None
@@ -182,7 +182,7 @@ class SightData:
 
     def require_kept(
         self, what: str, beforehand: str | None = None, *, history: bool = False
-    ) -> tuple[KeptInputs, ...]:
+    ) -> tuple[SavedInputs, ...]:
         """What a later question is answered from, or a sentence that says why it can't be.
 
         Args:

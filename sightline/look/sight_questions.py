@@ -11,7 +11,7 @@ from sightline.look.groups import Groups, KeyGroups, Keys, is_integer
 from sightline.look.measure import measure
 from sightline.look.received_from import Reduce
 from sightline.look.request import Size, Span, check_top, make_cells
-from sightline.look.sight_data import KeptInputs, SightData, nan_where
+from sightline.look.sight_data import SavedInputs, SightData, nan_where
 from sightline.look.stream import Cells, StatsRequest, pool
 from sightline.settings import Setting
 from sightline.shapes import Float, Int, check_values, is_tensor
@@ -172,7 +172,7 @@ class SightQuestions(SightData):
 
         return relevance(self)
 
-    def _pool(self, kept: tuple[KeptInputs, ...], cells: Cells) -> Tensor:
+    def _pool(self, kept: tuple[SavedInputs, ...], cells: Cells) -> Tensor:
         total, first = None, 0
         for inputs, lse, first_key, _ in kept:
             part = pool(inputs, lse, cells, first, first_key)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from sightline.look.inputs import PrecomputedWeights, Tile
 from sightline.look.runs import Place, items_of, places_of
-from sightline.look.score_inputs import StoredRows, Tile
-from sightline.look.sight import KeptInputs, Sight, pad_last
+from sightline.look.sight import SavedInputs, Sight, pad_last
 from sightline.look.stream import tile_weights
 
 __all__ = ["stack"]
@@ -113,13 +113,14 @@ def _first_queries(sight: Sight, n: int) -> Sight:
     return replace(sight, t=n, statistics=statistics | rows | received, kept=kept, backward=None)
 
 
-def _keep_rows(piece: KeptInputs, n: int) -> KeptInputs:
+def _keep_rows(piece: SavedInputs, n: int) -> SavedInputs:
     """The weights of the first n queries instead of q and k."""
     b, h, _, s = piece.inputs.shape
     tile = Tile(slice(0, b), slice(0, h), (0, n), (0, s))
     lse = piece.lse[..., :n]
     return piece._replace(
-        inputs=StoredRows.of(tile_weights(piece.inputs.detached(), tile, lse)), lse=torch.zeros_like(lse)
+        inputs=PrecomputedWeights.of(tile_weights(piece.inputs.detached(), tile, lse)),
+        lse=torch.zeros_like(lse),
     )
 
 

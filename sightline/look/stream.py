@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from sightline.look.score_inputs import ScoreInputs, Tile
+from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.threads import by_tile, one_thread, shares_tiles
 from sightline.look.tile_stats import (
     Cells,

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from sightline.look.score_inputs import ScoreInputs, Tile
+from sightline.look.inputs import ScoreInputs, Tile
 
 __all__ = ["by_tile", "in_order", "one_thread", "shares_tiles"]
 

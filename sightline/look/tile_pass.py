@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from sightline.look.score_inputs import ScoreInputs, Tile
+from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.stream import tile_weights
 from sightline.look.threads import by_tile
 from sightline.shapes import Float

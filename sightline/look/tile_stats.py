@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from sightline.look.score_inputs import Tile
+from sightline.look.inputs import Tile
 from sightline.shapes import Float, Int
 
 __all__ = [

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from sightline.look.score_inputs import StoredRows, Tile
+from sightline.look.inputs import PrecomputedWeights, Tile
 from sightline.look.stream import Stats, StatsRequest, max_with_index, sum_columns, sum_rows
 from sightline.shapes import Float
 
 _CHUNK = 1 << 22  # weights reduced at a time
 
 
-def measure_weights(inputs: StoredRows, request: StatsRequest, lse: Float[Tensor, "B H T"]) -> Stats:
+def measure_weights(inputs: PrecomputedWeights, request: StatsRequest, lse: Float[Tensor, "B H T"]) -> Stats:
     """Reduce a matrix of weights to what was asked.
 
     Args:

@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sightline.border import open_regular, read_json, to_json
 from sightline.data.files import atomic_write, fsync_path
 from sightline.logs import logger
+from sightline.untrusted import open_regular, read_json, to_json
 
 __all__ = [
     "FORCE_REMEDY",

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from sightline.arguments import checked
-from sightline.border import check_memory, check_unicode, need, read_json, to_json
 from sightline.data.files import atomic_write
 from sightline.logs import logger
 from sightline.messages import shortened
@@ -30,6 +29,7 @@ from sightline.models.weights_file import (
     write_weights,
 )
 from sightline.settings import as_json, from_json
+from sightline.untrusted import check_memory, check_unicode, need, read_json, to_json
 
 __all__ = ["CONFIG", "WEIGHTS", "SaveableModel", "kind_of", "note_version", "read_config", "write_config"]
 

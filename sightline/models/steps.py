@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.attention.cache import Cache
-from sightline.look.edit import is_editing, on_behalf
+from sightline.edit.edit import is_editing, on_behalf
 from sightline.shapes import Bool, Float, Int
 
 __all__ = ["DecoderState", "advance", "begin", "keys_and_values", "padding_bias"]

@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sightline.border import read_json
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.models.weights_file import read_weights
+from sightline.untrusted import read_json
 
 __all__ = ["config_from", "read_vit", "weights_from"]
 

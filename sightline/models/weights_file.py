@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.border import check_regular, need
 from sightline.data.files import atomic_write
 from sightline.logs import logger
 from sightline.messages import shortened
+from sightline.untrusted import check_regular, need
 
 __all__ = [
     "check_bounds",

@@ -7,9 +7,9 @@ import operator
 import torch
 from torch import Tensor
 
-from sightline.border import check_memory
 from sightline.messages import shortened
 from sightline.shapes import is_tensor
+from sightline.untrusted import check_memory
 
 Number = int | float  # what a float argument takes, spelled out for checkers at run time
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sightline.arguments import checked
 from sightline.decode.trace import BeamTrace
-from sightline.palette import hexadecimal, weight
+from sightline.look.palette import hexadecimal, weight
 from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.overlay import colours, pixels, to_grey

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sightline.arguments import checked
-from sightline.palette import LINES
+from sightline.look.palette import LINES
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import SOFT, style
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from sightline.arguments import checked
 from sightline.look.heads import by_layer, mean_per_head, sum_queries
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.look.sight import Sight
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import COLOURS, frame, ink_on, name_ticks, style
@@ -20,7 +20,7 @@ _MOST_NUMBERS = 32  # rows or columns beyond which numbers would not be read
 
 
 @checked
-def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Figure:
+def entropy(seen: Recording | Mapping[str, Sight], *, title: str | None = None) -> Figure:
     """Draw the entropy of every head, in nats, averaged over its queries: dark heads are sharp.
 
     Args:
@@ -36,7 +36,7 @@ def entropy(seen: Seen | Mapping[str, Sight], *, title: str | None = None) -> Fi
     layers = by_layer(seen)
     if not layers:
         raise ValueError(
-            seen.explanation() if isinstance(seen, Seen) else "there is no sight to draw, got none"
+            seen.explanation() if isinstance(seen, Recording) else "there is no sight to draw, got none"
         )
     names = list(layers)
     found = [mean_per_head(sum_queries(sight.entropy, sight), sight).tolist() for sight in layers.values()]

@@ -12,8 +12,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from torch import Tensor
 
 from sightline.arguments import checked
-from sightline.look.even import even_attention
 from sightline.look.sight import Sight
+from sightline.look.uniform import even_attention
 from sightline.shapes import Int
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.sights import check_names, select_head

@@ -13,8 +13,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
-from sightline import palette
 from sightline.arguments import checked
+from sightline.look import palette
 from sightline.shapes import Float, Shaped
 from sightline.show.caption_overlay import Box, CaptionOverlay
 from sightline.show.fonts import FallbackFontFigure

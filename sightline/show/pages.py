@@ -19,7 +19,7 @@ from sightline.show.html import render
 from sightline.show.records import PredictionRecord
 from sightline.show.score_meanings import score_meanings
 from sightline.show.view import View, view
-from sightline.show.walk import WordWalk, walk_values
+from sightline.show.walk import AttentionTrace, walk_values
 
 __all__ = ["DemoReport", "Figures", "figures_page", "report_page", "results_page"]
 
@@ -99,7 +99,7 @@ class DemoReport:
     worst: Sequence[PredictionRecord]
     examples: Sequence[Path]
     command: str = "sightline"
-    walk: WordWalk | None = None
+    walk: AttentionTrace | None = None
 
 
 def report_page(report: DemoReport, *, title: str = "A captioner, trained on this machine") -> str:

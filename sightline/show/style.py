@@ -21,7 +21,7 @@ from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from sightline import palette
+from sightline.look import palette
 from sightline.shapes import is_tensor
 from sightline.show.fonts import FONT, FallbackFontFigure
 

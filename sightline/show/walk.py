@@ -9,13 +9,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sightline import palette
+from sightline.look import palette
 from sightline.shapes import Float
 from sightline.show.html import data_uri
 from sightline.show.overlay import pixels
 from sightline.show.records import GridKeys
 
-__all__ = ["WordWalk", "walk_values"]
+__all__ = ["AttentionTrace", "walk_values"]
 
 _SHOWN, _PATCHES = 4, 3  # numbers of a vector, and patches, that a page prints
 _DIM = 0.84
@@ -24,7 +24,7 @@ _PIXELS = 160  # pixels a side of a picture, at least
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WordWalk:
+class AttentionTrace:
     """How one head came to what it gives for one word.
 
     Attributes:
@@ -46,7 +46,7 @@ class WordWalk:
     grid: GridKeys
 
 
-def walk_values(walk: WordWalk) -> dict[str, Any]:
+def walk_values(walk: AttentionTrace) -> dict[str, Any]:
     """The numbers of a walk as a page prints them, each from the ones before."""
     d = walk.query.numel()
     products = (walk.keys @ walk.query).double()

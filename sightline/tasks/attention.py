@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sightline.arguments import check_fields, checked
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.settings import Setting
 from sightline.shapes import Float, Shaped
 
@@ -102,7 +102,7 @@ class Attention:
     @classmethod
     def of(
         cls,
-        seen: Seen,
+        seen: Recording,
         index: int,
         *,
         queries: Sequence[str],

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.border import read_json
 from sightline.look.heads import is_cross
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.look.sight import Sight
-from sightline.look.watch import watch
 from sightline.tasks.vision_folder import PatchGrid, is_vision_model, read_pixels
+from sightline.untrusted import read_json
+from sightline.watch.watch import watch
 
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.*", "merges.txt", "*.model", "tekken.json")
@@ -46,7 +46,7 @@ class WatchedModel:
     title: str
     name: str
     text: str
-    seen: Seen
+    seen: Recording
     keys: Mapping[str, Sequence[str]]
     queries: Mapping[str, Sequence[str]]
     is_part: bool = False
@@ -171,7 +171,7 @@ class FolderModel:
     def _watched(
         self,
         text: str,
-        seen: Seen,
+        seen: Recording,
         sides: Mapping[str, tuple[Sequence[str], Sequence[str]]],
         grid: PatchGrid | None = None,
     ) -> WatchedModel:

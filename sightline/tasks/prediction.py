@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from sightline.border import to_json
-from sightline.look.notebook import ShowsItself
+from sightline.look.notebook import NotebookRepr
 from sightline.tasks.attention import Attention
+from sightline.untrusted import to_json
 
 __all__ = ["Alternative", "Evaluation", "Example", "Prediction"]
 
@@ -49,7 +49,7 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prediction(ShowsItself):
+class Prediction(NotebookRepr):
     """The output for one input.
 
     Attributes:

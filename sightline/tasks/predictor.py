@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from sightline.evaluate.scores import Scores
-from sightline.look.seen import Seen
-from sightline.look.watch import watch
+from sightline.look.recording import Recording
 from sightline.show.explorer.steps import Step
 from sightline.tasks.attention import Attention
 from sightline.tasks.prediction import Example, Prediction
+from sightline.watch.watch import watch
 
 __all__ = ["Predictor"]
 
@@ -66,7 +66,7 @@ class Predictor:
         """What the model takes for some examples: their values, stacked, on its device."""
         return torch.stack([example.value for example in examples]).to(next(self.model.parameters()).device)
 
-    def watch(self, examples: Sequence[Example]) -> Seen:
+    def watch(self, examples: Sequence[Example]) -> Recording:
         """Every attention of the model on these inputs."""
         with torch.no_grad(), watch(self.model, keep=True) as seen:
             self.model(self.batch(examples))

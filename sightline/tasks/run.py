@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from sightline.arguments import check_argument, check_fields, checked, rule_of
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.messages import did_you_mean, shortened
 from sightline.models.manifest import FORCE_REMEDY, MANIFEST
 from sightline.models.run_folder import CONFIG, note_version, read_config
@@ -196,7 +196,7 @@ class Run:
         )
 
     @checked(own=("inputs",))
-    def watch(self, inputs: Sequence[Any]) -> Seen:
+    def watch(self, inputs: Sequence[Any]) -> Recording:
         """Every attention of the model on some inputs, as :func:`sightline.watch` gives it, q and k kept."""
         _check_several("watch", inputs)
         inputs = list(inputs)

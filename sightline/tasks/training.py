@@ -25,10 +25,10 @@ from sightline.train.loop import fit
 from sightline.train.processes import is_main_process, join, together
 from sightline.train.record import check_resumed, has_begun
 
-__all__ = ["NextSteps", "train", "train_task"]
+__all__ = ["SuggestedCommands", "train", "train_task"]
 
 
-class NextSteps(NamedTuple):
+class SuggestedCommands(NamedTuple):
     """What a new model can be tried on.
 
     Attributes:
@@ -99,7 +99,7 @@ def train_task(
     resume: bool = False,
     start_from: str | Path | None = None,
     shown: bool = True,
-) -> NextSteps:
+) -> SuggestedCommands:
     """Train as was asked for; everything that can be refused is refused before any work is done.
 
     Returns:
@@ -138,7 +138,7 @@ def train_task(
         shown=shown,
     )
     sample = prepared.sample
-    return NextSteps(sample if isinstance(sample, str) else sample_path(out), prepared.test_split)
+    return SuggestedCommands(sample if isinstance(sample, str) else sample_path(out), prepared.test_split)
 
 
 def _finish(prepared: Prepared, out: Path) -> None:

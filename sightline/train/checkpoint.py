@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sightline.border import check_regular, need, read_json
 from sightline.data.files import atomic_write, fsync_path, reason
 from sightline.logs import logger
 from sightline.models.weights_file import notes_of, read_weights
@@ -32,6 +31,7 @@ from sightline.train.checkpoint_shards import ShardedTensors, check_shards, chec
 from sightline.train.processes import ProcessLost, from_main, is_main_process, together
 from sightline.train.sharding import is_sharded, put
 from sightline.train.state import TrainState
+from sightline.untrusted import check_regular, need, read_json
 
 __all__ = [
     "RECORD",

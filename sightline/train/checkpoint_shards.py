@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sightline.border import check_regular
 from sightline.train.processes import spread
 from sightline.train.sharding import local
+from sightline.untrusted import check_regular
 
 __all__ = ["ShardedTensors", "check_shards", "checksums", "save_shards"]
 

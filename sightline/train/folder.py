@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import nn
 
-from sightline.border import check_unicode
 from sightline.data.files import lock_path
 from sightline.models.manifest import drop_manifest
 from sightline.models.run_folder import CONFIG, read_config, write_config
@@ -19,6 +18,7 @@ from sightline.train.config import MAIN, MAY_CHANGE, TrainConfig
 from sightline.train.objective import Objective
 from sightline.train.processes import gather, world_size
 from sightline.train.record import Record, check_resumed, record_run, save_beside
+from sightline.untrusted import check_unicode
 
 __all__ = [
     "check_alike",

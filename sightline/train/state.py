@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sightline.arguments import field_rules, shown_value
+from sightline.arguments import field_rules, format_value
 from sightline.messages import shortened
 from sightline.train.config import LOWER_IS_BETTER
 
@@ -48,7 +48,7 @@ class TrainState:
         for name, value in known.items():
             rule = rules[name]
             if rule is not None and not rule.fits(value):
-                raise ValueError(f"{name} must be {rule.words}, got {shown_value(value)}")
+                raise ValueError(f"{name} must be {rule.words}, got {format_value(value)}")
         for row in known.get("rows", ()):
             if not all(isinstance(row.get(name), int | float) for name in ("step", "epoch")):
                 raise ValueError(f"a row of the curve has a step and an epoch, got {shortened(row)}")

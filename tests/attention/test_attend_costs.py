@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import sightline as sl
-from sightline.look.fused import FusedCallRecorder
+from sightline.watch.readers.operators import FusedCallRecorder
 from tests.attention.attend_oracle import in_blocks, qkv, scored
 from tests.attention.created import created
 

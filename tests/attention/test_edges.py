@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import sightline as sl
-from sightline import border
+from sightline import untrusted
 from sightline.attention import mask_values
 from sightline.attention.additive import TILE, additive_scores
 from sightline.attention.band import Band
@@ -18,7 +18,7 @@ from sightline.attention.mask_shapes import cut
 from sightline.attention.masks import Mask
 from sightline.attention.observers import observe
 from sightline.attention.softmax import masked_softmax
-from sightline.look.fused import FusedCallRecorder
+from sightline.watch.readers.operators import FusedCallRecorder
 from tests.attention.attend_oracle import close, in_blocks, plain, qkv
 from tests.attention.created import created
 
@@ -261,9 +261,9 @@ def test_a_bias_between_nothing_and_one_is_looked_at_whole_and_no_other():
     ],
 )
 def test_what_needs_more_memory_than_there_is_says_how_much(monkeypatch, build, need, sentence):
-    monkeypatch.setattr(border, "free_memory", lambda: need)
+    monkeypatch.setattr(untrusted, "free_memory", lambda: need)
     build()
-    monkeypatch.setattr(border, "free_memory", lambda: need - 1)
+    monkeypatch.setattr(untrusted, "free_memory", lambda: need - 1)
     with pytest.raises(ValueError, match=sentence):
         build()
 

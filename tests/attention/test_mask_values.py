@@ -8,10 +8,10 @@ import torch
 import sightline as sl
 from sightline.attention import mask_values
 from sightline.attention.mask_values import (
+    check_not_binary,
     refuse_marks,
-    refuse_ones,
+    warn_if_binary,
     warn_of_hidden_rows,
-    warn_of_ones,
     warn_of_padding,
 )
 
@@ -40,7 +40,7 @@ def test_other_biases_are_taken(bias):
     q, k, v = (torch.randn(n, 3, device=bias.device) for n in (len(bias), S, S))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_ones(bias, "attn_mask")
+        warn_if_binary(bias, "attn_mask")
         found = sl.attention(q, k, v, bias)
     assert found.shape == (len(bias), 3)
     if not found.is_meta:
@@ -67,7 +67,7 @@ def test_a_frozen_parameter_is_read_as_any_tensor():
     with pytest.raises(ValueError, match="only ones and zeros"):
         sl.attention(*[q[None, None]] * 3, torch.nn.Parameter(mask[None, None], requires_grad=False))
     with pytest.warns(UserWarning, match="attn_mask .*holds only ones and zeros"):
-        warn_of_ones(mask, "attn_mask")
+        warn_if_binary(mask, "attn_mask")
 
 
 def test_the_warning_names_both_ways_to_hide():
@@ -75,16 +75,16 @@ def test_the_warning_names_both_ways_to_hide():
     with pytest.warns(
         UserWarning, match="key_padding_mask == 0 hides the zeros, key_padding_mask == 1 the ones"
     ):
-        warn_of_ones(marks, "key_padding_mask")
+        warn_if_binary(marks, "key_padding_mask")
 
 
 @pytest.mark.bad_input
 def test_values_are_read_again_after_a_change_in_place():
     mask = torch.zeros(T, S)
-    refuse_ones(mask)
+    check_not_binary(mask)
     mask[2, 3] = 1
     with pytest.raises(ValueError, match="ones and zeros"):
-        refuse_ones(mask)
+        check_not_binary(mask)
 
 
 def test_the_same_values_are_read_once(monkeypatch):
@@ -101,7 +101,7 @@ def test_the_same_values_are_read_once(monkeypatch):
 
 def test_nothing_of_a_mask_is_kept_after_it():
     mask = torch.zeros(T, S)
-    refuse_ones(mask)
+    check_not_binary(mask)
     key = id(mask)
     assert key in mask_values._tested
     del mask

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import sightline as sl
-from sightline import seeds
+from sightline import textbook
 
 B, T, E, H = 3, 5, 12, 2
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -67,11 +67,11 @@ def transformer(x, mask):
 
 
 def exercise(x, mask):
-    return seeds.attention_score(x, x, x, mask)[0]
+    return textbook.attention_score(x, x, x, mask)[0]
 
 
 def second_exercise(x, mask):
-    return seeds.scaled_dot_product_attention(Q=x, K=x, V=x, mask=mask)[0]
+    return textbook.scaled_dot_product_attention(Q=x, K=x, V=x, mask=mask)[0]
 
 
 DOORS = {
@@ -91,8 +91,8 @@ DOORS = {
     "Transformer": transformer,
     "seeds.attention_score": exercise,
     "seeds.scaled_dot_product_attention": second_exercise,
-    "seeds.SelfAttention": module(seeds.SelfAttention, E, 7, 11),
-    "seeds.MultiHeadSelfAttention": module(seeds.MultiHeadSelfAttention, E, 8, 6, 2),
+    "seeds.SelfAttention": module(textbook.SelfAttention, E, 7, 11),
+    "seeds.MultiHeadSelfAttention": module(textbook.MultiHeadSelfAttention, E, 8, 6, 2),
 }
 READ_ONES = {"reference", *(name for name in DOORS if name.startswith("seeds."))}  # as what may be looked at
 TORCHS = {name for name in DOORS if name.startswith("Transformer")} | {"MultiheadAttention"}

@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 
 import sightline as sl
-from sightline.border import DEEPEST, check_memory, parse_json, read_bytes, to_json
 from sightline.data.images import MOST_PIXELS, _PixelBudget
 from sightline.data.sources import files_of, text_of
 from sightline.data.tokens import Tokenizer
 from sightline.messages import printable, quoted
+from sightline.untrusted import DEEPEST, check_memory, parse_json, read_bytes, to_json
 from tests.command import run
 
 RUN = Path(__file__).parents[1] / "fixtures/written_by_0_1/classify/finished"

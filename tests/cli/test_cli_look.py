@@ -13,8 +13,8 @@ from PIL import Image
 import sightline as sl
 from sightline import show
 from sightline.look.heads import head_table
-from sightline.look.names import matches
 from sightline.tasks import hugging_face
+from sightline.watch.names import matches
 from tests.cli.look_folders import BERT, TEXT, WORDS, run, save, save_bert, transformers
 
 

@@ -16,14 +16,21 @@ OURS_ALONE = {
     "sl.Look": " clip request",
     "sl.Mask": " block fitted keys limits tensors",
     "sl.masks.Band": " allows clipped keys keys_of_all zero_outside",
-    "Seen": """ about add expect explain_silence explanation full launch list_unseen mark_called mark_dark
-        mark_skipped mark_unseen note_skipped of ran rename settle take_back unseen_warning was_called""",
+    "Recording": """ about add expect explain_silence explanation full launch list_unseen mark_called
+        mark_dark mark_skipped mark_unseen note_skipped of ran rename settle take_back
+        unseen_warning was_called""",
     "Edit": " call_attention call_sdpa running",
     "sl.models.VisionTransformer": " cos sin",
     "sl.positions.SinusoidalPositions": " rows",
     "sl.positions.SinusoidalPositions2d": " rows",
 }
-MADE_BY_US = {"sl.Sight", "Seen", "Edit", "sl.show.Page", "sl.tasks.Run"}  # their constructors are ours alone
+MADE_BY_US = {
+    "sl.Sight",
+    "Recording",
+    "Edit",
+    "sl.show.Page",
+    "sl.tasks.Run",
+}  # their constructors are ours alone
 
 
 def contract():
@@ -35,7 +42,7 @@ def contract():
         found |= {f"sl.{module}.{name}": described(getattr(inside, name)) for name in own}
     recording = seen()
     attributes = dict.fromkeys((name for name in vars(recording) if name[0] != "_"), "attribute")
-    found["Seen"] = described(type(recording)) | attributes
+    found["Recording"] = described(type(recording)) | attributes
     found["Edit"] = described(type(sl.edit(nn.Identity(), scale=2.0)))
     return {name: promised(name, x) for name, x in sorted(found.items()) if name != "sl.masks.Mask"}
 

@@ -21,8 +21,8 @@ from sightline.data.scenes_words import (
     SIZES,
     TEMPLATES,
     TEXTURES,
-    claim_of,
     names_of,
+    parse_caption,
     phrases_of,
     sentence,
 )
@@ -68,7 +68,7 @@ def test_five_captions_all_different_and_all_true(scenes):
         captions, scene = scenes.captions(i), scenes.scene(i)
         assert len(captions) == len(set(captions)) == 5
         for caption, named in zip(captions, scenes.named(i), strict=True):
-            claim = claim_of(caption)
+            claim = parse_caption(caption)
             by_word = dict(named)
             subject, other = by_word[claim.subject.at], by_word[claim.object.at]
             assert {subject, other} == {0, 1}
@@ -148,7 +148,7 @@ def test_everything_occurs(scenes):
         counts = Counter(getattr(thing, kind) for thing in things)
         assert set(counts) == set(known)
         assert min(counts.values()) > len(things) / len(known) / 3
-    said = Counter(claim_of(c).relation for i in range(N) for c in scenes.captions(i))
+    said = Counter(parse_caption(c).relation for i in range(N) for c in scenes.captions(i))
     assert set(said) == set(RELATIONS)
     assert {len(scenes.scene(i).objects) for i in range(N)} == {2, 3, 4}
 
@@ -175,7 +175,7 @@ def test_a_sentence_claims_what_it_was_made_of(template, data):
     relation = data.draw(st.sampled_from(sorted(RELATIONS)))
     way = data.draw(st.sampled_from(RELATIONS[relation]))
     caption = sentence(template, names_of(**things[0]), way, names_of(**things[1]))
-    claim = claim_of(caption)
+    claim = parse_caption(caption)
     assert claim.relation == relation
     for phrase, thing in zip((claim.subject, claim.object), things, strict=True):
         size = next((size for size, ways in SIZES.items() if thing["size"] in ways), None)
@@ -196,7 +196,7 @@ def test_a_sentence_claims_what_it_was_made_of(template, data):
     ],
 )
 def test_what_is_no_sentence_claims_nothing(caption):
-    assert claim_of(caption) is None
+    assert parse_caption(caption) is None
 
 
 def test_adjectives_belong_to_the_next_noun():

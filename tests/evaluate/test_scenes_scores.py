@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from sightline.data.scenes import Relation, Scene, Scenes, Thing
-from sightline.data.scenes_words import claim_of
-from sightline.evaluate.scenes import glances, is_true, scene_scores, thing_named
+from sightline.data.scenes_words import parse_caption
+from sightline.evaluate.scenes import groundings, is_true, match_object, scene_scores
 
 STAR = Thing("star", "red", "small", "plain", (0, 0, 16, 16))  # the upper left quarter of a 4 x 4 grid's half
 RING = Thing("ring", "blue", "large", "striped", (32, 32, 64, 56))
@@ -54,11 +54,11 @@ def test_what_is_true(caption, true, strict):
 
 
 def test_which_thing_a_phrase_is_about():
-    claim = claim_of("a green star above a yellow ring")
-    assert thing_named(SCENE, claim.subject) == 2
-    assert thing_named(SCENE, claim.object) == 1
-    assert thing_named(SCENE, claim_of("a cross above a white star").subject) is None
-    assert thing_named(SCENE, claim_of("a cross above a white star").object) == 0
+    claim = parse_caption("a green star above a yellow ring")
+    assert match_object(SCENE, claim.subject) == 2
+    assert match_object(SCENE, claim.object) == 1
+    assert match_object(SCENE, parse_caption("a cross above a white star").subject) is None
+    assert match_object(SCENE, parse_caption("a cross above a white star").object) == 0
 
 
 def test_a_peak_is_where_the_middle_of_its_cell_is():
@@ -69,7 +69,7 @@ def test_a_peak_is_where_the_middle_of_its_cell_is():
         for thing, hits in inside.items():
             left, top, right, bottom = thing.box
             hits.append(left <= x < right and top <= y < bottom)
-        found = list(glances(SCENE, words, looking(cell, cell), GRID))
+        found = list(groundings(SCENE, words, looking(cell, cell), GRID))
         assert [g.hit for g in found] == [inside[STAR][cell], inside[RING][cell]]
         assert [g.thing for g in found] == [0, 1]
     assert found[0].chance == pytest.approx(sum(inside[STAR]) / 15)
@@ -81,7 +81,7 @@ def test_heads_are_averaged_before_the_peak_is_taken():
     weights = torch.zeros(1, 2, 15)
     weights[0, 0, 14], weights[0, 0, 0] = 0.51, 0.49
     weights[0, 1, 7], weights[0, 1, 0] = 0.51, 0.49
-    assert next(glances(SCENE, ["star"], weights, GRID)).hit
+    assert next(groundings(SCENE, ["star"], weights, GRID)).hit
 
 
 def test_chance_is_what_a_random_peak_gets():

@@ -32,7 +32,7 @@ from tests.fuzz.mutants import Living, lines, shown, sites
 from tests.fuzz.on_a_gpu import is_size, only_there
 from tests.fuzz.trials import KILLED, NOT_RUN, SURVIVED, TIMEOUT, begin, together
 
-ROOMS = ("attention", "look", "decode", "train")
+ROOMS = ("attention", "look", "watch", "edit", "decode", "train")
 
 
 def main():

@@ -59,20 +59,20 @@ STATEMENTS = {
         "_weighted": ("return sums.mean(1)",),
         "_weighted_on_gpu": ("return received_from(", "return relevance_on_gpu("),
     },
-    "look/waiting.py": {
-        "WaitingCalls._place_of": ("stream = int(", "self._streams[place] ="),
+    "watch/batching.py": {
+        "CallQueue._place_of": ("stream = int(", "self._streams[place] ="),
         "WaitingGroup.on_stream": ("return torch.cuda.stream(stream)",),
     },
 }
 SIZES = {
-    "look/edit_call.py": ("_ROWS",),
-    "look/even.py": ("_TILE", "_TILE_ELSEWHERE"),
+    "edit/edited_call.py": ("_ROWS",),
+    "look/uniform.py": ("_TILE", "_TILE_ELSEWHERE"),
     "look/mass.py": ("_FEW",),
     "look/offsets.py": ("_ROWS",),
     "look/stream.py": ("_TILE", "_SHARED_TILE"),
     "look/threads.py": ("_FEW", "_AHEAD"),
     "look/tile_pass.py": ("_TILE",),
-    "look/waiting.py": ("_MUCH", "_MANY"),
+    "watch/batching.py": ("_MUCH", "_MANY"),
     "look/weights.py": ("_CHUNK",),
 }
 

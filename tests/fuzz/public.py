@@ -32,7 +32,7 @@ METHODS = {
         "save",
         "load",
     ),
-    "Seen": ("__getitem__", "calls", "stack", "runs", "save", "load"),
+    "Recording": ("__getitem__", "calls", "stack", "runs", "save", "load"),
     "SightDifference": ("map", "rows"),
     "Mask": ("dense", "__and__"),
     "Run": ("predict", "evaluate", "watch", "layers", "steps", "dataset"),

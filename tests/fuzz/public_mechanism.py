@@ -120,7 +120,7 @@ def position_calls() -> list[Call]:
 
 
 def seed_calls(q: Any, k: Any, v: Any) -> list[Call]:
-    s = sl.seeds
+    s = sl.textbook
     of_three = {"Q": q[0], "K": k[0], "V": v[0]}
     return [
         Call("seeds.PositionalEncoding", s.PositionalEncoding, {"d_model": 4, "max_len": 5}),
@@ -199,12 +199,12 @@ def look_calls(q: Any, k: Any, v: Any, x: Any, place: Path) -> list[Call]:
         Call("Sight.to", sight.to, {"device": "cpu"}),
         Call("Sight.save", sight.save, {"path": place / "again.safetensors", "keep": True}),
         Call("Sight.load", sl.Sight.load, {"path": place / "sight.safetensors"}),
-        Call("Seen.__getitem__", seen.__getitem__, {"name": "first"}),
-        Call("Seen.calls", seen.calls, {"name": "first"}),
-        Call("Seen.stack", seen.stack, {"name": "first", "beams": None}),
-        Call("Seen.runs", seen.runs, {"name": "first", "follow": True}),
-        Call("Seen.save", seen.save, {"path": place / "seen2.safetensors", "keep": False}),
-        Call("Seen.load", type(seen).load, {"path": place / "seen.safetensors"}),
+        Call("Recording.__getitem__", seen.__getitem__, {"name": "first"}),
+        Call("Recording.calls", seen.calls, {"name": "first"}),
+        Call("Recording.stack", seen.stack, {"name": "first", "beams": None}),
+        Call("Recording.runs", seen.runs, {"name": "first", "follow": True}),
+        Call("Recording.save", seen.save, {"path": place / "seen2.safetensors", "keep": False}),
+        Call("Recording.load", type(seen).load, {"path": place / "seen.safetensors"}),
         Call(
             "watch",
             _watched,

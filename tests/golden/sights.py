@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 from torch import nn
 
 import sightline as sl
-from tests.look.flash_stand_ins import HUB
 from tests.oracle.draw import qkv, randn
 from tests.oracle.masks import MASKS
 from tests.oracle.questions import QUESTIONS, STATISTICS
+from tests.watch.flash_stand_ins import HUB
 
 HERE = Path(__file__).parent / "sights"
 LEAD, T, S, D = (2, 4), 5, 7, 3

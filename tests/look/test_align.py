@@ -159,7 +159,7 @@ def test_what_is_no_alignment():
         sl.align(sight, filter_width=4)
     with pytest.raises(ValueError, match=r"unknown method 'dwt'.*did you mean 'dtw'"):
         sl.align(sight, method="dwt")
-    with pytest.raises(TypeError, match="a Sight or a Seen, got Tensor"):
+    with pytest.raises(TypeError, match="a Sight or a Recording, got Tensor"):
         sl.align(torch.zeros(3, 3))
     with pytest.raises(ValueError, match=r"beams must be whole numbers \(N, T\).*T=5 steps, got \(1, 3\)"):
         sl.align(sight, beams=torch.zeros(1, 3, dtype=torch.long))

@@ -12,7 +12,7 @@ from sightline.look.groups import is_integer, key_index, read_groups
 from sightline.look.head_kinds import head_shares, kind_of
 from sightline.look.heads import distance, head_table, is_aligned, mean_per_head, share, sharpest
 from sightline.look.request import check_top, is_integer_pair, make_cells, parse_map_size
-from sightline.look.sight import CallShape, KeptInputs
+from sightline.look.sight import CallShape, SavedInputs
 from sightline.look.steps import stack
 from tests.look.look_oracle import near, randn
 
@@ -263,7 +263,7 @@ def test_the_sharpest_heads_come_first():
 
 def piece_of(t, s, first_key=0, first_query=None):
     ((inputs, lse, *_),) = look(t=t, s=s).kept
-    return KeptInputs(inputs, lse, first_key, first_query)
+    return SavedInputs(inputs, lse, first_key, first_query)
 
 
 def test_queries_that_stand_at_their_own_keys():

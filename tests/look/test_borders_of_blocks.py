@@ -12,8 +12,8 @@ import sightline as sl
 from sightline.look import threads
 from sightline.look.dtw import warp
 from sightline.look.heads import by_layer
-from sightline.look.seen import Seen
-from sightline.look.seen_text import by_reason, seen_lines, seen_table
+from sightline.look.recording import Recording
+from sightline.look.recording_text import by_reason, seen_lines, seen_table
 from sightline.look.sharded.axes import Axis, Shard
 from tests.look.look_oracle import near, randn
 
@@ -28,7 +28,7 @@ def look(b=B, h=H, t=T, s=S, mask=None, **more):
 
 
 def seen_of(*names, calls=1, **more):
-    seen = Seen("Model", {"a": "SelfAttention"})
+    seen = Recording("Model", {"a": "SelfAttention"})
     for name in names:
         for _ in range(calls):
             seen.add(name, replace(look(**more), name=name))
@@ -59,21 +59,21 @@ def test_what_was_seen_as_lines():
     sight = seen["a"]
     facts = f"1 call, T=5 S=7, entropy {sight.entropy.mean():.3f}, peak {sight.peak.mean():.3f}"
     assert lines == [
-        "Seen: summary",
+        "Recording: summary",
         f"  a       {facts}",
         f"  longer  {facts}",
         f"  (the model itself)  {facts}",
     ]
     assert "2 calls, T=5" in seen_lines(seen_of("a", calls=2), "")
     sharded = replace(look(), shard=Shard(heads=Axis(((0, 3),), 6)))
-    other = Seen("Model", {})
+    other = Recording("Model", {})
     other.add("a", sharded)
     assert f"T=5 S=7, this rank has {sharded.shard}, entropy" in seen_lines(other, "")
     seen.mark_unseen("d", "it was dark")
     assert seen_lines(seen, "").splitlines()[-1] == "  not seen: 1, d (it was dark)"
     assert seen_table(seen).endswith("</table><p>not seen: d (it was dark)</p>")
     assert "<tr><td>longer</td><td>1</td><td>5</td><td>7</td><td>kernel</td></tr>" in seen_table(seen)
-    bare = Seen("Model", {})
+    bare = Recording("Model", {})
     bare.add("a", look(measure=sl.Look(entropy=False, peak=False)))
     assert seen_lines(bare, "").endswith("a  1 call, T=5 S=7")
     unseen = {"a": "x", "b": "x", "c": "x", "": "y"}

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import nn
 
 import sightline as sl
-from tests.look.flash_stand_ins import HUB
 from tests.oracle.check import agrees_at_all, agrees_at_top, agrees_on_average, near
 from tests.oracle.dense import Dense, repeated
 from tests.oracle.draw import qkv, randn
@@ -23,6 +22,7 @@ from tests.oracle.gradients import agree_in_gradients
 from tests.oracle.masks import MASKS, as_added
 from tests.oracle.questions import LATER, QUESTIONS, STATISTICS
 from tests.oracle.scores import SCORES, plain_scores, score_of
+from tests.watch.flash_stand_ins import HUB
 
 pytestmark = pytest.mark.plain
 

@@ -7,8 +7,8 @@ import torch
 
 import sightline as sl
 from sightline.attention import masks
-from sightline.look.even import even_attention
 from sightline.look.heads import head_table, sharpest
+from sightline.look.uniform import even_attention
 from tests.look.look_oracle import near, randn
 
 B, H, T, S, D = 2, 3, 11, 13, 4

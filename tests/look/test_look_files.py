@@ -134,7 +134,7 @@ def test_what_was_seen_there_and_back(tmp_path):
     assert loaded[0][1].tokens == ()  # of another length
     small = type(seen).load(tmp_path / "small.safetensors")
     assert not small[0][0].kept
-    with pytest.raises(ValueError, match=r"holds no sight, .*Seen\.load reads it"):
+    with pytest.raises(ValueError, match=r"holds no sight, .*Recording\.load reads it"):
         sl.Sight.load(tmp_path / "small.safetensors")
     with pytest.raises(ValueError, match=r"keep=True writes q and k, which this sight does not have"):
         small[0][0].save(tmp_path / "x", keep=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sightline.attention.masks import causal
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.sight import Look, Sight, measure_sight
 from tests.look.look_oracle import near, randn
 

@@ -5,10 +5,10 @@ import torch
 
 import sightline as sl
 from sightline.look import runs
-from sightline.look.reorders import Reorders
 from sightline.look.runs import Place, are_steps, items_of, places_of, split_runs
 from sightline.look.sight import CallShape, Sight
 from sightline.look.steps import stack
+from sightline.watch.beams import BeamReorderTracker
 from tests.look.look_oracle import near, randn
 
 LEAD = (2, 3)
@@ -168,7 +168,7 @@ INDEX, SELECT = torch.ops.aten.index.Tensor, torch.ops.aten.index_select.default
 
 def test_selections_of_a_cache_are_its_order():
     def parents(func, *args, name="a", batch=2, t=1, s=6):
-        reorders = Reorders()
+        reorders = BeamReorderTracker()
         assert reorders.parents(name, batch, 5, 5) is None
         reorders.note(func, args)
         return reorders.parents(name, batch, t, s)
@@ -195,7 +195,7 @@ def test_selections_of_a_cache_are_its_order():
 
 
 def test_every_module_hears_of_an_order_once():
-    reorders, cache = Reorders(), torch.zeros(2, 3, 5, 4)
+    reorders, cache = BeamReorderTracker(), torch.zeros(2, 3, 5, 4)
     first, second = torch.tensor([1, 1]), torch.tensor([0, 0])
     assert reorders.parents("a", 2, 5, 5) is None
     reorders.note(SELECT, (cache, 0, first))

@@ -10,8 +10,8 @@ import torch
 import sightline as sl
 from sightline.attention.band import Band
 from sightline.attention.masks import Mask
-from sightline.look.attention_call import kernel_call
-from sightline.look.score_inputs import ScoreInputs, ScoreModifier, StoredRows, Tile, as_index
+from sightline.look.inputs import PrecomputedWeights, ScoreInputs, ScoreModifier, Tile, as_index
+from sightline.watch.attention_call import kernel_call
 from tests.look.look_oracle import INF, near, randn
 
 B, H, T, S, D = 2, 6, 7, 11, 5
@@ -113,7 +113,7 @@ def test_what_changes_scores_by_a_function_or_is_padding_changes_all_columns():
     assert inputs_of(padding=padding).masked_spans(tile) == [(4, 9)]
     assert inputs_of(modify=lambda x, *_: x).masked_spans(tile) == [(4, 9)]
     assert inputs_of(sl.masks.causal(), padding=padding).masked_spans(tile) == [(4, 9)]
-    assert StoredRows.of(randn(B, H, T, S).softmax(-1)).masked_spans(tile) == [(4, 9)]
+    assert PrecomputedWeights.of(randn(B, H, T, S).softmax(-1)).masked_spans(tile) == [(4, 9)]
 
 
 BANDS = [
@@ -143,7 +143,7 @@ def test_what_is_not_known_without_numbers_may_have_empty_rows():
     assert inputs_of(modify=lambda x, *_: x).may_have_empty_rows()
     assert inputs_of(padding=torch.zeros(B, 1, T, dtype=torch.bool)).may_have_empty_rows()
     assert all(inputs_of(MASKS[x]).may_have_empty_rows() for x in ("lengths", "of all", "bias", "two bands"))
-    stored = StoredRows.of(torch.zeros(B, H, T, S))
+    stored = PrecomputedWeights.of(torch.zeros(B, H, T, S))
     assert stored.may_have_empty_rows()
     assert stored.may_forbid
     assert stored.empty_rows().all()
@@ -371,7 +371,7 @@ def test_what_a_sink_leaves():
 def test_stored_rows_are_the_weights_they_were_given():
     weights = randn(B, H, T, S).softmax(-1)
     weights[1, 2, 3] = 0
-    rows, tile = StoredRows.of(weights), TILES[1]
+    rows, tile = PrecomputedWeights.of(weights), TILES[1]
     assert rows.shape == (B, H, T, S)
     assert torch.equal(rows.scores(tile), weights[tile.row_index][..., 4:9].log())
     assert rows.empty_rows().nonzero().tolist() == [[1, 2, 3]]

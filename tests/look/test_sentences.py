@@ -9,7 +9,7 @@ from torch import nn
 import sightline as sl
 from sightline.look.sharded.axes import Axis, Shard
 from sightline.look.steps import stack
-from sightline.look.torch_calls import read_attention_call
+from sightline.watch.readers.ours import read_attention_call
 from tests.look.look_oracle import randn
 
 B, H, T, S, D = 2, 3, 5, 7, 11

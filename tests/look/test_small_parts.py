@@ -12,17 +12,18 @@ import torch
 from torch import nn
 
 import sightline as sl
-from sightline.look import by_hand, describe, notebook, seen_text
-from sightline.look.backward_record import BackwardRecord
-from sightline.look.call_notes import CallNote, NoteTaker
-from sightline.look.even import even_attention
+from sightline.look import describe, notebook, recording_text
 from sightline.look.heads import head_table
-from sightline.look.measuring import CallMeasurer, WatchOptions, reason_of
-from sightline.look.media_tokens import media_ids
+from sightline.look.output_gradient import OutputGradient
 from sightline.look.picture import to_png
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.look.sharded.axes import Axis, Shard
-from sightline.look.sight import CallShape, KeptInputs
+from sightline.look.sight import CallShape, SavedInputs
+from sightline.look.uniform import even_attention
+from sightline.watch.call_info import CallInfo, CallTracker
+from sightline.watch.media_tokens import media_ids
+from sightline.watch.readers import eager as by_hand
+from sightline.watch.session import CallSession, WatchOptions, reason_of
 from tests.look.look_oracle import near, randn
 
 B, H, T, S, D = 2, 3, 5, 7, 4
@@ -82,7 +83,7 @@ def test_slices_and_questions_that_are_refused():
         look(keep=1)
     with pytest.raises(TypeError, match="entropy"):
         sl.Look(entropy=1)
-    record = BackwardRecord(v=torch.zeros(B, H, S, D), output=torch.zeros(B, H, T, D))
+    record = OutputGradient(v=torch.zeros(B, H, S, D), output=torch.zeros(B, H, T, D))
     with pytest.raises(
         ValueError, match="importance belongs to single heads; ask the sight before mean_heads"
     ):
@@ -97,7 +98,7 @@ def test_slices_and_questions_that_are_refused():
 
 def test_gradients_that_arrive_in_parts():
     v, output = randn(B, 1, S, D), randn(B, H, T, D)
-    record = BackwardRecord(v=v, output=output)
+    record = OutputGradient(v=v, output=output)
     part = record.select([1], [2, 0])
     assert record.gradient is None
     assert part.gradient is None
@@ -110,7 +111,7 @@ def test_gradients_that_arrive_in_parts():
     assert record.to("cpu") is record
     away = record.to("meta")
     assert (away.v.device.type, away.output.device.type, away.gradient.device.type) == ("meta",) * 3
-    assert BackwardRecord(v=v, output=output).to("meta").gradient is None
+    assert OutputGradient(v=v, output=output).to("meta").gradient is None
 
 
 def test_a_difference_answers_as_sights_do():
@@ -124,7 +125,7 @@ def test_a_difference_answers_as_sights_do():
 # Notebooks and tables
 
 
-class Shown(notebook.ShowsItself):
+class Shown(notebook.NotebookRepr):
     def __repr__(self):
         return "a < b"
 
@@ -180,7 +181,7 @@ def test_a_frame_with_a_row_for_each_query(monkeypatch):
     assert list(sight[0, 1].to_pandas())[:2] == ["layer", "query"]
     deep = sl.look(randn(2, 3, 2, T, D), randn(2, 3, 2, S, D), randn(2, 3, 2, S, D)).to_pandas()
     assert list(deep)[:5] == ["layer", "item", "item 1", "head", "query"]
-    seen = Seen("Model", {})
+    seen = Recording("Model", {})
     seen.add("a", sight)
     assert [row["head"] for row in seen.to_pandas()] == [0, 1, 2]
 
@@ -189,7 +190,7 @@ def test_a_frame_with_a_row_for_each_query(monkeypatch):
 
 
 def test_sights_are_renamed_and_taken_back():
-    seen = Seen("Model", {"a": "Own"})
+    seen = Recording("Model", {"a": "Own"})
     one, two = (replace(look(), name="a") for _ in range(2))
     by_hand = replace(look(), name="a", source="weights")
     for sight in (one, by_hand, two):
@@ -202,7 +203,7 @@ def test_sights_are_renamed_and_taken_back():
     assert seen.unseen() == {"a": "in blocks"}
     seen.rename(two, "b")
     assert seen.names() == ["b"]
-    again = Seen.of(seen.about())
+    again = Recording.of(seen.about())
     assert again.unseen() == {"a": "in blocks"}
     assert again.ran
     seen.take_back("b", "in blocks")
@@ -212,7 +213,7 @@ def test_sights_are_renamed_and_taken_back():
 
 
 def test_why_nothing_was_seen():
-    seen = Seen("Model", {"a": "Own", "a.b": "Own", "c": "Own"})
+    seen = Recording("Model", {"a": "Own", "a.b": "Own", "c": "Own"})
     assert "the model has not run yet" in seen.explanation()
     seen.ran = True
     assert (
@@ -231,27 +232,27 @@ def test_why_nothing_was_seen():
     assert seen.unseen_warning() == "an attention of Model ran and could not be read: c (Own) (dark)"
     seen.mark_unseen("d", "odd")
     assert seen.unseen_warning().startswith("2 attentions of Model ran and could not be read: d (odd); c")
-    skipped = Seen("Model", {})
+    skipped = Recording("Model", {})
     for name in "abc":
         skipped.mark_skipped(name)
     assert skipped.explanation().endswith("that attended: 'a', 'b', 'c'")
     skipped.mark_skipped("d")
     assert skipped.explanation().endswith("that attended: 'a', 'b', 'c' and 1 more")
-    assert seen_text.by_reason({}, {}) == ""
+    assert recording_text.by_reason({}, {}) == ""
 
 
 def test_notes_are_put_onto_sights():
     sight = look()
-    plain = CallNote((), (), None)
+    plain = CallInfo((), (), None)
     plain.waits = True
     assert plain.onto(sight) is sight
     assert plain.waits is False
     plain.shard = Shard(heads=Axis(((0, 3),), 6))
     assert plain.onto(sight).shard is plain.shard
-    for note in (CallNote((("a",),), (), None), CallNote((), (CallShape((1,), 1, 2),), None)):
+    for note in (CallInfo((("a",),), (), None), CallInfo((), (CallShape((1,), 1, 2),), None)):
         found = note.onto(sight)
         assert (found.tokens, found.skipped) == (note.tokens, note.skipped)
-    moved = CallNote((), (), torch.tensor([1, 0]))
+    moved = CallInfo((), (), torch.tensor([1, 0]))
     moved.after = CallShape((B, H), 1, 6)
     assert moved.onto(sight).parents is moved.parents
     assert moved.onto(sight).after is moved.after
@@ -261,7 +262,7 @@ def test_tokens_belong_to_calls_of_their_length():
     words = (("a", "b", "c"), ("d", "e"))
 
     def tokens(t, s, given=words):
-        taker = NoteTaker(nn.Linear(2, 2), Seen("Model", {}), given)
+        taker = CallTracker(nn.Linear(2, 2), Recording("Model", {}), given)
         return taker.take("a", 2, t, s, is_trained=True).tokens
 
     assert tokens(3, 3) == tokens(1, 3) == tokens(1, 7) == words
@@ -276,9 +277,9 @@ def options(**more):
 
 def test_which_calls_are_measured():
     def plans(n, name="a", nbytes=0, **more):
-        seen = Seen("Model", {})
+        seen = Recording("Model", {})
         seen.nbytes = nbytes
-        measurer = CallMeasurer(seen, options(**more), NoteTaker(nn.Linear(2, 2), seen, ()))
+        measurer = CallSession(seen, options(**more), CallTracker(nn.Linear(2, 2), seen, ()))
         return [measurer.plan(name) for _ in range(n)], seen
 
     assert plans(2)[0] == ["measure"] * 2
@@ -303,7 +304,7 @@ def test_what_even_attention_is_compared_with():
     padding[1, 0, 5:] = True
     sight = look(t=S, mask=sl.masks.causal())
     ((inputs, lse, *_),) = sight.kept
-    padded = sight.with_kept((KeptInputs(replace(inputs, padding=padding), lse),))
+    padded = sight.with_kept((SavedInputs(replace(inputs, padding=padding), lse),))
     found = even_attention(padded)
     expected = torch.arange(1, S + 1).expand(B, H, S).masked_fill(padding, 0)
     assert torch.equal(found.reach, expected)
@@ -326,7 +327,7 @@ def test_what_even_attention_is_compared_with():
 def test_lists_of_operators_are_of_all_their_forms():
     assert {torch.ops.aten.bmm.default, torch.ops.aten.bmm.out} <= by_hand._overloads("bmm")
     assert by_hand._overloads("no_such_operator") == frozenset()
-    track = by_hand.SoftmaxTracker(lambda _: False)
+    track = by_hand.EagerTracker(lambda _: False)
     with mock.patch.object(by_hand, "_MANY", 2):
         for i in range(5):
             scores = randn(1, 2, 3, seed=i)

@@ -6,14 +6,15 @@ from torch import nn
 
 import sightline as sl
 from sightline.attention.masks import Mask
-from sightline.look import monitor, waiting, weights
-from sightline.look.attention_call import kernel_call
-from sightline.look.by_hand import SoftmaxTracker
+from sightline.look import weights
+from sightline.look.inputs import PrecomputedWeights
 from sightline.look.look import captured_lse
-from sightline.look.padding import user_padding
-from sightline.look.score_inputs import StoredRows
 from sightline.look.stream import Cells, StatsRequest
-from sightline.look.tokens import clean, clean_batch
+from sightline.watch import batching, monitor
+from sightline.watch.attention_call import kernel_call
+from sightline.watch.padding import user_padding
+from sightline.watch.readers.eager import EagerTracker
+from sightline.watch.tokens import clean, clean_batch
 from tests.look.look_oracle import entropy, near, picture, randn
 
 B, H, T, S = 2, 3, 7, 11
@@ -26,7 +27,7 @@ def test_a_matrix_is_reduced_in_chunks(chunk, monkeypatch):
     w[1, 2, 3] = 0
     w[..., 5] = 0
     request = StatsRequest(True, True, True, Cells(3, 4, (0, T), (0, S)), S)
-    found = weights.measure_weights(StoredRows.of(w), request, lse)
+    found = weights.measure_weights(PrecomputedWeights.of(w), request, lse)
     near(found.received, w.sum(-2))
     near(found.entropy, entropy(w))
     near(found.peak, w.amax(-1))
@@ -37,11 +38,13 @@ def test_a_matrix_is_reduced_in_chunks(chunk, monkeypatch):
     near(found.top, w.topk(S).values)
     assert bool(((found.top_at == -1) == (found.top == 0)).all())
     near(found.lse, lse.masked_fill(empty, -torch.inf))
-    nothing = weights.measure_weights(StoredRows.of(w), StatsRequest(), lse)
+    nothing = weights.measure_weights(PrecomputedWeights.of(w), StatsRequest(), lse)
     assert nothing[1:] == (None,) * 7
     for t, s in ((0, 5), (5, 0)):
         small = weights.measure_weights(
-            StoredRows.of(torch.zeros(B, H, t, s)), StatsRequest(True, True, True), torch.zeros(B, H, t)
+            PrecomputedWeights.of(torch.zeros(B, H, t, s)),
+            StatsRequest(True, True, True),
+            torch.zeros(B, H, t),
         )
         assert [tuple(x.shape) for x in small[:5]] == [(B, H, n) for n in (t, s, t, t, t)]
         assert bool((small.peak_at == -1).all())
@@ -51,7 +54,7 @@ def test_a_matrix_is_reduced_in_chunks(chunk, monkeypatch):
 
 
 def tracker():
-    return SoftmaxTracker(lambda _: False)
+    return EagerTracker(lambda _: False)
 
 
 def test_weights_are_followed_to_their_values():
@@ -78,7 +81,7 @@ def test_what_is_no_attention_is_not_followed():
     q, k = randn(2, 5, 4), randn(2, 7, 4)
     scores = q @ k.mT
     for operand in (0, 1):
-        track = SoftmaxTracker(lambda x, operand=operand: x.size(1) == (5, 4)[operand])
+        track = EagerTracker(lambda x, operand=operand: x.size(1) == (5, 4)[operand])
         track.multiply((q, k.mT), scores)
         assert not track.is_following
     track = tracker()
@@ -146,14 +149,14 @@ def test_the_log_sum_exp_of_several_kernels():
 
 def test_masks_of_calls_that_are_measured_together():
     own = torch.zeros(1, 1, 5, 7)
-    assert waiting._stack_masks((own, own), 2) is own
-    assert waiting._stack_masks((own, own.clone()), 2).shape == (4, 1, 5, 7)
+    assert batching._stack_masks((own, own), 2) is own
+    assert batching._stack_masks((own, own.clone()), 2).shape == (4, 1, 5, 7)
     both = torch.zeros(2, 1, 5, 7)
-    assert waiting._stack_masks((both, both), 2).shape == (4, 1, 5, 7)
-    assert waiting._is_stackable(own, 2)
-    assert waiting._is_stackable(both, 2)
-    assert not waiting._is_stackable(both, 3)
-    assert not waiting._is_stackable(both[0], 2)
+    assert batching._stack_masks((both, both), 2).shape == (4, 1, 5, 7)
+    assert batching._is_stackable(own, 2)
+    assert batching._is_stackable(both, 2)
+    assert not batching._is_stackable(both, 3)
+    assert not batching._is_stackable(both[0], 2)
 
 
 @pytest.mark.bad_input

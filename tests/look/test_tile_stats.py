@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 import torch
 
-from sightline.look.score_inputs import Tile
+from sightline.look.inputs import Tile
 from sightline.look.tile_stats import Cells, max_with_index, sum_columns
 from tests.look.look_oracle import near, randn
 

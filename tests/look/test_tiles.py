@@ -8,11 +8,9 @@ import torch
 
 import sightline as sl
 from sightline.attention.masks import Mask, as_mask
-from sightline.look import even, stream, threads, tile_pass
-from sightline.look.attention_call import kernel_call
-from sightline.look.even import even_attention
+from sightline.look import stream, threads, tile_pass, uniform
+from sightline.look.inputs import PrecomputedWeights, Tile
 from sightline.look.measure import measure
-from sightline.look.score_inputs import StoredRows, Tile
 from sightline.look.stream import (
     Cells,
     StatsRequest,
@@ -22,6 +20,8 @@ from sightline.look.stream import (
     tile_weights,
 )
 from sightline.look.tile_pass import needs_grad, over_tiles
+from sightline.look.uniform import even_attention
+from sightline.watch.attention_call import kernel_call
 from tests.look.look_oracle import INF, MASKS, entropy, matrix, near, picture, randn
 
 B, H, T, S, D = 2, 3, 7, 11, 5
@@ -194,7 +194,7 @@ def test_the_kernels_own_log_sum_exp_is_enough_where_nothing_else_is_asked():
     padding[1, 0, 2] = True
     padded = kernel_call(inputs.q, inputs.k, Mask(), 1.0, None, padding=padding).inputs
     near(measure(padded, nothing, lse).lse, lse.masked_fill(padding, -INF))
-    stored = StoredRows.of(weights)
+    stored = PrecomputedWeights.of(weights)
     near(measure(stored, StatsRequest(received=True), lse).received, weights.sum(-2))
     near(measure(stored, StatsRequest(received=True), lse).lse, lse)
 
@@ -334,7 +334,7 @@ def test_which_cell_a_place_falls_into():
     "mask", ["dense_of_all", "dense_of_batch", "bias_of_heads", "all_together", "nobody"]
 )
 def test_even_attention_does_not_depend_on_tiles(mask, size, monkeypatch):
-    monkeypatch.setattr(even, "_TILE", {"cpu": size})
+    monkeypatch.setattr(uniform, "_TILE", {"cpu": size})
     _, weights, _ = inputs_of(mask)
     q = randn(B, H, T, D)
     sight = sl.look(q, randn(B, H, S, D, seed=1), randn(B, H, S, D), MASKS[mask]((B, H), T, S)[0])
@@ -352,14 +352,14 @@ def test_even_attention_of_scores_that_a_function_changes():
     inputs, _, _ = inputs_of(modify=modify)
     ahead = torch.arange(S) - torch.arange(T)[:, None] - torch.arange(H)[:, None, None]
     for size in (7, 1 << 20):
-        with mock.patch.object(even, "_TILE", {"cpu": size}):
-            reach, received = even._of_tiles(inputs)
+        with mock.patch.object(uniform, "_TILE", {"cpu": size}):
+            reach, received = uniform._of_tiles(inputs)
         allowed = (ahead <= 0).double().expand(B, H, T, S)
         assert torch.equal(reach, allowed.sum(-1).long())
         near(received, (allowed / allowed.sum(-1, keepdim=True)).sum(-2))
     padding = torch.zeros(B, 1, T, dtype=torch.bool)
     padding[1, 0, 3] = True
     padded = kernel_call(inputs.q, inputs.k, Mask(), 1.0, None, modify=modify, padding=padding).inputs
-    reach, _ = even._of_tiles(padded)
+    reach, _ = uniform._of_tiles(padded)
     assert torch.equal(reach, allowed.sum(-1).long().masked_fill(padding, 0))
-    assert even._has_bands_alone(inputs) is False
+    assert uniform._has_bands_alone(inputs) is False

@@ -159,7 +159,7 @@ def test_weights_that_are_no_numbers_are_refused(run, caplog):
 
 
 def test_a_model_without_memory_for_it_is_refused(monkeypatch):
-    monkeypatch.setattr("sightline.border.free_memory", lambda: 1000)
+    monkeypatch.setattr("sightline.untrusted.free_memory", lambda: 1000)
     with pytest.raises(ValueError, match=r"the model needs \d+ bytes of memory, 1000 bytes are free"):
         Captioner.build(CONFIG)
 

@@ -9,8 +9,8 @@ import pytest
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.backend_bases import FigureCanvasBase, FigureManagerBase
 
-import sightline.seeds
 import sightline.show
+import sightline.textbook
 from sightline.positions import sinusoidal
 
 
@@ -92,11 +92,11 @@ def test_where_there_is_a_window_the_figure_is_in_it_and_stays(figure, windows):
 
 
 def test_the_exercise_shows_its_heatmap_and_waits_as_its_document_does(windows):
-    drawn = sightline.seeds.visualize_positional_encoding(sinusoidal(8, 6))
+    drawn = sightline.textbook.visualize_positional_encoding(sinusoidal(8, 6))
     assert windows.waited == (drawn,)
 
 
 def test_the_exercise_says_nothing_where_there_is_no_window():
     with warnings.catch_warnings(), mpl.rc_context({"backend": "agg"}):
         warnings.simplefilter("error")
-        assert sightline.seeds.visualize_positional_encoding(sinusoidal(8, 6)).axes
+        assert sightline.textbook.visualize_positional_encoding(sinusoidal(8, 6)).axes

@@ -15,7 +15,7 @@ from PIL import Image
 from sightline import show
 from sightline.show import pages
 from sightline.show.vit import confusion_matrix
-from sightline.show.walk import WordWalk, walk_values
+from sightline.show.walk import AttentionTrace, walk_values
 from tests.show.predictions import (
     HOSTILE,
     Alternative,
@@ -87,7 +87,7 @@ def a_walk(**changes):
     fields |= {"query": torch.randn(7, generator=generator), "keys": torch.randn(6, 7, generator=generator)}
     fields |= {"values": torch.randn(6, 5, generator=generator)}
     fields["grid"] = Grid(2, 3, torch.zeros(3, 8, 12, dtype=torch.uint8))
-    return WordWalk(**(fields | changes))
+    return AttentionTrace(**(fields | changes))
 
 
 FIGURES = {HOSTILE: (show.weights(torch.eye(3)), HOSTILE)}

@@ -12,7 +12,7 @@ from sightline.data.classes import read_classes
 from sightline.tasks.caption.prepare import prepare_captioner
 from sightline.tasks.configure import Request, configure
 from sightline.tasks.registry import task_of
-from sightline.tasks.training import NextSteps
+from sightline.tasks.training import SuggestedCommands
 
 
 @pytest.mark.parametrize("kind", ["caption", "translate", "classify"])
@@ -33,7 +33,7 @@ def test_the_wait_for_drawn_scenes_is_named(caplog):
 
 def test_the_next_command_names_a_split_that_is_there(tmp_path, capsys):
     for split, shown in (("test", "evaluate RUN\n"), ("val", "evaluate RUN --split val\n")):
-        print_next_steps(task_of("caption"), Path("RUN"), NextSteps("a b.jpg", split))
+        print_next_steps(task_of("caption"), Path("RUN"), SuggestedCommands("a b.jpg", split))
         out, err = capsys.readouterr()
         assert out == "RUN\n"
         assert shown in err

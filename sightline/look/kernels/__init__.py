@@ -9,7 +9,7 @@ import importlib.util
 import torch
 
 from sightline.attention.kernels import interpreted
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.stream import StatsRequest
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)

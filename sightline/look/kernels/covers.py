@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from sightline.look import kernels
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.stream import StatsRequest
 from sightline.shapes import Float
 

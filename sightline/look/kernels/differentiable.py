@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels import hopper
 from sightline.look.kernels.backward import by_key_kernel, by_query_kernel
 from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.measure import measure as measure_no_grad
-from sightline.look.score_inputs import ScoreInputs
 from sightline.look.stream import Stats, StatsRequest
 from sightline.shapes import Float
 

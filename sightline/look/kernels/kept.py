@@ -6,10 +6,10 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.tiles import EMPTY_LSE, LOG2E
 from sightline.look.mass_plan import MassPlan
-from sightline.look.score_inputs import ScoreInputs
 from sightline.shapes import Float
 
 

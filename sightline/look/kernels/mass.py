@@ -9,13 +9,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels import hopper
 from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile, plan_args, plan_strides, tiles_of_rows
 from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.shapes import Tile, blocks_of, power_of_two
 from sightline.look.kernels.tiles import real_keys, tile_logs
 from sightline.look.mass_plan import TILE, MassPlan
-from sightline.look.score_inputs import ScoreInputs
 from sightline.shapes import Float
 
 _COUNTED = 1024  # tiles whose bounds are read at a time

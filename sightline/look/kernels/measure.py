@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels import hopper, prepared
 from sightline.look.kernels.begin import begin_kernel
 from sightline.look.kernels.limits import NO_LIMIT, Limits, limits_of
@@ -16,7 +17,6 @@ from sightline.look.kernels.shapes import Tiles, blocks_of, power_of_two, tiles_
 from sightline.look.kernels.tiles import EMPTY_LSE
 from sightline.look.kernels.top import choose_kernel, groups_kernel
 from sightline.look.kernels.weights import weights_kernel
-from sightline.look.score_inputs import ScoreInputs
 from sightline.look.stream import Cells, Stats, StatsRequest
 from sightline.shapes import Float
 

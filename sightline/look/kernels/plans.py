@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.stream import Stats, StatsRequest
 
 __all__ = ["Plan", "allocate", "key_of", "measure_again", "note_launch", "planned", "spoil"]

@@ -5,10 +5,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile, queries_between
 from sightline.look.kernels.shapes import Tile
 from sightline.look.kernels.tiles import real_keys, tile_logs
-from sightline.look.score_inputs import ScoreInputs
 from sightline.shapes import Float
 
 

@@ -13,11 +13,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels import hopper
 from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile, queries_between, tiles_of_rows
 from sightline.look.kernels.shapes import Tile, blocks_of, power_of_two
 from sightline.look.kernels.tiles import real_keys, tile_logs
-from sightline.look.score_inputs import ScoreInputs
 from sightline.shapes import Float
 
 FIXED = tl.constexpr(float(1 << 40))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 
 
 class Tile(NamedTuple):

@@ -9,7 +9,7 @@ from torch import Tensor
 from sightline.attention.band import Band
 from sightline.attention.mask_shapes import cut
 from sightline.attention.masks import Mask
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.sharded.axes import Spans
 
 __all__ = ["Block", "blocks_of", "mask_block"]

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.look.sharded.axes import Axis, Shard, consecutive, length_of
 from sightline.look.sharded.collectives import all_gather
 from sightline.look.sharded.placements import is_dtensor, local
@@ -52,14 +52,14 @@ def gather_sights(sights: Sequence[Sight], batch: Any = None) -> list[Sight]:
     return whole
 
 
-def gather_seen(seen: Seen, batch: Any = None) -> Seen:
+def gather_seen(seen: Recording, batch: Any = None) -> Recording:
     """The whole of what the ranks of a sharded model have seen, on each of them. Collective.
 
     Heads that tensor parallelism spread, and tokens that context parallelism did, are put together in their
     order; ``batch`` as in :func:`gather_sights`.
     """
     own = [(name, sight) for name, calls in seen.items() for sight in calls]
-    whole = Seen.of(seen.about())
+    whole = Recording.of(seen.about())
     for (name, _), sight in zip(own, gather_sights([x for _, x in own], batch), strict=True):
         whole.add(name, sight)
     return whole

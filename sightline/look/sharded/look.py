@@ -9,15 +9,15 @@ from torch import Tensor
 
 from sightline.attention.masks import Mask, as_mask
 from sightline.attention.scores import Score
-from sightline.look.attention_call import UnreadableError
+from sightline.look.inputs import ScoreInputs
 from sightline.look.request import Look
-from sightline.look.score_inputs import ScoreInputs
 from sightline.look.sharded.axes import Shard, consecutive
 from sightline.look.sharded.placements import Spread, is_dtensor, local, spread_of
 from sightline.look.sharded.ring import Ring, check_mask, exchange_lengths, make_ring
 from sightline.look.sharded.ring_pass import Partial, attend_round, measure_round, reduce_partials
 from sightline.look.sharded.sight import ShardedSight
-from sightline.look.sight import KeptInputs, Sight
+from sightline.look.sight import SavedInputs, Sight
+from sightline.watch.attention_call import UnreadableError
 
 __all__ = ["look_at_dtensors", "look_in_group", "sight_of"]
 
@@ -151,7 +151,7 @@ def sight_of(
     name: str = "",
 ) -> ShardedSight:
     """What the second round has found as a sight."""
-    kept = (KeptInputs(inputs.detached().countable().with_versions(), lse),) if keep else ()
+    kept = (SavedInputs(inputs.detached().countable().with_versions(), lse),) if keep else ()
     t, s = partial.ring.whole
     return ShardedSight(
         t, s, lead, statistics, kept, name, is_masked=inputs.may_forbid, shard=partial.ring.shard(beside)

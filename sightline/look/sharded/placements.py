@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sightline.look.attention_call import UnreadableError
-from sightline.look.owners import count_heads
-from sightline.look.score_inputs import ScoreInputs, StoredRows
+from sightline.look.inputs import PrecomputedWeights, ScoreInputs
 from sightline.look.sharded.axes import Axis, Shard, Spans, chunked, head_tail
+from sightline.watch.attention_call import UnreadableError
+from sightline.watch.modules import count_heads
 
 __all__ = ["HeadFinder", "Spread", "is_dtensor", "local", "may_be_sharded", "shard_of_module", "spread_of"]
 
@@ -127,7 +127,7 @@ class HeadFinder:
         q = seen if isinstance(seen, Tensor) else seen.q
         if q.dim() != 4 or is_dtensor(q):
             return None
-        width = None if isinstance(seen, StoredRows) else q.size(3)
+        width = None if isinstance(seen, PrecomputedWeights) else q.size(3)
         key = (id(module), q.size(1), width)
         if key not in self._known:
             self._known[key] = shard_of_module(module, q.size(1), width)

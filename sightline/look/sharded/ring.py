@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sightline.attention.masks import Mask
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.sharded.axes import Axis, Shard, Spans, length_of
 from sightline.look.sharded.blocks import Block, blocks_of
 from sightline.look.sharded.collectives import all_gather

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from sightline.attention.attend import attention
+from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.mass import unfitted
-from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.sharded.axes import Spans
 from sightline.look.sharded.blocks import Block
 from sightline.look.sharded.collectives import add_up, reduce_scatter

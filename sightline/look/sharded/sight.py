@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from sightline.look.groups import Groups, KeyGroups, Keys, is_integer, key_index, read_groups
+from sightline.look.inputs import Tile
 from sightline.look.received_from import Reduce
 from sightline.look.request import Size, Span, check_top, make_cells
-from sightline.look.score_inputs import Tile
 from sightline.look.sharded.blocks import Block
 from sightline.look.sharded.collectives import add_up
 from sightline.look.sharded.ring import Ring

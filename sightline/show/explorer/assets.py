@@ -7,7 +7,7 @@ import json
 import re
 from importlib import resources
 
-from sightline.palette import THEME, VEIL, difference, glow, hexadecimal, scale, weight
+from sightline.look.palette import THEME, VEIL, difference, glow, hexadecimal, scale, weight
 
 __all__ = ["content_policy", "page_script", "script", "style"]
 

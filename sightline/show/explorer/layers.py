@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from sightline.look.heads import by_layer, is_cross
+from sightline.look.inputs import PrecomputedWeights
+from sightline.look.recording import Recording
 from sightline.look.request import Look
-from sightline.look.score_inputs import StoredRows
-from sightline.look.seen import Seen
 from sightline.look.sight import Sight, measure_sight
-from sightline.look.tokens import clean
 from sightline.show.explorer.names import Tokens, names_of, text_of
 from sightline.show.records import AttentionRecord, GridKeys, PredictionRecord
+from sightline.watch.tokens import clean
 
 __all__ = ["Layer", "Shown", "Tokens", "has_tokens", "read_layers"]
 
-Shown = Seen | Sight | AttentionRecord | PredictionRecord | Mapping[str, Sight | AttentionRecord]
+Shown = Recording | Sight | AttentionRecord | PredictionRecord | Mapping[str, Sight | AttentionRecord]
 _MODEL = "the model itself"
 _ROW_COLUMN = re.compile(r"\d+, ?\d+")  # the name of a patch
 _MOST_OTHERS = 16  # keys beside the patches of an image, such as a class token
@@ -96,7 +96,7 @@ def read_layers(
         else:
             found += _of_weights(name, one, n_patches)
     if not found:
-        reason = shown.explanation() if isinstance(shown, Seen) else "got nothing"
+        reason = shown.explanation() if isinstance(shown, Recording) else "got nothing"
         raise ValueError(f"the explorer needs at least one attention to show: {reason}")
     _check(found, tokens, item)
     return found
@@ -128,10 +128,10 @@ def _check(layers: Sequence[Layer], tokens: Tokens | None, item: int) -> None:
         )
 
 
-def _by_name(shown: Seen | Sight | Mapping[str, Sight | AttentionRecord]) -> Mapping[str, Any]:
+def _by_name(shown: Recording | Sight | Mapping[str, Sight | AttentionRecord]) -> Mapping[str, Any]:
     if isinstance(shown, Sight):
         return {shown.name: shown}
-    if isinstance(shown, Seen):
+    if isinstance(shown, Recording):
         return by_layer(shown)
     if not isinstance(shown, Mapping):
         raise TypeError(
@@ -223,5 +223,5 @@ def _layer_name(name: str, i: int, n: int) -> str:
 
 def _sight(weights: Tensor) -> Sight:
     """A sight of weights that are there: (H, T, S)."""
-    rows = StoredRows.of(weights.contiguous()[None])
+    rows = PrecomputedWeights.of(weights.contiguous()[None])
     return measure_sight(rows, Look(), lead=(1, len(weights)))[0]

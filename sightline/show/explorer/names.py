@@ -6,7 +6,7 @@ from typing import Any
 
 from sightline.look.module_names import is_cross_name
 from sightline.look.sight import Sight
-from sightline.look.tokens import clean
+from sightline.watch.tokens import clean
 
 __all__ = ["Tokens", "names_of", "text_of"]
 

@@ -1,7 +1,7 @@
 // Small parts that all views share: elements, numbers, tokens, arrays, colours.
 // Every text becomes a text node, never markup.
 
-// palette.js is written by assets.py, from sightline/palette.py.
+// palette.js is written by assets.py, from sightline/look/palette.py.
 import { SCALES } from "./palette.js";
 
 export const make = (tag, name, text) => {

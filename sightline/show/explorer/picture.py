@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.arguments import check_argument, rule_of, shown_value
+from sightline.arguments import check_argument, format_value, rule_of
 from sightline.data.images import read_image
 from sightline.shapes import check_values, is_tensor
 from sightline.show.records import AttentionRecord, GridKeys, PredictionRecord, crop_note
@@ -131,7 +131,7 @@ def _pixels(image: Any) -> Any:
     elif not isinstance(image, Image.Image):
         raise TypeError(
             "an image is a path, pixels (C, h, w), a PIL image or a grid of patches, got "
-            f"{shown_value(image)}"
+            f"{format_value(image)}"
         )
     image = image.convert("RGB")
     image.thumbnail((_LARGEST, _LARGEST))

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from sightline.arguments import check_fields
-from sightline.look.tokens import clean
 from sightline.shapes import Float
 from sightline.show.explorer.layers import Layer
+from sightline.watch.tokens import clean
 
 __all__ = ["Step", "read_steps", "steps_of"]
 

@@ -11,15 +11,15 @@ from sightline.data.images import normalise
 from sightline.data.scenes import Scene
 from sightline.data.scenes_layout import SIDE
 from sightline.data.tokens import BOS, EOS, Tokenizer
-from sightline.evaluate.scenes import glances
-from sightline.look.seen import Seen
-from sightline.look.watch import watch
+from sightline.evaluate.scenes import groundings
+from sightline.look.recording import Recording
 from sightline.models.captioner import Captioner
 from sightline.models.recurrent_decoder import RecurrentDecoder
 from sightline.shapes import Int, Shaped
 from sightline.show.explorer.steps import Step, steps_of
 from sightline.tasks.attention import Attention, Box, Grid, tokens
 from sightline.tasks.caption.generate import Caption, words_of_pieces
+from sightline.watch.watch import watch
 
 __all__ = [
     "CaptionAttention",
@@ -117,7 +117,7 @@ def layer_attentions(
 @torch.no_grad()
 def watch_captions(
     model: Captioner, images: Shaped[Tensor, "B 3 h w"], captions: Sequence[Sequence[int]]
-) -> Seen:
+) -> Recording:
     """Every fused attention of a model while it writes captions, given as ids; q and k are kept."""
     device = next(model.parameters()).device
     with watch(model, keep=True) as seen:
@@ -168,7 +168,7 @@ def _boxes(scene: Scene, words: Sequence[str], summary: Tensor, model: Captioner
     """The box of each object that a caption of a scene names, in pixels of what the model saw."""
     scale = model.config.image_size / SIDE
     boxes: dict[int, Box] = {}
-    for glance in glances(scene, words, summary[:, None], model.grid):
+    for glance in groundings(scene, words, summary[:, None], model.grid):
         if glance.thing is not None:
             left, top, right, bottom = scene.objects[glance.thing].box
             boxes[glance.word] = (left * scale, top * scale, right * scale, bottom * scale)

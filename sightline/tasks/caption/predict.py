@@ -15,12 +15,12 @@ from sightline.data.tokens import Tokenizer
 from sightline.evaluate.captions import score_captions
 from sightline.evaluate.scenes import scene_scores
 from sightline.evaluate.scores import Scores
-from sightline.look.seen import Seen
+from sightline.look.recording import Recording
 from sightline.messages import listing
 from sightline.models.captioner import Captioner
 from sightline.settings import check, setting
 from sightline.show.explorer.steps import Step
-from sightline.show.walk import WordWalk
+from sightline.show.walk import AttentionTrace
 from sightline.tasks.attention import Attention, Grid
 from sightline.tasks.caption.attention import (
     CaptionAttention,
@@ -34,7 +34,7 @@ from sightline.tasks.caption.data import token_rows
 from sightline.tasks.caption.generate import Caption, SamplingConfig, generate_captions
 from sightline.tasks.caption.pixels import read_images
 from sightline.tasks.caption.prepare import TOKENIZER
-from sightline.tasks.caption.walk import walk_word
+from sightline.tasks.caption.walk import trace_word
 from sightline.tasks.prediction import Alternative, Example, Prediction
 from sightline.tasks.predictor import Predictor
 
@@ -161,7 +161,7 @@ class CaptionPredictor(Predictor):
             for example, ranked in zip(examples, captions, strict=True)
         ]
 
-    def watch(self, examples: Sequence[Example]) -> Seen:
+    def watch(self, examples: Sequence[Example]) -> Recording:
         """Every attention of the model while it writes its captions of some images.
 
         The recurrent decoder computes its weights by hand: only its encoder is seen here, and
@@ -179,9 +179,9 @@ class CaptionPredictor(Predictor):
         """The words of a caption, one step a token."""
         return caption_steps(self.model, self.tokenizer, example.value, self._ids(prediction))
 
-    def walk(self, example: Example, prediction: Prediction, word: int) -> WordWalk | None:
+    def walk(self, example: Example, prediction: Prediction, word: int) -> AttentionTrace | None:
         """How one head came to a word; None for pieces of words, and for a recurrent decoder."""
-        return walk_word(self.model, example.value, self._ids(prediction), prediction, word)
+        return trace_word(self.model, example.value, self._ids(prediction), prediction, word)
 
     def _ids(self, prediction: Prediction) -> Sequence[int]:
         """The tokens of a caption, without BOS and EOS."""

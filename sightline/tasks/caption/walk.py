@@ -9,22 +9,22 @@ from torch import Tensor, nn
 
 from sightline.data.images import normalise
 from sightline.data.tokens import BOS
-from sightline.look.watch import watch
 from sightline.models.captioner import Captioner
 from sightline.shapes import Float, Shaped
-from sightline.show.walk import WordWalk
+from sightline.show.walk import AttentionTrace
 from sightline.tasks.attention import Grid
 from sightline.tasks.prediction import Prediction
+from sightline.watch.watch import watch
 
-__all__ = ["walk_word"]
+__all__ = ["trace_word"]
 
 _CROSS = "multihead_attn"  # what a decoder layer calls its attention over the image
 
 
 @torch.no_grad()
-def walk_word(
+def trace_word(
     model: Captioner, image: Shaped[Tensor, "3 h w"], ids: Sequence[int], prediction: Prediction, word: int
-) -> WordWalk | None:
+) -> AttentionTrace | None:
     """How the sharpest head of the decoder's last layer came to what it gives for a word.
 
     Args:
@@ -57,7 +57,7 @@ def walk_word(
     (kept,) = sight.require_kept("a query")
     head = int(sight.entropy[0, :, word].argmin())
     values = _values(module, read[0][0], sight.lead[-1])
-    return WordWalk(
+    return AttentionTrace(
         word=attention.queries[word],
         text=prediction.text,
         where=f"head {head} of the decoder's last layer",

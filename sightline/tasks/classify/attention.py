@@ -14,9 +14,9 @@ from torch import Tensor
 from sightline.data.augment import as_floats
 from sightline.look.flow import rollout
 from sightline.look.sight import Sight
-from sightline.look.watch import watch
 from sightline.models.vit import VisionTransformer
 from sightline.shapes import Float, Shaped
+from sightline.watch.watch import watch
 
 __all__ = ["INKED", "PatchAttention", "ink_scores", "patch_attention", "patch_distances"]
 

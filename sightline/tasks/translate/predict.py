@@ -16,8 +16,7 @@ from sightline.data.tokens import BOS
 from sightline.evaluate.scores import Scores
 from sightline.evaluate.translation import alignment_accuracy, alignment_chance, score
 from sightline.logs import logger
-from sightline.look.seen import Seen
-from sightline.look.watch import watch
+from sightline.look.recording import Recording
 from sightline.models.run_folder import CONFIG
 from sightline.models.translator import Translator, open_translator
 from sightline.settings import check, from_json, setting
@@ -32,6 +31,7 @@ from sightline.tasks.translate.generate import (
     generate_translations,
     length_limit,
 )
+from sightline.watch.watch import watch
 
 __all__ = [
     "SentenceTranslator",
@@ -115,7 +115,7 @@ class SentenceTranslator(Predictor):
             for example, one in zip(examples, translations, strict=True)
         ]
 
-    def watch(self, examples: Sequence[Example]) -> Seen:
+    def watch(self, examples: Sequence[Example]) -> Recording:
         """Every attention of the model while it reads some sentences and their translations."""
         translations = self._translate(examples, TranslateOptions().beam, attention=False)
         target = [self._decoder_ids(one.target_tokens) for one in translations]
@@ -212,7 +212,7 @@ class SentenceTranslator(Predictor):
             batch_size=len(examples),
         )
 
-    def _seen(self, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> Seen:
+    def _seen(self, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> Recording:
         """The model watched while it is told what to write."""
         device = next(self.model.parameters()).device
         with torch.no_grad(), watch(self.model, keep=True) as seen:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sightline.attention.masks import Mask, causal, padding, window
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 
 ON_HOPPER = [
     pytest.mark.gpu,

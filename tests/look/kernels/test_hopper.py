@@ -5,8 +5,8 @@ import torch
 
 from sightline.attention.masks import Mask, causal, window
 from sightline.look import stream
+from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.mass_plan import plan_mass
-from sightline.look.score_inputs import ScoreInputs, Tile
 from sightline.look.stream import Cells, StatsRequest
 from tests.look.kernels.hopper_cases import MASKS, ON_HOPPER, pairs_of
 

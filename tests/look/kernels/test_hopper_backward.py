@@ -5,7 +5,7 @@ import torch
 
 from sightline.attention.masks import Mask, causal, padding, window
 from sightline.look import stream
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.stream import StatsRequest
 from tests.look.kernels.hopper_cases import MASKS, ON_HOPPER, pairs_of
 
@@ -84,10 +84,10 @@ def test_a_key_that_nobody_may_look_at_has_no_gradient():
 
 @pytest.mark.parametrize("name", ["none", "causal", "window and padding"])
 def test_sums_and_gradients_are_as_exact_as_those_of_the_plain_kernels(name):
+    from sightline.look.inputs import Tile
     from sightline.look.kernels.differentiable import _PlainPasses
     from sightline.look.kernels.hopper.launch_backward import BackwardPasses
     from sightline.look.kernels.measure import KernelArgs
-    from sightline.look.score_inputs import Tile
 
     b, h, t, s, d = shape = 2, 2, 389, 523, 128
     pairs = pairs_of(shape, MASKS[name](s))

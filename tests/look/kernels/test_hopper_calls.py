@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import sightline
 from sightline.attention.masks import Mask, causal, padding, window
+from sightline.look.inputs import ScoreInputs
 from sightline.look.mass_plan import plan_mass
-from sightline.look.score_inputs import ScoreInputs
 from sightline.look.stream import Cells, StatsRequest
 
 PACKAGE = "sightline.look.kernels.hopper"

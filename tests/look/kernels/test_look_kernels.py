@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sightline.attention.masks import Mask, bias, causal, dense, padding, window
 from sightline.look import stream
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.stream import Cells, StatsRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, on inf - inf in the interpreter

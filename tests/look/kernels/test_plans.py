@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sightline.attention.masks import Mask, causal
+from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels import plans
-from sightline.look.score_inputs import ScoreInputs
 from sightline.look.stream import Cells, Stats, StatsRequest
 
 prepared = pytest.importorskip("sightline.look.kernels.prepared")  # needs triton

@@ -15,9 +15,9 @@ import sightline as sl
 from sightline.attention.masks import Mask, causal, window
 from sightline.look import flow
 from sightline.look.groups import read_groups
+from sightline.look.inputs import Tile
 from sightline.look.kernels.covers import covers
 from sightline.look.mass_plan import NOWHERE, plan_mass
-from sightline.look.score_inputs import Tile
 from sightline.look.stream import StatsRequest
 from tests.look.kernels.test_look_kernels import exact, items_and_heads, masks, pairs_of
 

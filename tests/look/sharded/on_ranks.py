@@ -25,8 +25,8 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 import sightline as sl
 from sightline.look.heads import head_table
-from sightline.look.sharded import watching
 from sightline.look.sharded.placements import shard_of_module
+from sightline.watch import sharded as watching
 
 
 def sentence(call):

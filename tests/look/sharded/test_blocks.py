@@ -8,7 +8,7 @@ from torch import nn
 
 import sightline as sl
 from sightline.attention.masks import Mask
-from sightline.look.score_inputs import ScoreInputs
+from sightline.look.inputs import ScoreInputs
 from sightline.look.sharded.axes import Axis, Shard, chunked, consecutive, head_tail, length_of
 from sightline.look.sharded.blocks import blocks_of, mask_block
 from sightline.look.sharded.placements import shard_of_module

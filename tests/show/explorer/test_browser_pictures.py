@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sightline import palette
+from sightline.look import palette
 from tests.show.explorer.saved_pages import SHORTER, VIEWS, WORDS, T, attended, weights
 from tests.show.predictions import shares
 

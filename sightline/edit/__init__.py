@@ -1,0 +1,1 @@
+"""Changing what a model attends to: heads ablated, pairs forbidden, scores tempered."""

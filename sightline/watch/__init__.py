@@ -1,0 +1,1 @@
+"""Watching any model: its attention calls are intercepted, read and measured; they fill a recording."""
