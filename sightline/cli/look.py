@@ -69,8 +69,8 @@ def command() -> Any:
             str | None,
             typer.Option(
                 metavar="PATTERN",
-                help="Only layers of this name, such as '*.3.*' or 'layer.3'; of a run, 3 is the third layer "
-                "of what its prediction looked at.",
+                help="Only layers of this name, such as '*.3.*' or 'layer.3'; of a run, a number: 0 is the "
+                "first layer of what its prediction looked at.",
             ),
         ] = None,
         head: Annotated[
@@ -148,7 +148,7 @@ def _look_at_all(
     as_json: bool,
 ) -> None:
     """Predict for all inputs, and show each."""
-    read = [x for text in inputs for x in _one(read_inputs(run.task, [_text_of(run, text)]))]
+    read = [x for text in inputs for x in _one(read_inputs(run.task, [_text_of(run, text)]), run.kind)]
     predictions = list(run.predict(read, **{**run.task.look_options, **options}))
     if len(predictions) == 1:
         look_run(run, predictions[0], layer, head, out, as_json=as_json)
@@ -253,9 +253,11 @@ def _figure(prediction: Prediction, attention: Attention, layer: int | None, tit
     return show.prediction(dataclasses.replace(prediction, attention=attention), layer=layer, title=title)
 
 
-def _one(inputs: list[Any]) -> list[Any]:
+def _one(inputs: list[Any], kind: str) -> list[Any]:
     if len(inputs) > 1:
-        raise ValueError(f"look takes one input, got {len(inputs)} lines; predict takes several")
+        raise ValueError(
+            f"look takes one text for each INPUT, got {len(inputs)} lines; `sightline {kind}` takes several"
+        )
     return inputs
 
 

@@ -158,7 +158,7 @@ def _print(
     for one in inputs:
         if one not in refused:
             for line in task.lines(next(rest)):
-                print_line(line)
+                print_line(line.replace("\n", "\\n"))  # of an image's name
         elif not task.input_is_file:
             print_line()
 

@@ -91,9 +91,11 @@ class Zip:
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
-        _check_unpacked(self._zip.getinfo(name), self.where)
+        member = self._zip.getinfo(name)
+        _check_unpacked(member, self.where)
         try:
-            return self._zip.read(name)
+            with self._zip.open(member) as stream:
+                return stream.read(member.file_size)  # without a size all is unpacked at once, however much
         except UNREADABLE as problem:
             raise OSError(f"can't read {name!r} in {self.where!r}: {problem}") from problem
 

@@ -182,7 +182,7 @@ class VisionTransformer(SaveableModel):
         if images.dim() != 4 or images.size(1) != config.channels:
             raise ValueError(
                 f"images must be (B, C, h, w) with C={config.channels} channels, got {tuple(images.shape)}; "
-                "sightline.data.class_set.fitted makes an image fit"
+                "sightline.data.class_set.fit_image makes an image fit"
             )
         if not images.is_floating_point():
             raise TypeError(

@@ -6,6 +6,8 @@ Both halves are the one-dimensional table of ``sinusoidal.py``, so moving down o
 map, and an image of another size than those seen in training still has positions.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -82,6 +84,8 @@ class SinusoidalPositions2d(SinusoidTable):
             height, width = x.shape[-3:-1]
         else:
             check_input(x, self.d_model, "..., P, E")
+            if not isinstance(grid, Sequence) or len(grid) != 2:
+                raise TypeError(f"grid must be (height, width), two whole numbers, got {grid!r}")
             height, width = (checked_count("a side of the grid", side, least=0) for side in grid)
             if height * width != x.size(-2):
                 raise ValueError(

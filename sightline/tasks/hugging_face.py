@@ -25,6 +25,8 @@ _NAMELESS = ("model", "models", "snapshots", "checkpoint", "main", "latest", "..
 _NO_SDPA = re.compile(
     "scaled_dot_product_attention|sdpa", re.IGNORECASE
 )  # without it a model attends in its own way
+_DEPTH = re.compile("(^|_)n_?layers?$|layers$|depth")  # names of the number of layers in a config.json
+_DEEP = 256  # models of fewer layers are built in seconds
 _UNLIMITED = 1 << 40  # what a tokenizer without a longest text says is more than this
 
 
@@ -221,7 +223,30 @@ def _check(folder: Path) -> None:
         ]
         if strange:
             raise ValueError(f"weights must be in safetensors files, {index} names {strange[0]!r}")
-    _json(folder / "config.json")
+    _check_depth(folder, _json(folder / "config.json"))
+
+
+def _check_depth(folder: Path, config: Mapping[str, Any]) -> None:
+    """Refuse a config of more layers than there are weights for: each would be built first, for minutes."""
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 (where folders of weights are read)
+
+    counts = [x for part in (config, *config.values()) if isinstance(part, Mapping) for x in part.items()]
+    depth = [(name, n) for name, n in counts if _DEPTH.search(str(name)) and isinstance(n, int) and n > _DEEP]
+    if not depth:
+        return
+    n_tensors = 0
+    for path in folder.glob("*.safetensors"):
+        try:
+            with safe_open(path, framework="pt") as file:
+                n_tensors += len(file.keys())
+        except SafetensorError as problem:
+            raise ValueError(f"{str(path)!r} is damaged: {problem}; copy it anew") from problem
+    name, n = max(depth, key=lambda x: x[1])
+    if n > n_tensors:
+        raise ValueError(
+            f"{folder / 'config.json'} asks for {name}={n}, but its weights are {n_tensors} tensors; "
+            "copy both anew"
+        )
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 import io
 import json
 import zipfile
+import zlib
 
 import matplotlib.image
 import numpy as np
@@ -178,3 +179,31 @@ def test_pairs_have_no_contact_sheet(tmp_path, capsys):
     assert run(tmp_path / "all.csv", "--out", tmp_path / "sheet.png") == 2
     assert "a contact sheet is of images" in capsys.readouterr().err
     assert not (tmp_path / "sheet.png").exists()
+
+
+def test_a_zip_member_is_unpacked_no_further_than_its_directory_says(tmp_path, monkeypatch):
+    path, size = tmp_path / "bomb.zip", 64 << 20
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("captions.csv", "image,caption\na.png,a cat\n")
+        file.writestr("a.png", bytes(size))
+    content = bytearray(path.read_bytes())
+    entry = content.rfind(b"PK\x01\x02")  # the member's line of the directory: its size is at byte 24
+    content[entry + 24 : entry + 28] = (100).to_bytes(4, "little")
+    path.write_bytes(content)
+    largest, real = [], zlib.decompressobj
+
+    class Counted:
+        def __init__(self, *args):
+            self._own = real(*args)
+
+        def __getattr__(self, name):
+            return getattr(self._own, name)
+
+        def decompress(self, *args):
+            found = self._own.decompress(*args)
+            largest.append(len(found))
+            return found
+
+    monkeypatch.setattr(zlib, "decompressobj", Counted)
+    assert run(path) == 2
+    assert 0 < max(largest) < size // 1000

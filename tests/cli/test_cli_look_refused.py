@@ -156,3 +156,16 @@ def test_without_transformers_a_sentence(folder, monkeypatch):
     assert err == (
         "a Hugging Face folder needs transformers, which is not installed; pip install 'sightline[hf]'\n"
     )
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_config_of_more_layers_than_weights_is_refused_before_it_is_built(folder, tmp_path, nested):
+    copy = without(folder, tmp_path)
+    config = json.loads((copy / "config.json").read_text())
+    (config.setdefault("text_config", {}) if nested else config)["num_hidden_layers"] = 10_000_000
+    (copy / "config.json").write_text(json.dumps(config))
+    code, printed, err = run(copy, TEXT)
+    assert (code, printed, err.count("\n")) == (2, "", 1)
+    assert "num_hidden_layers=10000000" in err
+    assert "tensors" in err

@@ -98,3 +98,11 @@ def test_one_process_writes(tmp_path, monkeypatch):
     result = run("classify", CLASSIFIER, DIGITS[0], "--out", tmp_path / "r.jsonl")
     assert result.code == 2
     assert "a launcher has started several; start one" in result.err
+
+
+def test_an_image_whose_name_has_two_lines_is_printed_on_one(tmp_path):
+    image = tmp_path / "one\ntwo.png"
+    image.write_bytes(DIGITS[0].read_bytes())
+    result = run("classify", CLASSIFIER, image)
+    assert (result.code, result.out.count("\n")) == (0, 1)
+    assert "one\\ntwo.png: " in result.out
