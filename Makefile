@@ -89,6 +89,7 @@ commands plain kernels: $(READY)
 # they share what was trained for them.
 test-long: $(READY)
 	$(PYTEST) -n $(JOBS) --dist loadfile tests -m long
+	$(PYTEST) workshop
 
 types: $(READY)
 	$(BIN)/mypy
@@ -112,19 +113,17 @@ docs: $(READY)
 
 # The built site in a Chromium: axe-core, sideways scrolling, the search, anything loaded from a network.
 docs-check: docs
-	$(BIN)/python .ci/site.py
+	$(BIN)/python -m workshop.release.site
 
 # Pictures from small models and from the numbers that are kept beside the scripts: a few minutes of one core.
-DRAW  := OMP_NUM_THREADS=1 $(BIN)/python docs/figures
-QUICK := pictures.py pictures_course.py pictures_do.py pictures_heads.py pictures_kernels.py pictures_mechanism.py \
-         pictures_watch.py layer_costs.py
-DRAWN := beam_search.py copying.py small_runs.py soak.py time_over_length.py training_curves.py vit_or_cnn.py
+DRAW  := OMP_NUM_THREADS=1 $(BIN)/python -m workshop.figures
+QUICK := pictures pictures_course pictures_do pictures_heads pictures_kernels pictures_mechanism \
+         pictures_watch layer_costs
+DRAWN := beam_search copying small_runs soak time_over_length training_curves vit_or_cnn
 figures: $(READY)
-	for script in $(QUICK); do $(DRAW)/$$script || exit 1; done
-	for script in $(DRAWN); do $(DRAW)/$$script draw || exit 1; done
-	$(DRAW)/many_processes.py --draw
-	$(DRAW)/sharded_cost.py --no-count
-	$(DRAW)/seeds_table.py
+	for script in $(QUICK); do $(DRAW).$$script || exit 1; done
+	for script in $(DRAWN); do $(DRAW).$$script draw || exit 1; done
+	OMP_NUM_THREADS=1 $(BIN)/python -m workshop.measure.many_processes --draw
 
 # Pictures of trained runs and of pages in a Chromium: hours of one core. What has numbers beside it is trained anew
 # by `beam_search.py train` and its like; benchmarks/results, products_in_turns.py, `vit_or_cnn.py train`, `time_over_length.py measure` and
@@ -135,19 +134,19 @@ figures-slow: $(READY)
 	$(BIN)/sightline train translate --data dates --out $(RUNS)/dates --resume
 	$(BIN)/sightline train translate --data dates --model recurrent --out $(RUNS)/recurrent --resume
 	$(BIN)/sightline train classify --data digits --out $(RUNS)/digits --resume
-	$(DRAW)/pictures_captioning.py runs/demo
-	$(DRAW)/pictures_beam.py --caption runs/demo --translate $(RUNS)/dates
-	$(DRAW)/pictures_translation.py $(RUNS)/recurrent $(RUNS)/dates
-	$(DRAW)/pictures_classification.py $(RUNS)/digits
-	$(DRAW)/caption_boxes.py runs/demo --out docs/pictures/howto_boxes.png
-	$(DRAW)/copying_heads.py $(RUNS)/dates --out docs/pictures/howto_copying.png
-	$(DRAW)/heads_removed.py $(RUNS)/dates --out docs/pictures/howto_removed_dates.png
-	$(DRAW)/heads_removed.py runs/demo --out docs/pictures/howto_removed_scenes.png
-	$(DRAW)/pictures_questions.py $(RUNS)/questions
-	$(DRAW)/translation_scores.py
-	$(DRAW)/pictures_explorer.py --run runs/demo
-	$(DRAW)/recording_explorer.py
-	$(DRAW)/pictures_serve.py runs/demo
+	$(DRAW).pictures_captioning runs/demo
+	$(DRAW).pictures_beam --caption runs/demo --translate $(RUNS)/dates
+	$(DRAW).pictures_translation $(RUNS)/recurrent $(RUNS)/dates
+	$(DRAW).pictures_classification $(RUNS)/digits
+	$(DRAW).caption_boxes runs/demo --out docs/pictures/howto_boxes.png
+	$(DRAW).copying_heads $(RUNS)/dates --out docs/pictures/howto_copying.png
+	$(DRAW).heads_removed $(RUNS)/dates --out docs/pictures/howto_removed_dates.png
+	$(DRAW).heads_removed runs/demo --out docs/pictures/howto_removed_scenes.png
+	$(DRAW).pictures_questions $(RUNS)/questions
+	$(DRAW).translation_scores
+	$(DRAW).pictures_explorer --run runs/demo
+	$(DRAW).recording_explorer
+	$(DRAW).pictures_serve runs/demo
 
 # Where there is a GPU its torch and Triton are installed already: nothing is installed here.
 test-gpu:
@@ -164,48 +163,48 @@ test-lab: $(READY)
 MINUTES ?= 5
 SEED    ?= 0
 fuzz: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
-	PYTHONPATH=. OMP_NUM_THREADS=1 $(BIN)/python tests/serve/fuzz.py tests/fixtures/written_by_0_1/caption/finished 1000
+	OMP_NUM_THREADS=1 $(BIN)/python -m workshop.fuzz --minutes $(MINUTES) --seed $(SEED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m workshop.fuzz.uploads tests/fixtures/written_by_0_1/caption/finished 1000
 
 # SIGKILL before every single change that a run of each task makes to the file system, and the end anywhere.
 kills: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --sweep kill --seed $(SEED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m workshop.fuzz --sweep kill --seed $(SEED)
 
 # A full disk, a folder without permission, a signal at each of those changes, and a disk of every size.
 faults: $(READY)
 	for fault in 'no space' 'read only' signal disk; do \
-	    OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --sweep "$$fault" || exit 1; done
+	    OMP_NUM_THREADS=1 $(BIN)/python -m workshop.fuzz --sweep "$$fault" || exit 1; done
 
 # Small mistakes put into a room, one at a time: its tests must notice.
 ROOM    ?= attention
 N       ?= 200
 mutants: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.mutation $(ROOM) --n $(N) --seed $(SEED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m workshop.mutation $(ROOM) --n $(N) --seed $(SEED)
 
 # Hours of work in one process each: nothing may grow.
 soak: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python docs/figures/soak.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m workshop.soak
 
 # What the project is made of; `make lock` needs uv, and is for those who change dependencies.
 lock:
-	$(PYTHON) .ci/supply.py lock
+	$(PYTHON) -m workshop.release.supply lock
 
 licences: $(READY)
-	$(BIN)/python .ci/supply.py licences
+	$(BIN)/python -m workshop.release.supply licences
 
 sbom: $(READY)
 	@mkdir -p dist
-	$(BIN)/python .ci/supply.py sbom dist/sightline.cdx.json
+	$(BIN)/python -m workshop.release.supply sbom dist/sightline.cdx.json
 
 wheel: $(READY)
-	$(BIN)/python .ci/supply.py wheel
+	$(BIN)/python -m workshop.release.supply wheel
 
 # What somebody gets who has no repository, every extra in an environment of its own; and what a start costs.
 smoke: $(READY)
-	$(BIN)/python .ci/package.py smoke
+	$(BIN)/python -m workshop.release.package smoke
 
 startup: $(READY)
-	$(BIN)/python .ci/package.py startup
+	$(BIN)/python -m workshop.release.package startup
 
 # The tests under every Python that is installed here, each in an environment of its own.
 PYTHONS ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v; done)
@@ -217,8 +216,7 @@ test-all:
 
 # The pages of docs/lookup that come from the code, and the notebooks.
 pages: $(READY)
-	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/figures/reference_pages.py
-	$(BIN)/python docs/figures/notebooks.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m workshop.pages
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
