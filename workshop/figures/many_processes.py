@@ -1,7 +1,7 @@
 """Train small models in 1, 2 and 4 processes, and kill some: curves, scores and weights beside one process's.
 
-    python -m workshop.measure.many_processes  # measures (minutes), writes many_processes.json
-    python -m workshop.measure.many_processes --draw  # draws its picture
+    python -m workshop.figures.many_processes  # measures (minutes), writes many_processes.json
+    python -m workshop.figures.many_processes --draw  # draws its picture
 
 Processes are forked with the environment that torchrun gives them, on the CPU with gloo, one thread each,
 nothing dropped by chance. What one process computes is what the others are compared with.
