@@ -19,7 +19,6 @@ pictures
 pictures_course
 pictures_do
 pictures_heads
-pictures_kernels
 pictures_mechanism
 pictures_watch
 layer_costs

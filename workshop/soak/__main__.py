@@ -39,9 +39,9 @@ from torch import nn
 import sightline as sl
 from sightline.watch import dispatch_keys
 from sightline.watch.recorder import AttentionRecorder
-from workshop import PICTURES
+from workshop import ROOT
 
-HERE = Path(__file__).parent
+PLACE = ROOT / "build"
 PHASES = ("watch", "look", "train", "serve")
 SAMPLES = 100  # of a phase that counts its work
 WARM_UP = 0.2  # of a phase, before what it holds is compared
@@ -66,8 +66,8 @@ def main() -> None:
     parser.add_argument("--serve-minutes", type=float, default=60.0)
     parser.add_argument("--run", type=Path, help="what to serve, instead of what was trained")
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two counts")
-    parser.add_argument("--json", type=Path, default=HERE / "soak.jsonl")
-    parser.add_argument("--out", type=Path, default=PICTURES / "soak.png")
+    parser.add_argument("--json", type=Path, default=PLACE / "soak.jsonl")
+    parser.add_argument("--out", type=Path, default=PLACE / "soak.png")
     parser.add_argument("--inside", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
@@ -152,6 +152,7 @@ def note(path: Path, phase: str, **values: Any) -> None:
 def forget(path: Path, phase: str) -> None:
     """Leave out what the file has of an earlier run of a phase."""
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(line for line in lines if json.loads(line)["phase"] != phase))
 
 
