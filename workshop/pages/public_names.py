@@ -7,6 +7,7 @@ from typing import Any
 import sightline as sl
 
 SPACES = ("masks", "scores", "positions", "nn", "models", "show", "tasks", "train", "textbook", "reference")
+INTERNAL = {"check_span", "extra_repr", "require_kept", "restore_lead"}  # members for our own code
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
@@ -34,7 +35,8 @@ def members(found: type) -> Iterator[tuple[str, Any]]:
             continue
         for name, member in vars(owner).items():
             function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-            if not name.startswith("_") and (inspect.isfunction(function)) and inspect.getdoc(function):
+            is_internal = name.startswith("_") or name in INTERNAL
+            if inspect.isfunction(function) and inspect.getdoc(function) and not is_internal:
                 yield name, member
 
 
