@@ -1,40 +1,33 @@
 # `make demo` and `make test` do everything on a machine with Python >= 3.11 and make.
-PYTHON ?= python3
-VENV   ?= .venv
-BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
+PYTHON  ?= python3
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+READY   := $(VENV)/.ready
 # Parts of `make test` at a time: one more than the cores of a small machine, because parts wait for what they start.
-JOBS   ?= 3
-SKIPS  := $(VENV)/skipped.txt
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --note-skips $(SKIPS)
-SYNC   := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
-# The parts of `make test`, as they are started: the types first, for they need no torch while another compiles it.
-PARTS  := commands types shaped plain kernels doctest examples
+JOBS    ?= 3
+MINUTES ?= 5
+SEED    ?= 0
 # Bytecode is kept, whatever the environment says: without it each process compiles all that it imports, torch with
 # what the commands need in 24 s instead of 9.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo browser docs docs-check figures figures-slow test test-long test-gpu fuzz kills lock licences sbom wheel check $(PARTS) $(PARTS:%=%.part) format clean test-lab smoke startup test-all pages faults mutants soak
+.PHONY: help demo test check format browser test-long test-gpu docs figures fuzz smoke lock clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo      train a captioner on drawn scenes, score it, look into it: runs/demo/report.html"
-	@echo "make test      lint, types, tests, doctests and examples"
-	@echo "make test-long further cases of what make test has one of: signals, kills, old runs, combinations; some minutes"
-	@echo "make test-gpu  the tests that have more to say on a GPU, with the Python of this machine"
-	@echo "make test-lab  a real Jupyter Lab and a marimo open a notebook, in an environment of their own"
-	@echo "make fuzz      hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
-	@echo "make docs      these pages as a site: build/site/index.html"
-	@echo "make figures   the pictures of the pages, drawn anew"
-	@echo "make test-all  the same under each of Python 3.11, 3.12 and 3.13 that is installed"
-	@echo "make smoke     the wheel and the sdist, each extra in a clean environment"
-	@echo "make startup   what importing sightline and asking for help costs"
-	@echo "make pages     the pages of the reference that come from the code"
-	@echo "make kills     SIGKILL at every change of the file system of a run of each task; make faults: other faults"
-	@echo "make mutants   small mistakes in ROOM=attention, N=200 of them: do its tests notice?"
-	@echo "make soak      three hours of watching, looking, training and serving: does anything grow?"
-	@echo "make check     lint and types only; make commands, shaped, plain, kernels, doctest or examples: a part of make test"
-	@echo "make format    let ruff put the code in order"
+	@echo "make demo       train a captioner on drawn scenes, score it, look into it: runs/demo/report.html"
+	@echo "make test       lint, types, tests, doctests and examples"
+	@echo "make check      lint and types only"
+	@echo "make format     put the code in order with ruff"
+	@echo "make test-long  further cases of what make test has one of, and the tests of workshop/; half an hour"
+	@echo "make test-gpu   the tests that cover more on a GPU, with the Python of this machine"
+	@echo "make docs       these pages as a site: build/site/index.html"
+	@echo "make figures    draw the pictures of the pages"
+	@echo "make fuzz       hostile commands, runs, data and machines for MINUTES=5 from SEED=0, with counts"
+	@echo "make smoke      the wheel and the sdist, each extra in a clean environment"
+	@echo "make lock       write requirements.lock, with uv, after a change of dependencies"
+	@echo "make clean      remove the environment, the runs and all caches"
+	@echo "Other tools: workshop/README.md."
 
 $(READY): pyproject.toml constraints.txt requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
@@ -55,19 +48,11 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Each test runs once: the rooms' own under a hook that checks the shapes of all they call, what of them the hook
-# would change (plain) or Triton could not read then (kernels), and the other rooms, tasks and commands among them.
-# A part is one process with one thread, so that what many tests import and train is imported and trained once.
-# JOBS parts run at a time, the next begins when one ends, and what a part prints comes when it has ended. The
-# longest goes before the others, or all would wait for it.
+# Each test runs once, in the part that tests/parts.py names; one part alone: `python -m tests.parts shaped`.
 test: $(READY) browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@echo 'what a part prints is in $(VENV)/PART.txt, and comes here when it has ended: $(PARTS)'
-	@: > $(SKIPS)
-	@$(MAKE) --no-print-directory --old-file=$(READY) --keep-going $(SYNC) --jobs=$(JOBS) $(PARTS:%=%.part); \
-	code=$$?; sed -n 's/.* skipped: //p' $(VENV)/examples.txt >> $(SKIPS); \
-	echo '== not tested here, how many and why'; sort $(SKIPS) | uniq -c | sort -rn; exit $$code
+	$(BIN)/python -m tests.parts --jobs $(JOBS) --folder $(VENV)
 
 # Chromium, for the tests of pages: by the system's package manager where this may install it. In continuous
 # integration it must be there; elsewhere those tests are skipped, and the end of `make test` says so.
@@ -77,31 +62,15 @@ browser: $(READY)
 	[ "$$(id -u)" = 0 ] && (apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes chromium) > $(VENV)/browser.txt 2>&1 && exit 0; \
 	echo 'no Chromium here, and none could be installed: see $(VENV)/browser.txt'; [ -z "$$CI$$SIGHTLINE_CI" ]
 
-$(PARTS:%=%.part): %.part: $(READY)
-	@nice -n $(if $(filter commands,$*),0,10) $(MAKE) --no-print-directory --old-file=$(READY) $* \
-	    > $(VENV)/$*.txt 2>&1; code=$$?; \
-	echo "== $*"; cat $(VENV)/$*.txt; exit $$code
-
-commands plain kernels: $(READY)
-	$(PYTEST) tests --part $@
-
 # What is marked `long`: one more case of a kind that `make test` has one of. A file's tests stay together, because
 # they share what was trained for them.
-test-long: $(READY)
-	$(PYTEST) -n $(JOBS) --dist loadfile tests -m long
+test-long: $(READY) browser
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile tests -m long
+	OMP_NUM_THREADS=1 $(BIN)/pytest workshop
 
-types: $(READY)
-	$(BIN)/mypy
-
-shaped: $(READY)
-	$(PYTEST) tests --jaxtyping-packages=sightline,tests.shape_hook.checked
-
-# The examples of docs/lookup/api.md are the code's own and run there.
-doctest: $(READY)
-	$(PYTEST) --doctest-modules --doctest-glob='*.md' sightline README.md $$(find docs -name '*.md' ! -name api.md)
-
-examples: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -W error examples/run_all.py
+# Where there is a GPU its torch and Triton are installed already: nothing is installed here.
+test-gpu:
+	PYTHONPATH=. $(PYTHON) -m pytest -q tests/look tests/attention
 
 # The site needs a few packages more than the tests; they are installed the first time.
 docs: $(READY)
@@ -110,119 +79,22 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
 	@echo build/site/index.html
 
-# The built site in a Chromium: axe-core, sideways scrolling, the search, anything loaded from a network.
-docs-check: docs
-	$(BIN)/python .ci/site.py
-
-# Pictures from small models and from the numbers that are kept beside the scripts: a few minutes of one core.
-DRAW  := OMP_NUM_THREADS=1 $(BIN)/python docs/figures
-QUICK := pictures.py pictures_course.py pictures_do.py pictures_heads.py pictures_kernels.py pictures_mechanism.py \
-         pictures_watch.py layer_costs.py
-DRAWN := beam_search.py copying.py small_runs.py soak.py time_over_length.py training_curves.py vit_or_cnn.py
 figures: $(READY)
-	for script in $(QUICK); do $(DRAW)/$$script || exit 1; done
-	for script in $(DRAWN); do $(DRAW)/$$script draw || exit 1; done
-	$(DRAW)/many_processes.py --draw
-	$(DRAW)/sharded_cost.py --no-count
-	$(DRAW)/seeds_table.py
+	$(BIN)/python -m workshop.figures
 
-# Pictures of trained runs and of pages in a Chromium: hours of one core. What has numbers beside it is trained anew
-# by `beam_search.py train` and its like; benchmarks/results, products_in_turns.py, `vit_or_cnn.py train`, `time_over_length.py measure` and
-# million_tokens.png (examples/10_a_long_document.py) need a GPU.
-RUNS := runs/figures
-figures-slow: $(READY)
-	$(BIN)/sightline demo --out runs/demo --resume
-	$(BIN)/sightline train translate --data dates --out $(RUNS)/dates --resume
-	$(BIN)/sightline train translate --data dates --model recurrent --out $(RUNS)/recurrent --resume
-	$(BIN)/sightline train classify --data digits --out $(RUNS)/digits --resume
-	$(DRAW)/pictures_captioning.py runs/demo
-	$(DRAW)/pictures_beam.py --caption runs/demo --translate $(RUNS)/dates
-	$(DRAW)/pictures_translation.py $(RUNS)/recurrent $(RUNS)/dates
-	$(DRAW)/pictures_classification.py $(RUNS)/digits
-	$(DRAW)/caption_boxes.py runs/demo --out docs/pictures/howto_boxes.png
-	$(DRAW)/copying_heads.py $(RUNS)/dates --out docs/pictures/howto_copying.png
-	$(DRAW)/heads_removed.py $(RUNS)/dates --out docs/pictures/howto_removed_dates.png
-	$(DRAW)/heads_removed.py runs/demo --out docs/pictures/howto_removed_scenes.png
-	$(DRAW)/pictures_questions.py $(RUNS)/questions
-	$(DRAW)/translation_scores.py
-	$(DRAW)/pictures_explorer.py --run runs/demo
-	$(DRAW)/recording_explorer.py
-	$(DRAW)/pictures_serve.py runs/demo
-
-# Where there is a GPU its torch and Triton are installed already: nothing is installed here.
-test-gpu:
-	PYTHONPATH=. $(PYTHON) -m pytest -q tests/look tests/attention
-
-# Notebooks are too heavy for the environment that all tests share: theirs lies over it, in $(VENV)/lab.
-test-lab: $(READY)
-	$(BIN)/python -m venv $(VENV)/lab
-	$(VENV)/lab/bin/pip install --quiet --no-compile 'jupyterlab>=4.4' 'ipykernel>=7' 'marimo>=0.20' 'anywidget>=0.9'
-	$(BIN)/python -c 'import sysconfig as s; print("import site; site.addsitedir(%r)" % s.get_path("purelib"))' \
-	    > $$($(VENV)/lab/bin/python -c 'import sysconfig as s; print(s.get_path("purelib"))')/over.pth
-	OMP_NUM_THREADS=1 $(VENV)/lab/bin/python -m pytest tests/show/explorer/test_lab.py
-
-MINUTES ?= 5
-SEED    ?= 0
 fuzz: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
-	PYTHONPATH=. OMP_NUM_THREADS=1 $(BIN)/python tests/serve/fuzz.py tests/fixtures/written_by_0_1/caption/finished 1000
+	OMP_NUM_THREADS=1 $(BIN)/python -m workshop.fuzz --minutes $(MINUTES) --seed $(SEED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m workshop.fuzz.uploads tests/fixtures/written_by_0_1/caption/finished 1000
 
-# SIGKILL before every single change that a run of each task makes to the file system, and the end anywhere.
-kills: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --sweep kill --seed $(SEED)
-
-# A full disk, a folder without permission, a signal at each of those changes, and a disk of every size.
-faults: $(READY)
-	for fault in 'no space' 'read only' signal disk; do \
-	    OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --sweep "$$fault" || exit 1; done
-
-# Small mistakes put into a room, one at a time: its tests must notice.
-ROOM    ?= attention
-N       ?= 200
-mutants: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.mutation $(ROOM) --n $(N) --seed $(SEED)
-
-# Hours of work in one process each: nothing may grow.
-soak: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python docs/figures/soak.py
-
-# What the project is made of; `make lock` needs uv, and is for those who change dependencies.
-lock:
-	$(PYTHON) .ci/supply.py lock
-
-licences: $(READY)
-	$(BIN)/python .ci/supply.py licences
-
-sbom: $(READY)
-	@mkdir -p dist
-	$(BIN)/python .ci/supply.py sbom dist/sightline.cdx.json
-
-wheel: $(READY)
-	$(BIN)/python .ci/supply.py wheel
-
-# What somebody gets who has no repository, every extra in an environment of its own; and what a start costs.
 smoke: $(READY)
-	$(BIN)/python .ci/package.py smoke
+	$(BIN)/python -m workshop.release.package smoke
 
-startup: $(READY)
-	$(BIN)/python .ci/package.py startup
-
-# The tests under every Python that is installed here, each in an environment of its own.
-PYTHONS ?= $(shell for v in 3.11 3.12 3.13; do command -v python$$v; done)
-test-all:
-	@for python in $(PYTHONS); do \
-	    version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || continue; \
-	    $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; \
-	done
-
-# The pages of docs/lookup that come from the code, and the notebooks.
-pages: $(READY)
-	OMP_NUM_THREADS=1 PYTHONPATH=. $(BIN)/python docs/figures/reference_pages.py
-	$(BIN)/python docs/figures/notebooks.py
+lock:
+	$(PYTHON) -m workshop.release.supply lock
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs build .mypy_cache .ruff_cache .hypothesis

@@ -17,7 +17,7 @@ import sightline as sl
 pytest_plugins = ["tests.skips"]
 
 _N_MODULES = pytest.StashKey[int]()
-PARTS = ("commands", "shaped", "plain", "kernels")  # each a process of its own, see the Makefile
+PARTS = ("commands", "shaped", "plain", "kernels")  # each a process of its own, see tests/parts.py
 SHAPED_ROOMS = {
     "attention",
     "decode",
@@ -94,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Leave what is imported out of the garbage collections of `make test`: a million objects that stay.
 
-    Not elsewhere, for `gc.get_objects`, by which `make mutants` finds functions, leaves it out too.
+    Not elsewhere, for `gc.get_objects`, by which workshop/mutation finds functions, leaves it out too.
     """
     _leave_imported_out(session.config)
 

@@ -100,14 +100,6 @@ def test_every_picture_is_shown_somewhere():
     assert not [picture.name for picture in (DOCS / "pictures").iterdir() if picture.name not in shown]
 
 
-def test_make_runs_every_script_that_draws():
-    targets = (ROOT / "Makefile").read_text()
-    draws = re.compile(r"\.(savefig|screenshot)\(")
-    scripts = [path.name for path in (DOCS / "figures").glob("*.py") if draws.search(path.read_text())]
-    assert len(scripts) > 20
-    assert not [name for name in scripts if name not in targets]
-
-
 def test_a_link_that_leads_nowhere_is_found(tmp_path):
     page = tmp_path / "page.md"
     text = "# A head\n[a](#a-head) [b](#no-head) [c](gone.md) [d](page.md#a-head)\n```\n[e](x)\n```\n"

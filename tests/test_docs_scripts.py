@@ -25,14 +25,3 @@ def test_pretraining_teaches_what_eight_labels_do_not_say(is_causal):
         other = tokens.clone()
         other[:, lesson["NAME"] + 1 :] = lesson["MASK"]
         torch.testing.assert_close(model.kinds(tokens), model.kinds(other))
-
-
-def test_costs_of_a_layer_are_those_of_the_table():
-    script = runpy.run_path(str(ROOT / "docs" / "figures" / "layer_costs.py"))
-    width, length = script["E"], 11
-    expected = {
-        "Attention": (2 * length**2 * width + 3 * length * width**2, 3, 2),
-        "Recurrent": (2 * length * width**2, length, length),
-        "Convolution": (3 * length * width**2, 1, length - 1),
-    }
-    assert {name: script["costs"](script[name], length) for name in expected} == expected

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from sightline.models.captioner import Captioner, CaptionerConfig
-from tests.fuzz import preload
-from tests.fuzz.lines import INPUTS, TINY
-from tests.fuzz.sandbox import run
+from tests.sandbox import run
+from tests.tiny import INPUTS, TINY, preload
 
 RUNS = Path(__file__).parent / "fixtures/written_by_0_1"
 CLI = ("accelerate", "babel", "pyarrow", "sacrebleu", "sklearn", "tensorboard", "tokenizers",

@@ -1,4 +1,4 @@
-"""What the fuzzers of tests/fuzz found, each once: refused in a sentence of our own, or answered."""
+"""What the fuzzers of workshop/fuzz found, each once: refused in a sentence of our own, or answered."""
 
 import json
 import mmap
@@ -12,7 +12,7 @@ import torch
 import sightline as sl
 from sightline.data.captions_parsers import parse_json
 from sightline.untrusted import free_memory
-from tests.fuzz.sandbox import run
+from tests.sandbox import run
 
 pytestmark = pytest.mark.plain
 

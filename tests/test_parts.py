@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from jaxtyping import Float, TypeCheckError, jaxtyped
 from torch import Tensor, zeros
 
 import conftest
+from tests import parts
 from tests.shape_hook import checked
 
 ROOT = Path(__file__).parents[1]
@@ -50,13 +52,35 @@ def is_collected(path, part):
 @pytest.mark.parametrize(
     "marks", [(), ("plain",), ("bad_input",), ("gpu", "combinations"), ("long", "plain")]
 )
-def test_every_test_runs_in_one_part_that_the_makefile_has(marks):
-    (parts,) = re.findall(r"^PARTS +:= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert set(conftest.PARTS) <= set(parts.split())
+def test_every_test_runs_in_one_part_that_is_run(marks):
+    assert set(conftest.PARTS) <= set(parts.COMMANDS)
     for path in PYTHON:
         if path.name.startswith("test_"):
             part = conftest.part_of(Item(path, marks))
             assert part == "long" if "long" in marks else is_collected(path, part), path
+
+
+def test_a_part_that_fails_is_shown_and_the_others_run_all_the_same(tmp_path, monkeypatch, capsys):
+    fails, skips = "import sys; print('wrong'); sys.exit(3)", "print('09.py 0.1 s skipped: no weights')"
+    lines = {"types": fails, "examples": skips}
+    monkeypatch.setattr(parts, "COMMANDS", {name: [sys.executable, "-c", x] for name, x in lines.items()})
+    assert sorted(parts.together(tmp_path / "new", jobs=1)) == [0, 3]
+    out = capsys.readouterr().out
+    assert "== types, exit code 3\nwrong\n" in out
+    assert out.endswith("== not tested here, how many and why\n      1 no weights\n")
+
+
+def test_parts_are_run_a_few_at_a_time(tmp_path, monkeypatch, capsys):
+    waits = f"import pathlib, sys, time; here = pathlib.Path({str(tmp_path)!r}); "
+    waits += """(here / {0!r}).touch()
+for _ in range(6000):
+    if len(list(here.glob("part-*"))) == 2:
+        sys.exit()
+    time.sleep(0.01)
+sys.exit(1)"""
+    names = ["part-a", "part-b"]
+    monkeypatch.setattr(parts, "COMMANDS", {x: [sys.executable, "-c", waits.format(x)] for x in names})
+    assert parts.together(tmp_path / "out", jobs=2) == [0, 0]  # each waits for the other
 
 
 def test_no_test_hides_where_none_is_looked_for_or_asks_which_part_it_is_in():

@@ -8,7 +8,7 @@ import torch
 from sightline.train.checkpoint import Checkpoints, load_weights, read_tensors, weights_of, write_tensors
 from sightline.train.config import TrainConfig
 from sightline.train.loop import fit
-from tests.fuzz import sandbox
+from tests import sandbox
 from tests.train.toy import Toy, ToyObjective
 
 TENSORS = {"a": torch.arange(7.0), "b/c": torch.tensor(3), "half": torch.ones(2, 3, dtype=torch.bfloat16)}

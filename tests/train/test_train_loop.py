@@ -15,7 +15,7 @@ from sightline.train.checkpoint import Checkpoints, weights_of
 from sightline.train.loop import fit
 from sightline.train.objective import Loss, Stage
 from sightline.train.weights import Ema
-from tests.fuzz import sandbox
+from tests import sandbox
 from tests.train import kill_and_resume
 from tests.train.toy import QUICK, Toy, ToyConfig, ToyObjective
 

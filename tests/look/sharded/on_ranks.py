@@ -1,4 +1,3 @@
-# ruff: noqa: E402
 """Two and three gloo processes: the cases of sharded_watch.py, the messages, what a rank can't know."""
 
 import copy
@@ -8,9 +7,6 @@ import sys
 import warnings
 from pathlib import Path
 from unittest import mock
-
-ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(next((ROOT / "docs").rglob("sharded_watch.py")).parent))
 
 import sharded_cost
 import torch

@@ -1,6 +1,6 @@
 """Real notebooks are opened, and what was seen shows itself: live, as high as before, asking nobody outside.
 
-They are installed by ``make test-lab``; where they are not, these tests say so and are skipped.
+``python -m workshop.release.lab`` installs them; where they are not, these tests are skipped.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ seen
 @contextlib.contextmanager
 def running(module, arguments, folder, path):
     """A server of notebooks in a folder, until it answers; gives its address."""
-    pytest.importorskip(module, reason=f"{module} is not installed; `make test-lab` does so and runs this")
+    pytest.importorskip(module, reason=f"{module} is not installed; see workshop/release/lab.py")
     pytest.importorskip("anywidget")
     chromium()
     with socket.socket() as free:

@@ -1,0 +1,1 @@
+"""Scripts that measure what a page states, and print it."""

@@ -1,0 +1,1 @@
+"""The pages and notebooks of docs/ that are written from the code."""

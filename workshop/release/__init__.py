@@ -1,0 +1,1 @@
+"""The package, the site and the supply chain, checked before a release."""

@@ -1,0 +1,1 @@
+"""Hours of work in one process, and whether anything grows."""
