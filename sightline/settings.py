@@ -258,7 +258,8 @@ def _is_a(kind: Any, value: Any) -> bool:
     if kind in (int, float):
         kind = numbers.Integral if kind is int else numbers.Real
         return isinstance(value, kind) and not isinstance(value, bool)
-    return kind is Any or isinstance(value, kind)
+    kind = kind if origin is None else origin
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
 _TYPE_NAMES: dict[Any, str] = {
