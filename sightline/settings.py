@@ -12,7 +12,7 @@ The command line derives its flags from the fields, and a run keeps them as JSON
 """
 
 import dataclasses
-import math
+import functools
 import numbers
 import types
 import typing
@@ -20,13 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sightline.arguments import field_rules, format_value
-from sightline.messages import did_you_mean, shortened
+from sightline.messages import Limit, check_limits, did_you_mean, format_value, listing, shortened
 
 __all__ = [
     "Setting",
     "as_json",
     "check",
+    "check_type",
     "current_names",
     "from_json",
     "restore_settings",
@@ -35,9 +35,6 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-
-_LARGEST = (1 << 63) - 1  # what torch and numpy hold
-Limit = int | float  # run-time checks of annotations do not take an int for a float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,30 +74,18 @@ class Setting:
             return
         if self.choices is not None and value not in self.choices:
             raise ValueError(f"unknown {name} {value!r}, {did_you_mean(value, self.choices)}")
-        limits = self._limits()
-        if limits and not (isinstance(value, numbers.Real) and self._allows(value)):
-            raise ValueError(f"{name} must be {limits}, got {shortened(value)}")
-        if self.largest is not None and value > self.largest:
-            raise ValueError(f"{name} may be at most {self.largest}, got {shortened(value)}; choose less")
-
-    def _allows(self, value: Any) -> bool:
-        return (
-            (isinstance(value, int) or math.isfinite(value))
-            and (self.at_least is None or value >= self.at_least)
-            and (self.above is None or value > self.above)
-            and (self.at_most is None or value <= self.at_most)
-            and (self.below is None or value < self.below)
-        )
-
-    def _limits(self) -> str:
         limits = {
-            "at least": self.at_least,
+            "at_least": self.at_least,
             "above": self.above,
-            "at most": self.at_most,
+            "at_most": self.at_most,
             "below": self.below,
         }
-        bounds = [f"{words} {limit}" for words, limit in limits.items() if limit is not None]
-        return "a positive number" if bounds == ["above 0"] else " and ".join(bounds)
+        if isinstance(value, numbers.Real):
+            if self.largest is not None and value > self.largest:
+                raise ValueError(f"{name} may be at most {self.largest}, got {shortened(value)}; choose less")
+            check_limits(name, value, **limits)
+        elif any(limit is not None for limit in limits.values()):
+            raise ValueError(f"{name} must be a number, got {format_value(value)}")
 
 
 def setting(
@@ -160,18 +145,29 @@ def check(config: Any) -> None:
         Traceback (most recent call last):
         ValueError: dropout must be at least 0 and below 1, got 1.5
     """
-    kind: Any = type(config)
-    rules = field_rules(kind)
+    hints = _hints(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        rule = rules[field.name]
-        if rule is not None and not rule.fits(value):
-            raise ValueError(f"{field.name} must be {rule.words}, got {format_value(value)}")
+        check_type(field.name, value, hints[field.name])
         setting_of(field).check(field.name, value)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{field.name} must be a finite number, got {value}")
-        if isinstance(value, int) and abs(value) > _LARGEST:
-            raise ValueError(f"{field.name} must be a number of 64 bits, got {shortened(value)}")
+
+
+def check_type(name: str, value: Any, hint: Any) -> None:
+    """Refuse a value of another type than a field is annotated with.
+
+    Example:
+        >>> check_type("epochs", "many", int | None)
+        Traceback (most recent call last):
+        ValueError: epochs must be a whole number or null, got 'many'
+    """
+    if not _is_a(hint, value):
+        raise ValueError(f"{name} must be {_type_name(hint)}, got {format_value(value)}")
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The annotations of a dataclass, read once."""
+    return typing.get_type_hints(kind)
 
 
 def as_json(config: Any) -> dict[str, Any]:
@@ -188,7 +184,7 @@ def from_json(kind: type[_T], values: Mapping[str, Any], *, where: str = "config
     """
     if not isinstance(values, Mapping):
         raise ValueError(f"settings must be an object with names, got {shortened(values)} in {where}")  # noqa: TRY004
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     names = [field.name for field in dataclasses.fields(typing.cast("Any", kind))]
     values = current_names(kind, values)
     for name in values:
@@ -242,25 +238,28 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
         if typing.get_origin(kind) is tuple and isinstance(value, list | tuple):
             return tuple(_typed(kind.__args__[0], inner, where) for inner in value)
         if kind is float and isinstance(value, int) and not isinstance(value, bool) and int not in kinds:
-            return _as_float(value, where)
+            check_limits(where, value)
+            return float(value)
         if _is_a(kind, value):
             return value
-    raise ValueError(f"{where} must be {' or '.join(map(_type_name, kinds))}, got {shortened(value)}")
+    raise ValueError(f"{where} must be {_type_name(hint)}, got {shortened(value)}")
 
 
 def _is_a(kind: Any, value: Any) -> bool:
-    if kind is Any or typing.get_origin(kind) is typing.Literal:  # the config itself says what it takes
-        return isinstance(value, str) or kind is Any
-    if dataclasses.is_dataclass(kind):
-        return isinstance(value, typing.cast("type", kind))
-    known = kind in _TYPE_NAMES
-    return not known or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool)))
-
-
-def _as_float(value: int, where: str) -> float:
-    if abs(value) > _LARGEST:
-        raise ValueError(f"{where} must be a number of 64 bits, got {shortened(value)}")
-    return float(value)
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, types.UnionType):
+        return any(_is_a(part, value) for part in inner)
+    if origin is typing.Literal:
+        return value in inner
+    if origin in (tuple, list):
+        return isinstance(value, tuple | list) and all(_is_a(inner[0], x) for x in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_is_a(inner[1], x) for x in value.values())
+    if kind in (int, float):
+        kind = numbers.Integral if kind is int else numbers.Real
+        return isinstance(value, kind) and not isinstance(value, bool)
+    kind = kind if origin is None else origin
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
 _TYPE_NAMES: dict[Any, str] = {
@@ -273,6 +272,12 @@ _TYPE_NAMES: dict[Any, str] = {
 
 
 def _type_name(kind: Any) -> str:
-    if typing.get_origin(kind) is tuple:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, types.UnionType):
+        return listing([_type_name(part) for part in inner], "or")
+    if origin is typing.Literal:
+        return listing([repr(name) for name in inner], "or")
+    if origin in (tuple, list):
         return "a list"
-    return "an object with names" if dataclasses.is_dataclass(kind) else _TYPE_NAMES.get(kind, "a text")
+    is_object = origin is dict or dataclasses.is_dataclass(kind)
+    return "an object with names" if is_object else _TYPE_NAMES.get(kind, "a text")

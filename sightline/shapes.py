@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import torch
 from torch import Tensor
 
-from sightline.messages import did_you_mean
+from sightline.messages import did_you_mean, shortened
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int, Shaped
@@ -47,6 +47,7 @@ __all__ = [
     "are_cast",
     "are_plain",
     "autocasting",
+    "check_device",
     "check_qkv",
     "check_rows",
     "check_same_width",
@@ -91,6 +92,22 @@ def check_values(x: Tensor, name: str) -> None:
         raise ValueError(
             f"{name} must hold numbers, got a tensor {tuple(x.shape)} on the meta device, without any"
         )
+
+
+def check_device(device: torch.device | str | None) -> None:
+    """Refuse a device that is not there; None is left alone."""
+    if device is None:
+        return
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as problem:
+        if str(device).lower().startswith("gpu"):
+            meant = f"cuda{str(device)[3:]}"
+            raise ValueError(f"there is no device {str(device)!r} here; did you mean {meant!r}?") from None
+        reason = str(problem).partition("\n")[0].partition("Expected one of")[0]
+        raise ValueError(
+            f"there is no device {shortened(str(device))} here{reason and f' ({reason})'}; 'cpu' is there"
+        ) from None
 
 
 def check_rows(**tensors: Tensor) -> None:

@@ -7,17 +7,16 @@ documents runs as it stands; ``docs/lookup/textbook.md`` says where each line of
 documents': ones (or True) where a query may look, of any dtype.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sightline.arguments import check_argument, checked, rule_of
 from sightline.attention import multihead, reference
 from sightline.attention.masks import Mask, from_ones
+from sightline.messages import check_integer, shortened
 from sightline.positions import sinusoidal
-from sightline.positions.checks import checked_count, checked_table
+from sightline.positions.checks import checked_table
 from sightline.shapes import Bool, Float, Shaped, is_tensor, shown
 
 __all__ = [
@@ -31,8 +30,6 @@ __all__ = [
     "scaled_dot_product_attention",
     "visualize_positional_encoding",
 ]
-
-_TABLE = rule_of(Shaped[Tensor, "... T E"] | Sequence[Sequence[float]])
 
 
 class PositionalEncoding:
@@ -48,8 +45,8 @@ class PositionalEncoding:
                 [0.8415, 0.5403, 0.0100, 0.9999]])
     """
 
-    @checked
     def __init__(self, d_model: int, max_len: int) -> None:
+        check_integer("max_len", max_len, at_least=0)
         self.d_model, self.max_len = d_model, max_len
         self.positional_encoding: Float[Tensor, "max_len d_model"] = sinusoidal(max_len, d_model)
 
@@ -71,13 +68,12 @@ def add_positional_encoding(
         [0.0, 1.0, 0.0, 1.0]
     """
     is_tensor(word_embeddings, "word_embeddings")
-    check_argument("positional_encodings", positional_encodings, _TABLE)
     try:
         table = torch.as_tensor(positional_encodings)
-    except ValueError:
+    except (TypeError, ValueError, RuntimeError):
         raise ValueError(
             "positional_encodings must be a table (T, E) with rows of one length, got "
-            f"{positional_encodings!r}"
+            f"{shortened(positional_encodings)}"
         ) from None
     if word_embeddings.is_floating_point() and word_embeddings.element_size() == 1:
         raise TypeError(
@@ -146,7 +142,7 @@ def create_mask(seq_len: int) -> Bool[Tensor, "seq_len seq_len"]:
                 [1, 1, 0],
                 [1, 1, 1]], dtype=torch.int32)
     """
-    seq_len = checked_count("seq_len", seq_len, least=0)
+    check_integer("seq_len", seq_len, at_least=0)
     checked_table(seq_len, seq_len)
     return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()
 

@@ -27,13 +27,13 @@ def sight(n=2):
     [
         (
             lambda: sl.masks.padding([3, 10**30]),
-            ValueError,
-            r"a length must be a number of 64 bits, got 1000",
+            TypeError,
+            r"lengths must be integers of 64 bits, .*got \[3, 1000",
         ),
         (
             lambda: sl.textbook.create_mask(torch.tensor(5)),
             TypeError,
-            r"seq_len must be a whole number, got tensor",
+            r"seq_len must be a whole number, got a Tensor",
         ),
         (
             lambda: sight().columns(torch.eye(3).to_sparse()),

@@ -20,26 +20,21 @@ both begin at position zero, torch's rule for ``is_causal``.
 """
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Number
+from numbers import Integral
 from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from sightline.arguments import check_argument, checked, rule_of
 from sightline.attention.band import Align, Band, check_align, intersect
 from sightline.attention.mask_shapes import aligned, cut, fit, fit_lengths, trailing_ones
 from sightline.attention.mask_values import check_not_binary, refuse_marks
-from sightline.settings import Setting
-from sightline.shapes import Bool, Float, Int, Shaped, is_tensor
+from sightline.messages import check_integer, format_value
+from sightline.shapes import Bool, Float, Int, Shaped, check_device, is_tensor
 from sightline.untrusted import check_memory
 
 __all__ = ["Band", "Mask", "as_mask", "bias", "causal", "dense", "from_ones", "padding", "window"]
-
-_LENGTHS = rule_of(Tensor | Sequence[Number])
-_LENGTH = rule_of(Number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +86,6 @@ class Mask:
         """Whether it says anything at all."""
         return len(self.bands) + len(self.tensors) > 0
 
-    @checked(t=Setting(at_least=0), s=Setting(at_least=0))
     def dense(self, t: int, s: int, *, device: torch.device | str | None = None) -> Shaped[Tensor, "... t s"]:
         """Show the mask for T queries and S keys.
 
@@ -100,6 +94,9 @@ class Mask:
             is added to the scores, with ``-inf`` where a query may not look. Either can be handed back
             as a mask.
         """
+        check_integer("t", t, at_least=0)
+        check_integer("s", s, at_least=0)
+        check_device(device)
         check_memory(t * s, f"a mask of {t} x {s}")
         if device is None and self.tensors:
             device = self.tensors[0].device
@@ -212,11 +209,14 @@ def padding(lengths: Int[Tensor, "..."] | list[int]) -> Mask:
         >>> padding([1, 3]).dense(1, 3).int().tolist()
         [[[1, 0, 0]], [[1, 1, 1]]]
     """
-    check_argument("lengths", lengths, _LENGTHS)
     if not isinstance(lengths, Tensor):
-        for length in lengths:
-            check_argument("a length", length, _LENGTH)
-    lengths = torch.as_tensor(lengths)
+        try:
+            lengths = torch.as_tensor(lengths if hasattr(lengths, "__len__") else list(lengths))
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            raise TypeError(
+                "lengths must be integers of 64 bits, one for each item of the batch, got "
+                f"{format_value(lengths)}"
+            ) from None
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(
             f"lengths must be integers, one for each item of the batch, got {lengths.dtype}; "

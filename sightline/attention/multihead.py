@@ -5,20 +5,18 @@ MultiHead(X) = Concat(head_1, ..., head_h) Wᴼ        head_i = Attention(X Wq_i
 
 import warnings
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import has_torch_function_unary
 
-from sightline.arguments import checked
 from sightline.attention.attend import attention
 from sightline.attention.averaged import attention_with_average, attention_with_weights
 from sightline.attention.from_torch import Scriptable, check_torch_mask, fits, heads, mask_from_torch
 from sightline.attention.mask_values import warn_if_binary, warn_of_hidden_rows, warn_of_padding
 from sightline.attention.masks import Mask, causal
-from sightline.settings import Setting
+from sightline.messages import check_integer
 from sightline.shapes import Float, Shaped, are_cast, autocasting, is_tensor
 from sightline.untrusted import check_memory
 
@@ -42,9 +40,9 @@ class SelfAttention(nn.Module):
         torch.Size([20, 5, 64])
     """
 
-    @checked(d_in=Setting(at_least=1), d_k=Setting(at_least=1), d_v=Setting(at_least=1))
     def __init__(self, d_in: int, d_k: int, d_v: int, *, bias: bool = True) -> None:
         super().__init__()
+        _check_widths(d_in, d_k, d_v)
         check_memory(4 * d_in * (2 * d_k + d_v), "SelfAttention", "choose smaller widths")
         self.Wq = nn.Linear(d_in, d_k, bias=bias)
         self.Wk = nn.Linear(d_in, d_k, bias=bias)
@@ -90,7 +88,6 @@ class MultiHeadSelfAttention(nn.Module):
         torch.Size([32, 10, 64])
     """
 
-    @checked(d_in=Setting(at_least=1), d_k=Setting(at_least=1), d_v=Setting(at_least=1))
     def __init__(
         self,
         d_in: int,
@@ -102,6 +99,7 @@ class MultiHeadSelfAttention(nn.Module):
         n_heads: int | None = None,
     ) -> None:
         super().__init__()
+        _check_widths(d_in, d_k, d_v)
         h = _num_heads(num_heads, n_heads)
         if h < 1 or d_k % h or d_v % h:
             raise ValueError(
@@ -145,9 +143,13 @@ def _num_heads(num_heads: Any, n_heads: Any) -> int:
         raise TypeError(
             "MultiHeadSelfAttention needs num_heads, a divisor of d_k and d_v, got none; num_heads=8 is usual"
         )
-    if not isinstance(num_heads, Integral):
-        raise TypeError(f"num_heads must be a whole number, got {num_heads!r}")
+    check_integer("num_heads", num_heads)
     return int(num_heads)
+
+
+def _check_widths(d_in: int, d_k: int, d_v: int) -> None:
+    for name, width in (("d_in", d_in), ("d_k", d_k), ("d_v", d_v)):
+        check_integer(name, width, at_least=1)
 
 
 class MultiheadAttention(Scriptable, nn.MultiheadAttention):

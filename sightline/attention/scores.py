@@ -25,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.arguments import checked
 from sightline.attention.additive import additive_scores
+from sightline.messages import check_integer
 from sightline.shapes import (
     Float,
     are_cast,
@@ -128,9 +128,9 @@ class General(_DotScore):
         torch.Size([7, 11])
     """
 
-    @checked
     def __init__(self, d_q: int, d_k: int) -> None:
         super().__init__()
+        _check_widths(d_q=d_q, d_k=d_k)
         self.W = _matrix(d_q, d_k)
 
     def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
@@ -146,9 +146,9 @@ class LowRank(_DotScore):
         160
     """
 
-    @checked
     def __init__(self, d_q: int, d_k: int, rank: int) -> None:
         super().__init__()
+        _check_widths(d_q=d_q, d_k=d_k, rank=rank)
         self.U = _matrix(rank, d_q)
         self.V = _matrix(rank, d_k)
 
@@ -167,9 +167,9 @@ class Additive(Score):
         torch.Size([7, 11])
     """
 
-    @checked
     def __init__(self, d_q: int, d_k: int, d_attn: int) -> None:
         super().__init__()
+        _check_widths(d_q=d_q, d_k=d_k, d_attn=d_attn)
         self.W = _matrix(d_attn, d_k)
         self.V = _matrix(d_attn, d_q)
         self.v = nn.Parameter(torch.empty(d_attn))
@@ -231,10 +231,12 @@ def _unit(x: Tensor) -> Tensor:
     return (wide * torch.where(squares > 0, squares, 1.0).rsqrt() * (squares > 0)).to(x.dtype)
 
 
+def _check_widths(**widths: int) -> None:
+    for name, width in widths.items():
+        check_integer(name, width, at_least=1)
+
+
 def _matrix(rows: int, columns: int) -> nn.Parameter:
-    for size in (rows, columns):
-        if size < 1:
-            raise ValueError(f"a score's widths must be at least 1, got a {rows} x {columns} matrix")
     check_memory(4 * rows * columns, "the score's matrix", "choose smaller widths")
     return cast(nn.Parameter, nn.init.xavier_uniform_(nn.Parameter(torch.empty(rows, columns))))
 

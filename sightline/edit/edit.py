@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from sightline.arguments import checked
 from sightline.attention.attend import attention
 from sightline.attention.multihead import MultiheadAttention
 from sightline.edit.edited_call import Ablation, Change, Pair, edited_attention, read_heads, read_pairs
@@ -30,7 +29,6 @@ __all__ = ["Edit", "edit", "is_editing", "on_behalf"]
 _FORWARDS = (nn.MultiheadAttention.forward, MultiheadAttention.forward)
 
 
-@checked(own=("model", "layers", "heads", "forbid"))
 def edit(
     model: nn.Module,
     *,

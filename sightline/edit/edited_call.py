@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from sightline.arguments import check_argument, rule_of
 from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
 from sightline.attention.scores import named
@@ -27,7 +26,6 @@ from sightline.watch.readers.calls import Call
 
 __all__ = ["Ablation", "Change", "edited_attention"]
 
-_SEVERAL = rule_of(float | Iterable[Any] | Tensor)  # whose numbers have a sentence of their own
 
 Ablation = Literal["zero", "mean", "uniform"]
 Pair = tuple[Keys | None, Keys | None]
@@ -229,8 +227,7 @@ def read_heads(heads: Any) -> tuple[int, ...] | None:
     """Read which heads an edit is for."""
     if heads is None:
         return None
-    check_argument("heads", heads, _SEVERAL)
-    is_one = is_integer(heads) or not isinstance(heads, Iterable) or getattr(heads, "ndim", 1) == 0
+    is_one = not isinstance(heads, Iterable) or isinstance(heads, str) or getattr(heads, "ndim", 1) == 0
     listed = [heads] if is_one else list(heads)
     strange = [head for head in listed if not is_integer(head)]
     if strange:

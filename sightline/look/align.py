@@ -6,20 +6,20 @@ the keys, and the cheapest monotone path is taken through what they agree on (as
     z_h = median((w_h - mean_t w_h) / std_t w_h)        path = argmin over monotone paths of -Σ mean_h z_h
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.look.dtw import warp
 from sightline.look.groups import is_integer
 from sightline.look.heads import by_layer, is_cross
 from sightline.look.recording import Recording
 from sightline.look.sight import Sight, Span
-from sightline.shapes import Bool, Float, Int, did_you_mean
+from sightline.messages import check_bool, check_choice, did_you_mean, format_value
+from sightline.shapes import Bool, Float, Int, is_tensor
 
 __all__ = ["align"]
 
@@ -27,7 +27,6 @@ Method = Literal["dtw", "peak"]
 SeenHead = tuple[int | str, int]
 
 
-@checked(own=("sight",))
 def align(
     sight: Sight | Recording,
     heads: Sequence[int] | Sequence[SeenHead] | None = None,
@@ -62,6 +61,8 @@ def align(
         >>> align(sl.look(q, k, k), filter_width=1)                 # each query stays for two keys
         tensor([0, 2, 4])
     """
+    check_choice("method", method, get_args(Method))
+    check_bool("normalize", normalize)
     _check_width(filter_width)
     total, padding, n = None, None, 0
     for one in _chosen(sight, heads, follow=beams is None):
@@ -130,7 +131,9 @@ def _rows(sight: Sight, queries: Span | None, keys: Span | None) -> Float[Tensor
 def _follow(weights: Float[Tensor, "B T S"], beams: Tensor, first: int) -> Float[Tensor, "N T S"]:
     """The rows of the sequences that survived, step by step."""
     t = weights.size(-2)
-    if beams.size(1) < first + t:
+    is_tensor(beams, "beams")
+    is_whole = not beams.is_floating_point() and beams.dtype != torch.bool
+    if not is_whole or beams.dim() != 2 or beams.size(1) < first + t:
         raise ValueError(
             f"beams must be whole numbers (N, T), one for each of the T={first + t} steps, got "
             f"{tuple(beams.shape)} of {beams.dtype}; repeat the first column for each token of a prompt"
@@ -147,6 +150,8 @@ def _chosen(
     sight: Sight | Recording, heads: Sequence[int] | Sequence[SeenHead] | None, *, follow: bool
 ) -> Iterator[Sight]:
     """The chosen heads, one at a time: no more than one head's rows are alive."""
+    if heads is not None and not isinstance(heads, Iterable):
+        raise TypeError(f"heads must be a list, got {format_value(heads)}; None takes all of them")
     if isinstance(sight, Sight):
         if sight.is_followed and not follow:
             raise ValueError(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.shapes import Float, Int
 
 if TYPE_CHECKING:
@@ -120,7 +119,6 @@ class SightDifference:
         a, b = (x.map(size, queries=queries, keys=keys) for x in (self.minuend, self.subtrahend))
         return a - b
 
-    @checked(own=("index",))
     def rows(self, index: int | Sequence[int] | Int[Tensor, "..."]) -> Float[Tensor, "... n S"]:
         """See :meth:`Sight.rows`."""
         index = list(index) if isinstance(index, Iterator) else index  # both are asked

@@ -20,18 +20,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sightline.arguments import check_argument, checked, rule_of
 from sightline.look.groups import is_integer
 from sightline.look.relevance import relevance_matrix, weighted_columns
 from sightline.look.sight import Sight
+from sightline.messages import format_value
 from sightline.shapes import Float
 
 __all__ = ["received_flow", "relevance", "rollout"]
 
-_SIGHTS = rule_of(Iterable[Any])  # what is in it has sentences of its own
 
-
-@checked(own=("sights",))
 def rollout(
     sights: Iterable[Sight], *, residual: float = 0.5, token: int | None = None
 ) -> Float[Tensor, "..."]:
@@ -75,7 +72,6 @@ def rollout(
     return mixed
 
 
-@checked(own=("sights",))
 def relevance(sights: Iterable[Sight], *, token: int | None = None) -> Float[Tensor, "..."]:
     """How much each input token mattered for the loss, through all layers (Chefer et al., 2021).
 
@@ -103,7 +99,6 @@ def relevance(sights: Iterable[Sight], *, token: int | None = None) -> Float[Ten
     return whole
 
 
-@checked(own=("sights",))
 def received_flow(sights: Iterable[Sight], *, residual: float = 0.5) -> Float[Tensor, "... T"]:
     """How much of the outputs, all together, came from each input token; needs no matrix.
 
@@ -134,7 +129,8 @@ def received_flow(sights: Iterable[Sight], *, residual: float = 0.5) -> Float[Te
 def _check_lengths(sights: Iterable[Sight], residual: float) -> list[Sight]:
     if not 0 <= residual <= 1:
         raise ValueError(f"residual is a share in [0, 1], got {residual}; 0.5 passes on half unmixed")
-    check_argument("sights", sights, _SIGHTS)
+    if not isinstance(sights, Iterable):
+        raise TypeError(f"sights must be a list, one for each layer, got {format_value(sights)}")
     listed: list[Any] = list(sights)
     if not listed:
         raise ValueError("a flow needs the sight of at least one layer, got none")

@@ -10,9 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.look.key_groups import KeyGroups
-from sightline.settings import Setting
+from sightline.messages import check_integer, format_value
 from sightline.shapes import Bool, check_values, did_you_mean, is_tensor
 from sightline.untrusted import check_memory
 
@@ -32,7 +31,6 @@ _RECENT: deque[KeyGroups] = deque(maxlen=4)
 _RECENT_LISTS: deque[tuple[Any, KeyGroups]] = deque(maxlen=4)
 
 
-@checked(own=("groups",), s=Setting(at_least=0))
 def read_groups(
     groups: Groups | KeyGroups,
     s: int,
@@ -56,6 +54,7 @@ def read_groups(
         tensor([[1, 1, 0, 0],
                 [0, 0, 1, 0]])
     """
+    check_integer("s", s, at_least=0)
     device = torch.empty(0, device=device).device  # "cuda" is "cuda:0"
     if isinstance(groups, KeyGroups):
         if groups.s != s:
@@ -228,7 +227,7 @@ def _is_ids(groups: object, s: int) -> bool:
 
 
 def _kind(x: object) -> str:
-    return f"a tensor of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+    return f"a tensor of {x.dtype}" if isinstance(x, Tensor) else format_value(x)
 
 
 def is_named(token: str, name: str) -> bool:

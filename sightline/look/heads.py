@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.look.head_kinds import head_shares, kind_of
 from sightline.look.head_rows import Head, HeadTable
 from sightline.look.inputs import ScoreInputs, Tile
@@ -21,13 +20,12 @@ from sightline.look.sight import Sight, Span
 from sightline.look.sight_data import SightData
 from sightline.look.tile_pass import over_tiles
 from sightline.look.uniform import even_attention
-from sightline.settings import Setting
+from sightline.messages import check_integer, format_value
 from sightline.shapes import Float
 
 __all__ = ["Head", "HeadTable", "by_layer", "distance", "head_table", "mean_per_head", "share", "sharpest"]
 
 
-@checked(period=Setting(at_least=1))
 def head_table(
     seen: Recording | Mapping[str, Sight], *, period: int | None = None, span: Span | None = None
 ) -> HeadTable:
@@ -46,6 +44,8 @@ def head_table(
         >>> [(row.layer, row.head) for row in head_table(seen)]
         [('self_attn', 0), ('self_attn', 1)]
     """
+    if period is not None:
+        check_integer("period", period, at_least=1)
     table = HeadTable()
     for layer, sight in by_layer(seen).items():
         columns = {
@@ -68,12 +68,12 @@ def head_table(
     return table
 
 
-@checked(n=Setting(at_least=0))
 def sharpest(table: Sequence[Head], n: int = 3) -> list[Head]:
     """The n sharpest heads, sharpest first: by their entropy, as a share of an even head's where it is known.
 
     A head that may look at few keys, because of causality, a window or padding, is not sharp for that.
     """
+    check_integer("n", n, at_least=0)
     if all(head.evenness is not None for head in table):
         return sorted(table, key=lambda head: (head.evenness, head.entropy))[:n]
     return sorted(table, key=lambda head: head.entropy)[:n]
@@ -95,6 +95,8 @@ def by_layer(seen: Recording | Mapping[str, Sight], *, follow: bool = True) -> d
     Calls are steps where the keys are those of a cache that grows, slides or stays; others are layers that
     share a module, or the same model run again. ``follow`` as in :meth:`Recording.runs`.
     """
+    if not isinstance(seen, Recording | Mapping):
+        raise TypeError(f"seen must be a Recording or a dict of sights by name, got {format_value(seen)}")
     if not isinstance(seen, Recording):
         return dict(seen)
     layers: dict[str, Sight] = {}

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sightline.arguments import format_value
 from sightline.attention import scores
 from sightline.attention.attend import attention, four_dimensional, is_causal
 from sightline.attention.masks import Mask, as_mask
 from sightline.attention.scores import Score
 from sightline.look.inputs import ScoreInputs
 from sightline.look.sight import Look, Sight, check_measure, measure_sight
+from sightline.messages import check_bool
 from sightline.shapes import Float, Shaped, are_plain, autocasting, is_grouped, leading
 from sightline.watch.catch import call_kernel, run_with_lse
 
@@ -60,8 +60,7 @@ def look(
         tensor([[[[0., 1., 0.]]]])
     """
     check_measure(measure)
-    if not isinstance(keep, bool):
-        raise TypeError(f"keep must be True or False, got {format_value(keep)}")
+    check_bool("keep", keep)
     if group is not None:
         from sightline.look.sharded.look import look_in_group  # noqa: PLC0415 (it is rare)
 

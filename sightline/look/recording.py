@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.look.groups import is_integer
 from sightline.look.isolate import isolated
 from sightline.look.module_names import is_cross_name
@@ -19,7 +18,8 @@ from sightline.look.runs import are_steps, split_runs
 from sightline.look.sight import CallShape, Sight
 from sightline.look.stacked_sight import StackedSight
 from sightline.look.steps import stack
-from sightline.shapes import Int, did_you_mean
+from sightline.messages import check_bool, did_you_mean, format_value
+from sightline.shapes import Int
 from sightline.watch.listeners import silence
 
 if TYPE_CHECKING:
@@ -210,15 +210,14 @@ class Recording(NotebookRepr):
         seen.ran = True
         return seen
 
-    @checked
     def save(self, path: str | Path, *, keep: bool = False) -> None:
         """Write all sights to one safetensors file; ``keep`` as in :meth:`Sight.save`."""
         from sightline.look.files import save_seen  # noqa: PLC0415
 
+        check_bool("keep", keep)
         save_seen(self, path, keep=keep)
 
     @classmethod
-    @checked
     def load(cls, path: str | Path) -> "Recording":
         """Read what :meth:`save` wrote."""
         from sightline.look.files import load_seen  # noqa: PLC0415
@@ -246,9 +245,10 @@ class Recording(NotebookRepr):
         """For notebooks: a row for each module."""
         return seen_table(self)
 
-    @checked
     def calls(self, name: str) -> list[Sight]:
         """The sights of a module, one for each call that was measured."""
+        if not isinstance(name, str):
+            raise TypeError(f"name must be that of a module, got {format_value(name)}; seen.names() has them")
         if name not in self._sights:
             if not self._sights:
                 raise ValueError(self.explanation())
@@ -257,7 +257,6 @@ class Recording(NotebookRepr):
             raise ValueError(f"no attention was seen in {name!r}, {did_you_mean(name, self._sights)}")
         return list(self._sights[name])
 
-    @checked
     def stack(self, name: str, *, beams: Sequence[int] | Int[Tensor, " n"] | None = None) -> Sight:
         """The calls of a module as one sight, their queries on top of each other.
 
@@ -278,7 +277,6 @@ class Recording(NotebookRepr):
             )
         return stack(calls, beams.tolist() if isinstance(beams, Tensor) else beams)
 
-    @checked
     def runs(self, name: str, *, follow: bool = True) -> list[Sight]:
         """The passes of a module over a sequence: steps of a decoding loop are stacked, one sight a run.
 
@@ -286,6 +284,7 @@ class Recording(NotebookRepr):
             name: The module.
             follow: Whether items that a beam search moved are followed back to where they came from.
         """
+        check_bool("follow", follow)
         calls, runs = self.calls(name), []
         for run in self._split(name):
             chosen = [calls[i] for i in run]

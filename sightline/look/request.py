@@ -4,9 +4,9 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
-from sightline.arguments import check_fields
 from sightline.look.groups import is_integer
 from sightline.look.stream import Cells, StatsRequest
+from sightline.messages import check_bool
 
 __all__ = [
     "Look",
@@ -47,9 +47,8 @@ class Look:
     top: int | None = None
 
     def __post_init__(self) -> None:
-        flags: tuple[object, ...] = (self.received, self.entropy, self.peak)
-        if any(type(x) is not bool for x in flags):
-            check_fields(self, own=("map", "top"))
+        for name in ("received", "entropy", "peak"):
+            check_bool(name, getattr(self, name))
         if self.top is not None and (not is_integer(self.top) or self.top < 1):
             raise ValueError(f"top must be a whole number >= 1, got {self.top!r}; None keeps no weights")
         if self.map is not None and min(parse_map_size(self.map)) < 1:

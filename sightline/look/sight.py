@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sightline.arguments import checked, format_value
 from sightline.look.groups import is_integer
 from sightline.look.inputs import PrecomputedWeights, ScoreInputs, as_index
 from sightline.look.measure import measure
@@ -18,6 +17,7 @@ from sightline.look.notebook import NotebookRepr
 from sightline.look.request import Look, Size, Span, check_measure, make_cells
 from sightline.look.sight_data import NAN_AT_PADDING, UNKNOWN_PADDING, CallShape, SavedInputs, nan_where
 from sightline.look.sight_questions import SightQuestions, pad_last
+from sightline.messages import check_bool, format_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,7 +115,6 @@ class Sight(SightQuestions, NotebookRepr):
         """The same, answering later questions from something else."""
         return replace(self, kept=kept)
 
-    @checked
     def to(self, device: torch.device | str) -> "Sight":
         """The same on another device."""
         kept = tuple(x.to(device) for x in self.kept)
@@ -136,7 +135,6 @@ class Sight(SightQuestions, NotebookRepr):
         statistics = {name: _own_part(x) for name, x in self.statistics.items()}
         return self.__dict__ | {"kept": kept, "statistics": statistics}
 
-    @checked
     def save(self, path: str | Path, *, keep: bool = False) -> None:
         """Write the statistics to a safetensors file.
 
@@ -146,6 +144,7 @@ class Sight(SightQuestions, NotebookRepr):
         """
         from sightline.look.files import save  # noqa: PLC0415
 
+        check_bool("keep", keep)
         save(self, path, keep=keep)
 
     def numpy(self) -> "dict[str, np.ndarray[Any, Any]]":
@@ -196,7 +195,6 @@ class Sight(SightQuestions, NotebookRepr):
         return f'{facts}<img src="{as_data_uri(png)}" alt="{alt}">'
 
     @classmethod
-    @checked
     def load(cls, path: str | Path) -> "Sight":
         """Read what :meth:`save` wrote."""
         from sightline.look.files import load  # noqa: PLC0415

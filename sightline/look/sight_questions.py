@@ -1,28 +1,24 @@
 """The questions that a sight answers: from what was measured, or later from the kept q and k."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, get_args
 
 import torch
 from torch import Tensor
 
-from sightline.arguments import check_argument, checked, rule_of
 from sightline.look.groups import Groups, KeyGroups, Keys, is_integer
 from sightline.look.measure import measure
 from sightline.look.received_from import Reduce
 from sightline.look.request import Size, Span, check_top, make_cells
 from sightline.look.sight_data import SavedInputs, SightData, nan_where
 from sightline.look.stream import Cells, StatsRequest, pool
-from sightline.settings import Setting
+from sightline.messages import check_choice, check_integer, format_value
 from sightline.shapes import Float, Int, check_values, is_tensor
 
 if TYPE_CHECKING:
     from sightline.look.relevance import Relevance
 
 __all__ = ["SightQuestions", "pad_last"]
-
-
-_INDEX = rule_of(int | float | Iterable[Any] | Tensor)  # whose numbers have a sentence of their own
 
 
 class SightQuestions(SightData):
@@ -48,18 +44,16 @@ class SightQuestions(SightData):
         )
         return self._pool(kept, cells)
 
-    @checked(own=("index",))
     def rows(self, index: int | Sequence[int] | Int[Tensor, "..."]) -> Float[Tensor, "... n S"]:
         """Exact rows of the matrix of weights, for the queries asked."""
-        check_argument("index", index, _INDEX)
         if isinstance(index, Tensor):
             is_tensor(index, "rows")
             check_values(index, "rows")
         asked = index.tolist() if isinstance(index, Tensor) else index
-        chosen = list(asked) if isinstance(asked, Iterable) else [asked]
+        chosen = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, str) else [asked]
         strange = [i for i in chosen if not is_integer(i)]
         if strange:
-            raise TypeError(f"rows are asked for by whole numbers, got {strange[0]!r}")
+            raise TypeError(f"the index of rows must be whole numbers, got {format_value(strange[0])}")
         wrong = [i for i in chosen if not -self.t <= i < self.t]
         if wrong:
             raise ValueError(f"rows must be queries in 0..{self.t - 1}, got {wrong[0]}; T is {self.t} here")
@@ -112,14 +106,12 @@ class SightQuestions(SightData):
 
         return mass(self, groups)
 
-    @checked
     def columns(self, index: Keys) -> Float[Tensor, "... T n"]:
         """Exact columns of the matrix of weights, for the keys asked; differentiable."""
         from sightline.look.mass import columns  # noqa: PLC0415
 
         return columns(self, index)
 
-    @checked(n_kv_heads=Setting(at_least=1))
     def received_from(
         self, queries: Span | None = None, reduce: Reduce = "sum", *, n_kv_heads: int | None = None
     ) -> Float[Tensor, "... S"]:
@@ -133,9 +125,11 @@ class SightQuestions(SightData):
         """
         from sightline.look.received_from import received_from  # noqa: PLC0415
 
+        check_choice("reduce", reduce, get_args(Reduce))
+        if n_kv_heads is not None:
+            check_integer("n_kv_heads", n_kv_heads, at_least=1)
         return received_from(self, queries, reduce, n_kv_heads)
 
-    @checked(own=("n", "first"))
     def offsets(self, n: int, *, first: int | None = None) -> Float[Tensor, "... n"]:
         """The weight at each distance t - s = 0 ... n-1, summed over the queries; differentiable.
 

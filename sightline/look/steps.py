@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from sightline.look.groups import is_integer
 from sightline.look.inputs import PrecomputedWeights, Tile
 from sightline.look.runs import Place, items_of, places_of
 from sightline.look.sight import SavedInputs, Sight, pad_last
@@ -75,8 +76,8 @@ def _checked_items(sights: Sequence[Sight], beams: Sequence[int] | None) -> list
         )
     if beams is None:
         return items_of(sights)
-    own = [int(item) for item in beams]
-    if not own or own[0] < 0 or max(own) >= n:
+    own = list(beams)
+    if not own or not all(map(is_integer, own)) or own[0] < 0 or max(own) >= n:
         raise ValueError(f"beams must be the item of each call, each in 0..{n - 1}, got {own}")
     return items_of(sights, own)
 

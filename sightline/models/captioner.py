@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.arguments import checked
 from sightline.data.tokens import PAD
 from sightline.layers import TransformerDecoder, TransformerDecoderLayer
 from sightline.models.caption_encoders import GridEncoder, PatchEncoder
@@ -53,7 +52,6 @@ class Captioner(SaveableModel):
     kind = "caption"
     Config = CaptionerConfig
 
-    @checked
     def __init__(self, config: CaptionerConfig) -> None:
         super().__init__()
         self.config = config

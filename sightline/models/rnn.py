@@ -24,7 +24,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.arguments import checked
 from sightline.attention.attend import attention
 from sightline.attention.scores import Additive, General, LowRank, Score, named
 from sightline.attention.softmax import masked_softmax
@@ -125,7 +124,6 @@ class RecurrentTranslator(SaveableModel):
     Config = RecurrentConfig
     config: RecurrentConfig
 
-    @checked
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.config = config
@@ -156,7 +154,6 @@ class RecurrentTranslator(SaveableModel):
             self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     @classmethod
-    @checked
     def load(
         cls, folder: Path | str, device: torch.device | str = "cpu", *, force: bool = False
     ) -> "RecurrentTranslator":

@@ -15,10 +15,9 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import nn
 
-from sightline.arguments import checked
 from sightline.data.files import atomic_write
 from sightline.logs import logger
-from sightline.messages import shortened
+from sightline.messages import check_bool, shortened
 from sightline.models.manifest import FORCE_REMEDY, check_unchanged, drop_manifest, write_manifest
 from sightline.models.weights_file import (
     check_bounds,
@@ -29,6 +28,7 @@ from sightline.models.weights_file import (
     write_weights,
 )
 from sightline.settings import as_json, from_json
+from sightline.shapes import check_device
 from sightline.untrusted import check_memory, check_unicode, need, read_json, to_json
 
 __all__ = ["CONFIG", "WEIGHTS", "SaveableModel", "kind_of", "note_version", "read_config", "write_config"]
@@ -89,7 +89,6 @@ class SaveableModel(nn.Module):
         write_manifest(folder)
 
     @classmethod
-    @checked
     def load(  # noqa: PYI019
         cls: type[_Model], folder: Path | str, device: torch.device | str = "cpu", *, force: bool = False
     ) -> _Model:
@@ -106,6 +105,8 @@ class SaveableModel(nn.Module):
             ValueError: If the folder holds another kind of model, or a file is damaged.
             FileNotFoundError: If there is no such folder, or a file is missing in it.
         """
+        check_device(device)
+        check_bool("force", force)
         folder = Path(folder)
         config = read_config(folder)
         _check_kind(config, cls.kind, folder)

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.arguments import checked
 from sightline.data.tokens import PAD
 from sightline.layers.decoder import TransformerDecoder, TransformerDecoderLayer
 from sightline.layers.encoder import TransformerEncoder, TransformerEncoderLayer
@@ -117,7 +116,6 @@ class Translator(SaveableModel):
     Config = TranslatorConfig
     config: TranslatorConfig
 
-    @checked
     def __init__(self, config: TranslatorConfig) -> None:
         super().__init__()
         self.config = config
@@ -164,7 +162,6 @@ class Translator(SaveableModel):
                     attention_of.dropout = dropped
 
     @classmethod
-    @checked
     def load(
         cls, folder: Path | str, device: torch.device | str = "cpu", *, force: bool = False
     ) -> "Translator":

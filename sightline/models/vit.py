@@ -11,7 +11,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from sightline.arguments import checked
 from sightline.data.augment import as_floats
 from sightline.models.run_folder import SaveableModel
 from sightline.models.vit_config import SIZES, VisionTransformerConfig
@@ -50,7 +49,6 @@ class VisionTransformer(SaveableModel):
     cos: Tensor | None
     sin: Tensor | None
 
-    @checked
     def __init__(self, config: VisionTransformerConfig) -> None:
         super().__init__()
         self.config = config

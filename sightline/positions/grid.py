@@ -6,18 +6,15 @@ Both halves are the one-dimensional table of ``sinusoidal.py``, so moving down o
 map, and an image of another size than those seen in training still has positions.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from sightline.arguments import checked
-from sightline.positions.checks import Number, check_input, checked_base, checked_count
+from sightline.messages import check_integer
+from sightline.positions.checks import Number, check_grid, check_input
 from sightline.positions.sinusoidal import SinusoidTable, sinusoidal
 from sightline.shapes import Float
 
 
-@checked
 def sinusoidal_2d(
     height: int,
     width: int,
@@ -46,8 +43,8 @@ def sinusoidal_2d(
         >>> grid[1, 2]                         # row 1: sin 1, cos 1; column 2: sin 2, cos 2
         tensor([ 0.8415, 0.5403, 0.9093, -0.4161])
     """
-    height = checked_count("height", height, least=0)
-    width = checked_count("width", width, least=0)
+    check_integer("height", height, at_least=0)
+    check_integer("width", width, at_least=0)
     table = sinusoidal(max(height, width), _half(d_model), base=base, dtype=dtype, device=device)
     return _grid(table, height, width)
 
@@ -70,9 +67,8 @@ class SinusoidalPositions2d(SinusoidTable):
         True
     """
 
-    @checked
     def __init__(self, d_model: int, *, base: Number = 10000.0) -> None:
-        super().__init__(_half(d_model), 32, checked_base(base))
+        super().__init__(_half(d_model), 32, base)
         self.d_model = d_model
 
     def forward(
@@ -84,9 +80,8 @@ class SinusoidalPositions2d(SinusoidTable):
             height, width = x.shape[-3:-1]
         else:
             check_input(x, self.d_model, "..., P, E")
-            if not isinstance(grid, Sequence) or len(grid) != 2:
-                raise TypeError(f"grid must be (height, width), two whole numbers, got {grid!r}")
-            height, width = (checked_count("a side of the grid", side, least=0) for side in grid)
+            check_grid(grid, at_least=0)
+            height, width = grid
             if height * width != x.size(-2):
                 raise ValueError(
                     f"a grid of {height} x {width} has {height * width} patches, got P={x.size(-2)} for x "
@@ -110,7 +105,8 @@ def _grid(table: Float[Tensor, "side half"], height: int, width: int) -> Float[T
 
 
 def _half(d_model: int) -> int:
-    if checked_count("d_model", d_model, least=2) % 2:
+    check_integer("d_model", d_model, at_least=2)
+    if d_model % 2:
         raise ValueError(
             f"d_model must be even, half for the row and half for the column, got {d_model}; "
             f"take {d_model + 1}"

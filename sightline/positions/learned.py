@@ -8,8 +8,8 @@ It costs parameters, knows nothing of distance until it has learned it, and ends
 import torch
 from torch import Tensor, nn
 
-from sightline.arguments import checked
-from sightline.positions.checks import check_input, checked_count, checked_table
+from sightline.messages import check_integer
+from sightline.positions.checks import check_input, checked_table
 from sightline.shapes import Float
 
 
@@ -31,7 +31,6 @@ class LearnedPositions(nn.Module):
         torch.Size([2, 3, 4])
     """
 
-    @checked
     def __init__(
         self,
         max_length: int,
@@ -41,9 +40,10 @@ class LearnedPositions(nn.Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        self.max_length = checked_count("max_length", max_length, least=1)
-        self.d_model = checked_count("d_model", d_model, least=1)
+        check_integer("max_length", max_length, at_least=1)
+        check_integer("d_model", d_model, at_least=1)
         checked_table(max_length, d_model)
+        self.max_length, self.d_model = max_length, d_model
         self.weight = nn.Parameter(torch.empty(max_length, d_model, dtype=dtype, device=device))
         self.reset_parameters()
 
@@ -54,7 +54,7 @@ class LearnedPositions(nn.Module):
     def forward(self, x: Float[Tensor, "... T E"], *, offset: int = 0) -> Float[Tensor, "... T E"]:
         """Add positions ``offset`` to ``offset + T - 1``, where ``offset`` tokens were cached before."""
         check_input(x, self.d_model, "..., T, E")
-        offset = checked_count("offset", offset, least=0)
+        check_integer("offset", offset, at_least=0)
         last = offset + x.size(-2)
         if last > self.max_length:
             after = f" after offset={offset}" if offset else ""

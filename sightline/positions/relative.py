@@ -10,8 +10,8 @@ d'Ascoli et al., 2021), and is free to look elsewhere from the first step on.
 import torch
 from torch import Tensor, nn
 
-from sightline.arguments import checked
-from sightline.positions.checks import checked_count, checked_table
+from sightline.messages import check_integer
+from sightline.positions.checks import check_grid, checked_table
 from sightline.shapes import Float
 
 __all__ = ["RelativeBias2d"]
@@ -39,14 +39,14 @@ class RelativeBias2d(nn.Module):
 
     places: Tensor
 
-    @checked
     def __init__(self, n_heads: int, grid: tuple[int, int]) -> None:
         super().__init__()
-        heads = checked_count("n_heads", n_heads, least=1)
-        rows, columns = (checked_count("grid", n, least=1) for n in grid)
-        checked_table(heads, 4 * rows * columns)
+        check_integer("n_heads", n_heads, at_least=1)
+        check_grid(grid, at_least=1)
+        rows, columns = grid
+        checked_table(n_heads, 4 * rows * columns)
         checked_table(rows * columns, 3 * rows * columns)
-        self.table = nn.Parameter(_beginnings(heads, rows, columns))
+        self.table = nn.Parameter(_beginnings(n_heads, rows, columns))
         cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns))
         down, across = (cells[None] - cells[:, None]).unbind(-1)  # (P, P) each: of the key, from the query
         places = (down + rows - 1) * (2 * columns - 1) + across + columns - 1

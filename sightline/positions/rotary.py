@@ -11,8 +11,8 @@ channels; weights trained with one need their projections reordered for the othe
 import torch
 from torch import Tensor, nn
 
-from sightline.arguments import checked
-from sightline.positions.checks import Number, check_input, checked_base, checked_count
+from sightline.messages import check_integer, check_number
+from sightline.positions.checks import Number, check_input
 from sightline.positions.sinusoidal import frequencies
 from sightline.shapes import Float, Shaped, is_tensor, shown
 
@@ -40,15 +40,15 @@ class Rotary(nn.Module):
                  [1.1673, 3.0805, 4.0000]]])
     """
 
-    @checked
     def __init__(self, d_head: int, base: Number = 10000.0) -> None:
         super().__init__()
-        if checked_count("d_head", d_head, least=2) % 2:
+        check_integer("d_head", d_head, at_least=2)
+        check_number("base", base, above=0)
+        if d_head % 2:
             raise ValueError(
                 f"d_head must be even, its channels are turned in pairs, got {d_head}; take {d_head + 1}"
             )
-        self.d_head = d_head
-        self.base = checked_base(base)
+        self.d_head, self.base = d_head, float(base)
 
     def forward(
         self,
@@ -88,7 +88,7 @@ class Rotary(nn.Module):
         """Rotate queries or keys alone."""
         check_input(x, self.d_head, "..., T, D", called="d_head")
         if positions is None:
-            offset = checked_count("offset", offset, least=0)
+            check_integer("offset", offset, at_least=0)
             positions = torch.arange(offset, offset + x.size(-2), device=x.device)
         elif offset:
             raise ValueError(f"give offset or positions, not both, got offset={offset} with positions")

@@ -14,20 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.arguments import checked
+from sightline.messages import check_integer, check_number
 from sightline.positions.checks import (
     Number,
     check_input,
-    checked_base,
-    checked_count,
     checked_dtype,
-    checked_real,
     checked_table,
 )
-from sightline.shapes import Float
+from sightline.shapes import Float, check_device
 
 
-@checked
 def sinusoidal(
     length: int,
     d_model: int,
@@ -56,14 +52,16 @@ def sinusoidal(
                 [ 0.8415,  0.5403,  0.0100,  0.9999],
                 [ 0.9093, -0.4161,  0.0200,  0.9998]])
     """
-    checked_table(checked_count("length", length, least=0), checked_count("d_model", d_model, least=1))
+    check_integer("length", length, at_least=0)
+    check_integer("d_model", d_model, at_least=1)
+    check_device(device)
+    checked_table(length, d_model)
     table = _encoded(0, length, d_model, base)
     return table.to(
         device=torch.get_default_device() if device is None else device, dtype=checked_dtype(dtype)
     )
 
 
-@checked
 def shift_matrix(
     offset: Number,
     d_model: int,
@@ -92,13 +90,16 @@ def shift_matrix(
         >>> torch.allclose(shift_matrix(3, 6) @ table[2], table[5], atol=1e-6)
         True
     """
-    if checked_count("d_model", d_model, least=1) % 2:
+    check_number("offset", offset)
+    check_integer("d_model", d_model, at_least=1)
+    check_device(device)
+    if d_model % 2:
         raise ValueError(
             f"d_model must be even for a shift to be linear, got {d_model}: the last sine has no cosine to "
             f"turn with; take {d_model + 1}"
         )
     checked_table(d_model, d_model)
-    turn = checked_real("offset", offset) * frequencies(d_model, base)  # (E / 2,)
+    turn = offset * frequencies(d_model, base)  # (E / 2,)
     sine = torch.arange(0, d_model, 2, device="cpu")
     cosine = sine + 1
     matrix = torch.zeros(d_model, d_model, dtype=torch.float64, device="cpu")
@@ -112,9 +113,9 @@ def shift_matrix(
 
 def frequencies(d_model: int, base: Number) -> Float[Tensor, " half"]:
     """How many radians each pair of columns turns a position: ``base^(-2i / E)``, in float64."""
-    width = checked_count("d_model", d_model, least=1)
-    even = torch.arange(0, width, 2, dtype=torch.float64, device="cpu")  # not every device has float64
-    return torch.pow(checked_base(base), -even / width)
+    check_number("base", base, above=0)
+    even = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")  # not every device has float64
+    return torch.pow(base, -even / d_model)
 
 
 def _encoded(first: int, last: int, d_model: int, base: Number) -> Float[Tensor, "T E"]:
@@ -169,15 +170,15 @@ class SinusoidalPositions(SinusoidTable):
         tensor([[[ 0.9093, -0.4161,  0.0200,  0.9998]]])
     """
 
-    @checked
     def __init__(self, d_model: int, max_length: int = 512, *, base: Number = 10000.0) -> None:
-        super().__init__(d_model, checked_count("max_length", max_length, least=1), base)
+        check_integer("max_length", max_length, at_least=1)
+        super().__init__(d_model, max_length, base)
         self.d_model = d_model
 
     def forward(self, x: Float[Tensor, "... T E"], *, offset: int = 0) -> Float[Tensor, "... T E"]:
         """Add positions ``offset`` to ``offset + T - 1``, where ``offset`` tokens were cached before."""
         check_input(x, self.d_model, "..., T, E")
-        offset = checked_count("offset", offset, least=0)
+        check_integer("offset", offset, at_least=0)
         return x + self.rows(offset, offset + x.size(-2), x)
 
     def extra_repr(self) -> str:

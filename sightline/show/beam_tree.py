@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.decode.trace import BeamTrace
 from sightline.look.palette import hexadecimal, weight
 from sightline.shapes import Float
@@ -41,7 +40,6 @@ class _End(NamedTuple):
     score: float
 
 
-@checked
 def beam_tree(
     trace: BeamTrace,
     words: Callable[[int], str],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sightline.arguments import check_fields
+from sightline.messages import check_integer
 from sightline.shapes import Float, Shaped, is_tensor
 
 __all__ = ["Box", "CaptionOverlay"]
@@ -51,7 +51,6 @@ class CaptionOverlay:
     note: str = ""
 
     def __post_init__(self) -> None:
-        check_fields(self, own=("image", "weights"))
         check_image(self.image)
         is_tensor(self.weights, "weights")
         rows, columns = self.grid
@@ -87,6 +86,8 @@ class CaptionOverlay:
     def maps(self, head: int | None = None) -> Float[Tensor, "T rows columns"]:
         """The weights of each word on the grid: of one head, or the mean of all."""
         n_heads = self.weights.size(1)
+        if head is not None:
+            check_integer("head", head)
         if head is not None and not 0 <= head < n_heads:
             raise ValueError(
                 f"head must be between 0 and {n_heads - 1}, the heads that looked, got {head}; "

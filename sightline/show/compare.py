@@ -6,13 +6,11 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.attention.scores import Score, named
 from sightline.shapes import Float
 from sightline.show.style import SCALE, Sheet, style, to_matrix
 
 
-@checked(own=("q", "k"))
 def scores(
     q: Float[Tensor, "T Dq"],
     k: Float[Tensor, "S Dk"],

@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sightline.arguments import checked
 from sightline.look.palette import LINES
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import SOFT, style
@@ -54,7 +53,6 @@ def read_metrics(path: Path) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-@checked
 def curves(metrics: Mapping[str, Curve], *, title: str | None = None, stacked: bool = False) -> Figure:
     """Draw the loss of a run on the left and its scores on unseen data on the right.
 

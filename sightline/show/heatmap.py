@@ -6,7 +6,6 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import name_ticks, style, to_matrix
@@ -14,7 +13,6 @@ from sightline.show.style import name_ticks, style, to_matrix
 _COLOURS = "viridis"  # of values, not weights: the colours of the course that this figure comes from
 
 
-@checked(own=("table",))
 def positions(table: Float[Tensor, "T E"] | npt.NDArray[Any], *, title: str | None = None) -> Figure:
     """Draw a table of positions, positions down and embedding dimensions across.
 

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sightline.arguments import checked
 from sightline.look.heads import by_layer, mean_per_head, sum_queries
 from sightline.look.recording import Recording
 from sightline.look.sight import Sight
@@ -19,7 +18,6 @@ _CELL = 0.5  # inches, wide enough for a number
 _MOST_NUMBERS = 32  # rows or columns beyond which numbers would not be read
 
 
-@checked
 def entropy(seen: Recording | Mapping[str, Sight], *, title: str | None = None) -> Figure:
     """Draw the entropy of every head, in nats, averaged over its queries: dark heads are sharp.
 

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.look.sight import Sight
 from sightline.look.uniform import even_attention
+from sightline.messages import check_integer
 from sightline.shapes import Int
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.sights import check_names, select_head
@@ -27,7 +27,6 @@ _ALIKE = 1e-6  # even shares that differ by less are one
 _WORTH = 0.0005  # a share that is worth naming
 
 
-@checked
 def received(
     sight: Sight, tokens: Sequence[str] | None = None, *, head: int | None = None, title: str | None = None
 ) -> Figure:
@@ -75,7 +74,6 @@ def _draw_even(ax: Axes, sight: Sight) -> None:
         ax.plot(np.arange(len(shares)), shares, drawstyle="steps-mid", **look)
 
 
-@checked
 def rows(
     sight: Sight,
     index: int | Sequence[int] | Int[Tensor, " n"],
@@ -101,7 +99,10 @@ def rows(
         >>> figure.axes[0].get_title(loc="left")
         "query 1 'sees'"
     """
-    chosen = [int(index)] if isinstance(index, int | Integral) else [int(i) for i in index]
+    listed: Any = index.tolist() if isinstance(index, Tensor) else index
+    chosen = [listed] if isinstance(listed, Integral) else list(listed)
+    for i in chosen:
+        check_integer("index", i)
     if not 0 < len(chosen) <= _MOST_ROWS:
         raise ValueError(f"one figure holds 1 to {_MOST_ROWS} rows, got {len(chosen)}; draw a part of them")
     one = select_head(sight, head)

@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.attention.masks import Mask, as_mask
 from sightline.look.difference import SightDifference
 from sightline.look.sight import Sight
@@ -19,7 +18,6 @@ from sightline.show.style import MAY_LOOK, MAY_NOT, SCALE, Sheet, draw_matrix, l
 _MOST_PANELS = 16
 
 
-@checked(own=("weights",))
 def weights(
     weights: Float[Tensor, "... T S"] | Sight | SightDifference,
     queries: Sequence[str] | None = None,
@@ -74,7 +72,6 @@ def weights(
     return sheet.figure
 
 
-@checked
 def mask(mask: Mask | Shaped[Tensor, "..."], t: int, s: int | None = None) -> Figure:
     """Draw which keys each query may look at; one panel per item of a batch.
 
@@ -95,7 +92,6 @@ def mask(mask: Mask | Shaped[Tensor, "..."], t: int, s: int | None = None) -> Fi
     return _gallery(named)
 
 
-@checked
 def masks(named: Mapping[str, Mask | Shaped[Tensor, "..."]], t: int, s: int | None = None) -> Figure:
     """Draw several masks side by side under their names; each must be the same for the whole batch.
 

@@ -13,7 +13,6 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.look import palette
 from sightline.shapes import Float, Shaped
 from sightline.show.caption_overlay import Box, CaptionOverlay
@@ -33,7 +32,6 @@ def colours() -> ListedColormap:
     return ListedColormap(table, name="overlay")
 
 
-@checked
 def overlay(
     record: CaptionOverlay, *, head: int | None = None, title: str | None = None, smooth: bool = True
 ) -> Figure:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from matplotlib.figure import Figure
 
-from sightline.arguments import check_argument, checked, rule_of
+from sightline.messages import format_value
 from sightline.show.alignment import alignment, head_grid
 from sightline.show.caption_overlay import CaptionOverlay
 from sightline.show.overlay import overlay
@@ -14,10 +14,7 @@ from sightline.show.vit import head_overlays, rollout_overlay
 
 __all__ = ["AttentionRecord", "GridKeys", "PredictionRecord", "overlays", "prediction"]
 
-_PREDICTION = rule_of(PredictionRecord)
 
-
-@checked
 def prediction(
     p: PredictionRecord, *, layer: int | None = None, head: int | None = None, title: str | None = None
 ) -> Figure:
@@ -68,7 +65,6 @@ def prediction(
     return alignment(part.summary, keys, part.queries, title=title)
 
 
-@checked
 def overlays(predictions: Iterable[PredictionRecord]) -> list[CaptionOverlay]:
     """The records that :func:`sightline.show.overlay` draws, with the heads of all layers.
 
@@ -88,7 +84,8 @@ def overlays(predictions: Iterable[PredictionRecord]) -> list[CaptionOverlay]:
 
 def attention_of(p: PredictionRecord) -> AttentionRecord:
     """The attention of a prediction, or a sentence that says how to get it."""
-    check_argument("a prediction", p, _PREDICTION)
+    if not isinstance(p, PredictionRecord):
+        raise TypeError(f"a figure shows a prediction, got {format_value(p)}; run.predict gives them")
     if p.attention is None:
         raise ValueError(
             f"the prediction for {p.input!r} has no attention to draw; predict with attention=True"

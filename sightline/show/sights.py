@@ -11,9 +11,9 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.look.difference import SightDifference
 from sightline.look.sight import Sight, Span
+from sightline.messages import check_integer, format_value
 from sightline.shapes import Float
 from sightline.show.fonts import FallbackFontFigure
 from sightline.show.style import (
@@ -40,7 +40,6 @@ _FEW = 32  # keys up to which the colour scale is linear
 _DARKEST = 1e-4  # the dark end of a logarithmic scale, as a share of the brightest
 
 
-@checked
 def sight_map(
     sight: AnySight,
     queries: Sequence[str] | None = None,
@@ -102,7 +101,6 @@ def sight_map(
     return sheet.figure
 
 
-@checked
 def heads(
     sight: AnySight,
     queries: Sequence[str] | None = None,
@@ -203,6 +201,8 @@ def _label(sight: AnySight, *, whole: bool) -> str:
 
 def select_item(sight: _Sight) -> _Sight:
     """The only item of a batch; ValueError if there are several."""
+    if not isinstance(sight, Sight | SightDifference):
+        raise TypeError(f"a figure shows a Sight, got {format_value(sight)}; seen[name] gives one")
     batch = sight.lead[: sight.n_batch]
     if any(n != 1 for n in batch):
         raise ValueError(
@@ -218,6 +218,7 @@ def select_head(sight: _Sight, head: int | None) -> _Sight:
         return one.mean_heads() if one.has_heads else one
     if not one.has_heads:
         raise ValueError(f"this sight has no single heads, got head={head}; leave it out")
+    check_integer("head", head)
     if not 0 <= head < one.lead[0]:
         raise ValueError(f"head must be in 0..{one.lead[0] - 1}, got {head}")
     return one[head]

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sightline.arguments import check_fields, checked
 from sightline.look.recording import Recording
-from sightline.settings import Setting
-from sightline.shapes import Float, Shaped
+from sightline.messages import check_integer
+from sightline.shapes import Float, Shaped, is_tensor
 
 __all__ = ["Attention", "Box", "Grid", "tokens"]
 
@@ -41,7 +40,9 @@ class Grid:
     boxes: Mapping[int, Box] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_fields(self, rows=Setting(at_least=0), columns=Setting(at_least=0))
+        check_integer("rows", self.rows, at_least=0)
+        check_integer("columns", self.columns, at_least=0)
+        is_tensor(self.image, "image")
 
     def __len__(self) -> int:
         """How many cells."""
@@ -83,7 +84,7 @@ class Attention:
     summary_label: str = ""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        is_tensor(self.weights, "weights")
         shape = tuple(self.weights.shape)
         if len(shape) != 4 or shape[2:] != (len(self.queries), len(self.keys)):
             raise ValueError(
@@ -129,7 +130,6 @@ class Attention:
         """Entropy of each query's summary, in nats."""
         return -torch.special.xlogy(self.summary, self.summary).sum(-1)
 
-    @checked(own=("layer", "head"))
     def select(self, *, layer: int | None = None, head: int | None = None) -> "Attention":
         """One layer, one head, or one head of one layer.
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sightline.arguments import check_argument, checked, rule_of
-from sightline.messages import did_you_mean
+from sightline.messages import did_you_mean, format_value
 
 if TYPE_CHECKING:
     from sightline.tasks.task import Task
@@ -61,14 +60,14 @@ def register(new: "Task") -> "Task":
     """
     from sightline.tasks.task import Task  # noqa: PLC0415 - known names are listed without loading torch
 
-    check_argument("a task", new, rule_of(Task))
+    if not isinstance(new, Task):
+        raise TypeError(f"a task must be a sl.tasks.Task, got {format_value(new)}")
     if new.kind in _BUILT_IN:
         raise ValueError(f"a task's kind must be its own, {new.kind!r} is taken; choose another name")
     _ENTRIES[new.kind] = _Entry(new.summary, lambda: new)
     return new
 
 
-@checked
 def unregister(kind: str) -> None:
     """Forget a task of your own.
 
@@ -89,7 +88,6 @@ def kinds() -> tuple[str, ...]:
     return tuple(_ENTRIES)
 
 
-@checked
 def summary(kind: str) -> str:
     """What a task does, in a line; without loading it.
 
@@ -101,7 +99,6 @@ def summary(kind: str) -> str:
     return _ENTRIES[kind].summary
 
 
-@checked
 def task_of(kind: str) -> "Task":
     """The task of a name.
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.arguments import check_argument, check_fields, checked, rule_of
 from sightline.look.recording import Recording
-from sightline.messages import did_you_mean, shortened
+from sightline.messages import check_bool, check_integer, did_you_mean, format_value, shortened
 from sightline.models.manifest import FORCE_REMEDY, MANIFEST
 from sightline.models.run_folder import CONFIG, note_version, read_config
-from sightline.settings import Setting, from_json, restore_settings
+from sightline.settings import check, from_json, restore_settings
+from sightline.shapes import check_device
 from sightline.show.explorer.steps import Step
 from sightline.tasks.attention import Attention
 from sightline.tasks.configure import absolute, check_data, check_still_there
@@ -29,8 +29,6 @@ from sightline.train.processes import spread, world_size
 from sightline.train.record import check_as_written
 
 __all__ = ["Run", "choose_device", "is_run", "open_run"]
-
-_INPUTS = rule_of(Iterable[Any])
 
 _BATCH = 64
 _OnError = Callable[[Any, Exception], None]
@@ -73,7 +71,6 @@ class Run:
         """The model, in eval."""
         return self.predictor.model
 
-    @checked(own=("inputs",), batch_size=Setting(at_least=1))
     def predict(
         self,
         inputs: Iterable[Any],
@@ -97,6 +94,7 @@ class Run:
             ValueError: If an option is unknown, or, without ``on_error``, an input is refused.
         """
         _check_several("predict", inputs)
+        check_integer("batch_size", batch_size, at_least=1)
         chosen = _options(self.task, self.task.predict_options, options)
         return self._predictions(iter(inputs), chosen, attention, batch_size, on_error)
 
@@ -126,7 +124,6 @@ class Run:
             for prediction in self._predict_batch(part, options, attention, on_error)
         ]
 
-    @checked(batch_size=Setting(at_least=1), limit=Setting(at_least=1))
     def evaluate(
         self,
         split: str = "test",
@@ -155,6 +152,9 @@ class Run:
         Raises:
             ValueError: If the data is not there, or has no such split.
         """
+        check_integer("batch_size", batch_size, at_least=1)
+        if limit is not None:
+            check_integer("limit", limit, at_least=1)
         chosen = _options(self.task, self.task.evaluate_options, options)
         dataset = self.dataset(data, **_data_settings(self.task, chosen))
         look = attention or self.predictor.needs_attention(dataset)
@@ -195,7 +195,6 @@ class Run:
             figures=scores.figures,
         )
 
-    @checked(own=("inputs",))
     def watch(self, inputs: Sequence[Any]) -> Recording:
         """Every attention of the model on some inputs, as :func:`sightline.watch` gives it, q and k kept."""
         _check_several("watch", inputs)
@@ -204,19 +203,16 @@ class Run:
             raise ValueError("watch takes at least one input, got none")
         return self.predictor.watch(self.predictor.read(list(inputs)))
 
-    @checked
     def layers(self, prediction: Prediction) -> Mapping[str, Attention]:
         """Every attention of the model while it made a prediction, by module name, with its tokens."""
         (example,) = self.predictor.read([prediction.input])
         return self.predictor.layers(example, prediction)
 
-    @checked
     def steps(self, prediction: Prediction) -> Sequence[Step]:
         """The steps in which a prediction was written, and what else each might have been."""
         (example,) = self.predictor.read([prediction.input])
         return self.predictor.steps(example, prediction)
 
-    @checked
     def dataset(self, data: str | Path | None = None, **changed: Any) -> Any:
         """The data that the run was trained on, or another set read the same way.
 
@@ -245,7 +241,6 @@ class Run:
         return f"Run({str(self.folder)!r}, kind={self.kind!r}, {n:,} parameters on {self.device})"
 
 
-@checked
 def open_run(folder: str | Path, device: str | torch.device | None = None, *, force: bool = False) -> Run:
     """Open a run folder that ``sightline train`` wrote.
 
@@ -263,6 +258,7 @@ def open_run(folder: str | Path, device: str | torch.device | None = None, *, fo
         Traceback (most recent call last):
         ValueError: a run is a folder that `sightline train` wrote, 'runs/nowhere' does not exist
     """
+    check_bool("force", force)
     folder = Path(folder)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
@@ -277,7 +273,7 @@ def open_run(folder: str | Path, device: str | torch.device | None = None, *, fo
             "a task of your own must be registered first"
         )
     task = task_of(kind)
-    place = device if isinstance(device, torch.device) else choose_device(device)
+    place = choose_device(device)
     if not (folder / MANIFEST).exists():  # its training was killed, or has not ended
         check_as_written(folder, remedy=FORCE_REMEDY, force=force)
     predictor = task.open(folder, config, place, **({"force": True} if force else {}))
@@ -292,7 +288,7 @@ def is_run(folder: Path) -> bool:
         return False
 
 
-def choose_device(name: str | None) -> torch.device:
+def choose_device(name: str | torch.device | None) -> torch.device:
     """The device of this name; by default a GPU where there is one.
 
     Raises:
@@ -300,15 +296,10 @@ def choose_device(name: str | None) -> torch.device:
     """
     if name is None or name == "auto":
         return torch.device(_own_gpu() if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).tolist()  # there, and with values: the meta device has none
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as problem:
-        if name.lower().startswith("gpu"):
-            meant = f"cuda{name[3:]}"
-            raise ValueError(f"there is no device {name!r} here; did you mean {meant!r}?") from None
-        reason = str(problem).partition("\n")[0]
-        raise ValueError(f"there is no device {name!r} here: {reason}; try --device cpu") from None
+    check_device(name)
+    device = torch.device(name)
+    if device.type == "meta":
+        raise ValueError(f"there is no device {str(name)!r} here that holds numbers; 'cpu' is there")
     return device
 
 
@@ -327,7 +318,7 @@ def _options(task: Task, kind: type[Any], given: Mapping[str, Any]) -> Any:
                 + (did_you_mean(name, known) if known else "which takes none")
             )
     chosen = kind(**given)
-    check_fields(chosen)
+    check(chosen)
     return chosen
 
 
@@ -343,4 +334,5 @@ def _check_several(what: str, inputs: object) -> None:
         raise ValueError(  # noqa: TRY004 - a sentence for users
             f"{what} takes a list of inputs, got {inputs!r} alone; write [{inputs!r}]"
         )
-    check_argument("inputs", inputs, _INPUTS)
+    if not isinstance(inputs, Iterable) or isinstance(inputs, Mapping | torch.Tensor):
+        raise TypeError(f"{what} takes a list of inputs, got {format_value(inputs)}")

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sightline.arguments import checked
 from sightline.data.images import sample_path, save_sample
 from sightline.logs import logger
 from sightline.messages import did_you_mean
@@ -40,7 +39,6 @@ class SuggestedCommands(NamedTuple):
     split: str
 
 
-@checked
 def train(
     kind: str,
     *,

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sightline.arguments import checked
 from sightline.data.batches import prefetch
 from sightline.logs import logger
 from sightline.models.manifest import write_manifest
@@ -56,7 +55,6 @@ from sightline.train.weights import BestWeights
 __all__ = ["fit"]
 
 
-@checked
 def fit(
     model: nn.Module,
     objective: Objective,

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
-from sightline.arguments import field_rules, format_value
 from sightline.messages import shortened
+from sightline.settings import check_type
 from sightline.train.config import LOWER_IS_BETTER
 
 __all__ = ["TrainState", "check_finite"]
@@ -42,13 +42,10 @@ class TrainState:
         Raises:
             ValueError: If a value is of another type than it was.
         """
-        kind: Any = cls
-        rules = field_rules(kind)
-        known = {name: value for name, value in saved.items() if name in rules}
+        hints = get_type_hints(cls)
+        known = {name: value for name, value in saved.items() if name in hints}
         for name, value in known.items():
-            rule = rules[name]
-            if rule is not None and not rule.fits(value):
-                raise ValueError(f"{name} must be {rule.words}, got {format_value(value)}")
+            check_type(name, value, hints[name])
         for row in known.get("rows", ()):
             if not all(isinstance(row.get(name), int | float) for name in ("step", "epoch")):
                 raise ValueError(f"a row of the curve has a step and an epoch, got {shortened(row)}")

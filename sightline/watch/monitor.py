@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-from sightline.arguments import checked
 from sightline.look.groups import is_integer
 from sightline.look.isolate import is_recomputing
 from sightline.look.sight import Look, Sight
 from sightline.shapes import Float
+from sightline.watch.names import name_filter
 from sightline.watch.watch import Watch, watch
 
 __all__ = ["HeadStatus", "Monitor"]
@@ -81,7 +81,6 @@ class Monitor:
         [(2, 'self_attn', 0), (2, 'self_attn', 1)]
     """
 
-    @checked(own=("model", "every", "log"))
     def __init__(
         self,
         model: nn.Module,
@@ -94,6 +93,7 @@ class Monitor:
             raise TypeError(f"a Monitor takes an nn.Module, got {type(model).__name__}")
         if not is_integer(every) or every < 1:
             raise ValueError(f"every must be a whole number of steps >= 1, got {every!r}; 10 is the default")
+        name_filter(layers)  # refuses what the first step would
         self._write = _writer(log)
         self._model, self._every, self._layers = model, every, layers
         self._sums: dict[str, Tensor] = {}

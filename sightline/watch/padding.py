@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from sightline.arguments import check_argument, rule_of
 from sightline.look.inputs import PrecomputedWeights, ScoreInputs
 from sightline.look.module_names import is_cross_name
 from sightline.look.sight_data import NO_PADDING, UNKNOWN_PADDING
+from sightline.messages import format_value
 from sightline.shapes import Bool, is_tensor
 from sightline.watch.crossing import is_cross_attention
 from sightline.watch.module_calls import Given, generation_mask, given_on_stack
@@ -37,7 +37,6 @@ from sightline.watch.modules import Owner, uncompiled
 
 __all__ = ["Padding", "PaddingFinder", "UserPadding", "place_padding", "user_padding"]
 
-_LENGTHS = rule_of(Tensor | Sequence[float])
 
 OWN_LENGTHS = "lengths"  # of a nested tensor, or of packed sequences
 
@@ -318,10 +317,14 @@ def user_padding(attention_mask: Tensor | None, lengths: Tensor | Sequence[int] 
         return UserPadding("watch(attention_mask)", lambda _t: padding, t, f"B={b} T={t}")
     if lengths is None:
         return None
-    check_argument("lengths", lengths, _LENGTHS)
-    counts = torch.as_tensor(lengths)
-    if counts.dim() != 1 or counts.is_floating_point() or bool((counts < 0).any()):
-        raise ValueError(f"lengths must be whole numbers, one for each item, got {lengths!r}")
+    sentence = f"lengths must be whole numbers, one for each item, got {format_value(lengths)}"
+    try:
+        counts = torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(sentence) from None
+    is_whole = not counts.is_floating_point() and counts.dtype != torch.bool
+    if counts.dim() != 1 or not is_whole or bool((counts < 0).any()):
+        raise ValueError(sentence)
     return UserPadding(
         "watch(lengths)",
         lambda t: torch.arange(t, device=counts.device) >= counts[:, None],

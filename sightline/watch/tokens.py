@@ -1,14 +1,12 @@
 """Tokens as people read them: without the signs that tokenizers put in front of words."""
 
-from collections.abc import Sequence
-from typing import Any, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
-from sightline.arguments import check_argument, rule_of
+from sightline.messages import format_value
 from sightline.watch.media_tokens import name_media
 
 __all__ = ["clean", "clean_batch"]
-
-_TOKENS = rule_of(Sequence[Any] | str | None)  # what is in them has a sentence of its own
 
 _STARTS = ("Ġ", "▁")  # a space before the word: byte-level BPE's, SentencePiece's
 _SIGNS = {"Ċ": "⏎", "ĉ": "⇥"}
@@ -38,7 +36,10 @@ def clean_batch(tokens: Sequence[object] | None) -> tuple[tuple[str, ...], ...]:
     """
     if tokens is None:
         return ()
-    check_argument("tokens", tokens, _TOKENS)
+    if not hasattr(tokens, "__len__") or isinstance(tokens, Mapping):
+        raise TypeError(
+            f"tokens must be a list, got {format_value(tokens)}; tokenizer.convert_ids_to_tokens gives one"
+        )
     if len(tokens) == 0:
         return ()
     texts = [tokens] if all(isinstance(token, str) for token in tokens) else tokens

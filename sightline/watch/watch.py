@@ -16,7 +16,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sightline.arguments import checked
 from sightline.attention.observers import observe
 from sightline.look.groups import is_integer
 from sightline.look.isolate import isolated
@@ -25,6 +24,7 @@ from sightline.look.recording import Recording
 from sightline.look.recording_text import closing_words, seen_sizes
 from sightline.look.sharded.placements import HeadFinder, may_be_sharded
 from sightline.look.sight import Look, Sight, check_measure
+from sightline.messages import check_bool
 from sightline.shapes import Int, Shaped
 from sightline.watch.call_info import CallTracker
 from sightline.watch.compiled_flex import intercept_compiled_flex
@@ -60,7 +60,6 @@ _UNFIT = (
 _LATE_FLEX = "FlexAttention was imported inside the block, and is heard from the next block on"
 
 
-@checked(own=("model", "layers", "every", "measure", "keep", "limit", "attention_mask", "lengths", "tokens"))
 def watch(
     model: nn.Module,
     *,
@@ -123,6 +122,7 @@ def watch(
         raise ValueError(
             f'keep must be True, False or "cpu", got {keep!r}; "cpu" keeps q and k in main memory'
         )
+    check_bool("grad", grad)
     if keep == "cpu" and grad:
         raise ValueError('keep="cpu" can\'t go with grad=True, whose graph holds q and k; leave out keep')
     options = WatchOptions(

@@ -58,7 +58,7 @@ def test_heads_are_counted_once():
         sl.nn.MultiHeadSelfAttention(8, 6, 6)
     with pytest.raises(TypeError, match="same thing, got num_heads=2 and n_heads=3; give num_heads alone"):
         sl.nn.MultiHeadSelfAttention(8, 6, 6, 2, n_heads=3)
-    with pytest.raises(TypeError, match="num_heads must be a whole number or None, got '2'"):
+    with pytest.raises(TypeError, match="num_heads must be a whole number, got '2'"):
         sl.nn.MultiHeadSelfAttention(8, 6, 6, "2")
 
 

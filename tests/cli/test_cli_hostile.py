@@ -161,14 +161,10 @@ def test_places_to_write_that_are_no_utf8(tmp_path):
             lambda where=where: sight.save(where),
             lambda where=where: sl.open_run(RUN).model.save(where),
         ):
-            with pytest.raises(
-                ValueError, match=r"must be (UTF-8|a path that the system can write)"
-            ) as found:
+            with pytest.raises(ValueError, match="must be UTF-8") as found:
                 call()
             str(found.value).encode("utf-8")
-    with pytest.raises(
-        ValueError, match=r"path must be a path that the system can write, .* has half a letter"
-    ):
+    with pytest.raises(ValueError, match="the path of a page must be UTF-8"):
         sl.show.page(sight).save(tmp_path / "\ud800.html")
     assert not list(tmp_path.iterdir())
     result = run("train", "classify", "--data", "digits", "--out", tmp_path / "\udc80", "--steps", "1")

@@ -43,7 +43,7 @@ def test_every_known_format(tmp_path, suffix):
         (["--length", 0], "--length must be at least 1, got 0"),
         (["--length", -7], "--length must be at least 1, got -7"),
         (["--d-model", -3], "--d-model must be at least 1, got -3"),
-        (["--base", 0], "base must be above 0, got 0.0"),
+        (["--base", 0], "base must be a positive number, got 0.0"),
         (["--base", "nan"], "base must be a finite number, got nan"),
         (["--length", 10**9], "--length 1000000000 times --d-model 32"),
     ],

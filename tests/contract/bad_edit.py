@@ -25,7 +25,7 @@ BAD = {
     "sl.edit(forbid): no pairs": (lambda: sl.edit(MODEL, forbid=[1]), (TypeError, ValueError), "pairs", "1"),
     "sl.edit(forbid): too far": (lambda: run(forbid=[([9], None)]), ValueError, "9"),
     "sl.edit(temperature): zero": (lambda: sl.edit(MODEL, temperature=0), ValueError, "temperature", "0"),
-    "sl.edit(temperature): a text": (lambda: sl.edit(MODEL, temperature="1"), TypeError, "'1'"),
+    "sl.edit(temperature): a text": (lambda: sl.edit(MODEL, temperature="1"), ValueError, "'1'"),
     "sl.edit(scale): infinite": (lambda: sl.edit(MODEL, scale=torch.inf), ValueError, "scale", "inf"),
     "Edit.__enter__(): twice": (lambda: twice(sl.edit(MODEL, scale=2.0)), RuntimeError, "entered already"),
 }

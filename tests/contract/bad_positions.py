@@ -65,7 +65,7 @@ BAD = {
     ),
     "sl.positions.RelativeBias2d(n_heads): zero": (lambda: p.RelativeBias2d(0, (2, 3)), ValueError, "n_heads", "0"),
     "sl.positions.SinusoidalPositions2d.forward(grid): one number": (
-        lambda: p.SinusoidalPositions2d(8)(X, grid=5), TypeError, "grid", "height, width", "5",
+        lambda: p.SinusoidalPositions2d(8)(X, grid=5), (TypeError, ValueError), "grid", "5",
     ),
     "sl.positions.RelativeBias2d(grid): one number": (
         lambda: p.RelativeBias2d(2, 3), (TypeError, ValueError), "grid", "3",

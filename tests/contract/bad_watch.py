@@ -76,7 +76,7 @@ BAD = {
     "sl.Monitor(model): a text": (lambda: sl.Monitor("model"), TypeError, "nn.Module", "str"),
     "sl.Monitor(every): zero": (lambda: sl.Monitor(model(), every=0), ValueError, "0"),
     "sl.Monitor(log): a number": (lambda: sl.Monitor(model(), log=3), TypeError, "log", "int"),
-    "sl.Monitor(layers): a number": (lambda: sl.Monitor(model(), layers=3), TypeError, "layers", "3"),
+    "sl.Monitor(layers): a number": (lambda: sl.Monitor(model(), layers=3), TypeError, "layers", "int"),
 }  # fmt: skip
 
 

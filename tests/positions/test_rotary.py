@@ -84,7 +84,7 @@ def test_nothing_to_save():
     ("call", "error", "words"),
     [
         (lambda: Rotary(7), ValueError, "d_head must be even.* got 7; take 8"),
-        (lambda: Rotary(6, base=0.0), ValueError, "base must be above 0, got 0.0"),
+        (lambda: Rotary(6, base=0.0), ValueError, "base must be a positive number, got 0.0"),
         (lambda: Rotary(6)(torch.zeros(5, 6), torch.zeros(3, 6)), ValueError, r"q \(5, 6\) and k \(3, 6\)"),
         (lambda: Rotary(6)(torch.zeros(5, 4), torch.zeros(5, 6)), ValueError, "d_head=6 wide.* width 4"),
         (lambda: Rotary(6).rotate(torch.zeros(5, 6), offset=-1), ValueError, "offset .* got -1"),

@@ -118,7 +118,7 @@ def test_the_input_keeps_its_dtype():
         (lambda: sinusoidal(3, 0), ValueError, "d_model must be at least 1, got 0"),
         (lambda: sinusoidal(3, 4.5), TypeError, "d_model must be a whole number, got 4.5"),
         (lambda: sinusoidal(True, 4), TypeError, "length must be a whole number, got True"),
-        (lambda: sinusoidal(3, 4, base=-2.0), ValueError, "base must be above 0, got -2.0"),
+        (lambda: sinusoidal(3, 4, base=-2.0), ValueError, "base must be a positive number, got -2.0"),
         (lambda: sinusoidal(3, 4, base=math.nan), ValueError, "base must be a finite number, got nan"),
         (lambda: sinusoidal(3, 4, dtype=torch.int64), TypeError, "float dtype, got torch.int64"),
         (lambda: shift_matrix(2, 7), ValueError, "d_model must be even .* got 7.* take 8"),

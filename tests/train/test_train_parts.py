@@ -57,7 +57,7 @@ def test_the_other_schedules():
     [
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"lr": -1.0}, "lr must be a positive number, got -1.0"),
-        ({"clip": math.nan}, "clip must be a positive number, got nan"),
+        ({"clip": math.nan}, "clip must be a finite number, got nan"),
         ({"ema": 1.0}, "ema must be at least 0 and below 1, got 1.0"),
         ({"schedule": "cosin"}, "unknown schedule 'cosin'.* did you mean 'cosine'"),
         ({"precision": "fp8"}, "unknown precision 'fp8'"),

@@ -8,7 +8,6 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from sightline.arguments import checked
 from sightline.look.notebook import Html
 from sightline.show.explorer.answers import Answers
 from sightline.show.explorer.layers import Shown, Tokens
@@ -16,6 +15,7 @@ from sightline.show.explorer.steps import Step
 from sightline.show.explorer.stored import store
 from sightline.show.html import render, script_json
 from sightline.show.records import AttentionRecord
+from sightline.untrusted import check_unicode
 
 __all__ = ["Figures", "Page", "embed", "page"]
 
@@ -57,9 +57,9 @@ class Page:
             )
         return self._html
 
-    @checked
     def save(self, path: str | Path) -> None:
         """Write the page to a file."""
+        check_unicode(Path(path), "a page")
         Path(path).write_bytes(self.html().encode(errors="replace"))
 
     def widget(self) -> Any:
@@ -98,7 +98,6 @@ class Page:
         return f"Page({self.answers.title!r}: {what}, {n} heads); .save(path)"
 
 
-@checked
 def page(
     shown: Shown,
     *,

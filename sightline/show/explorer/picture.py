@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sightline.arguments import check_argument, format_value, rule_of
 from sightline.data.images import read_image
+from sightline.messages import format_value
 from sightline.shapes import check_values, is_tensor
 from sightline.show.records import AttentionRecord, GridKeys, PredictionRecord, crop_note
 
@@ -21,7 +21,6 @@ __all__ = ["Picture", "read_picture"]
 
 _SMALL = 128  # pixels a side, below which an image is shown with its pixels, not blurred
 _LARGEST = 1024  # pixels a side that a page holds
-_PATH = rule_of(str | Path)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,7 +107,6 @@ def _pixels(image: Any) -> Any:
     from PIL import Image  # noqa: PLC0415
 
     if isinstance(image, str | Path):
-        check_argument("image", image, _PATH)
         image = read_image(Path(image))  # bounded, upright, in colours
     if isinstance(image, Tensor | np.ndarray):
         if isinstance(image, Tensor):

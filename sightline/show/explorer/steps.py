@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor
 
-from sightline.arguments import check_fields
 from sightline.shapes import Float
 from sightline.show.explorer.layers import Layer
 from sightline.watch.tokens import clean
@@ -35,9 +34,6 @@ class Step:
     probability: float | None = None
     alternatives: Sequence[tuple[str, float]] = ()
     query: int | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def steps_of(
