@@ -7,7 +7,7 @@ import sightline as sl
 from workshop.fuzz.arguments import faults_of
 from workshop.fuzz.public import APART, calls, public_names
 
-pytestmark = [pytest.mark.plain, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def test_every_public_name_is_fuzzed_and_every_call_is_valid(tmp_path):
