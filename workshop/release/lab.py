@@ -26,7 +26,7 @@ def main() -> int:
         (site,) = PLACE.glob("lib/python3*/site-packages")
         own = sysconfig.get_path("purelib")
         (site / "over.pth").write_text(f"import site; site.addsitedir({own!r})\n")
-    tests = [str(python), "-m", "pytest", "tests/show/explorer/test_lab.py"]
+    tests = [str(python), "-m", "pytest", "workshop/tests/test_lab.py"]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.run(tests, cwd=ROOT, env=env, check=False).returncode
 

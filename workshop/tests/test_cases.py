@@ -11,7 +11,6 @@ from workshop.fuzz.cases import Cases
 from workshop.fuzz.report import Report
 
 pytestmark = [
-    pytest.mark.long,  # a tool's test
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 

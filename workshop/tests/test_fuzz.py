@@ -14,7 +14,6 @@ from workshop.fuzz.cases import Cases
 from workshop.fuzz.report import Report
 
 pytestmark = [
-    pytest.mark.plain,
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 CASES = {"api": 35, "arguments": 60, "lines": 12, "runs": 8, "data": 6, "pages": 3, "faults": 3}
@@ -29,16 +28,14 @@ def _one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", FUZZERS)
-def test_nothing_is_found(name, times, tmp_path, monkeypatch):
+def test_nothing_is_found(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    report = FUZZERS[name](Cases(name, 7, count=times * CASES[name]), tmp_path)
-    assert report.count == times * CASES[name]
+    report = FUZZERS[name](Cases(name, 7, count=2 * CASES[name]), tmp_path)
+    assert report.count == 2 * CASES[name]
     assert not report.failures, str(report)
 
 
-@pytest.mark.long  # a tool's test
 def test_the_sandbox_sees_what_is_wrong():
     def hang():
         while True:
@@ -61,7 +58,6 @@ def test_the_sandbox_sees_what_is_wrong():
     assert not Outcome((), 2, "", "d_model must be a whole number, got '8'", 0.1, 1).faults()
 
 
-@pytest.mark.long  # a tool's test
 def test_lines_that_share_a_child_are_judged_one_by_one(monkeypatch):
     def main(words):
         print(words[0])
@@ -80,7 +76,6 @@ def test_lines_that_share_a_child_are_judged_one_by_one(monkeypatch):
     assert [outcome.out for outcome in found] == ["fine\n", "wrong\n", "fine\n", "", "fine\n"]
 
 
-@pytest.mark.long  # a tool's test
 def test_a_page_that_runs_something_is_seen():
     with launched() as browser:
         context = browser.new_context()
@@ -92,7 +87,6 @@ def test_a_page_that_runs_something_is_seen():
     assert fine == []
 
 
-@pytest.mark.long  # a tool's test
 def test_a_lost_training_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(faults, "fingerprint", lambda out: [str(out)])  # every run has other weights
     report, undisturbed = Report("faults", 0), faults.reference("classify", tmp_path)
@@ -101,7 +95,6 @@ def test_a_lost_training_is_seen(tmp_path, monkeypatch):
     assert "other weights" in report.failures[0]
 
 
-@pytest.mark.long  # a tool's test
 def test_a_report_counts():
     report = Report("x", 3)
     report.add("one", "refused")

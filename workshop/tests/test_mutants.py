@@ -7,8 +7,6 @@ import pytest
 
 from workshop.mutation.mutants import Living, shown, sites
 
-pytestmark = pytest.mark.long  # a tool's test
-
 SOURCE = '''"""A module."""
 import functools
 

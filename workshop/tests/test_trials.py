@@ -14,7 +14,6 @@ from workshop.mutation import trials
 from workshop.mutation.trials import TIMEOUT, Trial, together
 
 pytestmark = [
-    pytest.mark.long,  # a tool's test
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 

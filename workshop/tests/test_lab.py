@@ -12,14 +12,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from tests.show.explorer.browser import chromium, launched
+from workshop import ROOT
 
-pytestmark = pytest.mark.plain
-ROOT = Path(__file__).parents[3]
 WORDS = "the keeper walked down to the sea".split()  # noqa: SIM905
 PATIENCE = 180  # seconds: a kernel has to import torch
 CELL = f"""
@@ -46,7 +44,7 @@ def running(module, arguments, folder, path):
     own = {name: str(folder / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")}
     command = [sys.executable, "-m", module, *arguments, f"--port={port}"]
     with (folder / "log").open("w") as log:
-        server = subprocess.Popen(command, cwd=folder, env=os.environ | own, stdout=log, stderr=log)  # noqa: S603
+        server = subprocess.Popen(command, cwd=folder, env=os.environ | own, stdout=log, stderr=log)
         try:
             _wait(f"http://127.0.0.1:{port}{path}")
             yield f"http://127.0.0.1:{port}"
