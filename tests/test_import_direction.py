@@ -12,8 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "sightline"
 # Left to right. A file may import from its own place and from places with a smaller number.
 ORDER = [
     ["messages"],
-    ["argument_rules"],
-    ["arguments", "untrusted", "launch", "logs", "signals"],
+    ["untrusted", "launch", "logs", "signals"],
     ["shapes"],
     ["settings"],
     ["attention", "positions"],
@@ -39,7 +38,6 @@ RANK = {place: rank for rank, places in enumerate(ORDER) for place in places}
 FRONT_DOOR = "__init__"  # imports a name from anywhere, when it is first asked for
 TOP = {"nn", "public"}
 TOP_TAKES = {
-    "arguments",
     "shapes",
     "attention",
     "positions",

@@ -10,11 +10,10 @@ import gc
 import io
 import tempfile
 
-from tests.fuzz import api, arguments, data, faults, lines, pages, runs
+from tests.fuzz import api, data, faults, lines, pages, runs
 
 FUZZERS = {
     "api": api.fuzz,
-    "arguments": arguments.fuzz,
     "lines": lines.fuzz,
     "runs": runs.fuzz,
     "data": data.fuzz,
