@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import prefetch
-from sightline.logs import logger
-from sightline.messages import check_bool, did_you_mean
+from sightline.messages import check_bool, did_you_mean, logger
 from sightline.models.manifest import write_manifest
 from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
