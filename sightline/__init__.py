@@ -21,28 +21,22 @@ TYPE_CHECKING = False  # of ``typing``, without importing it: a command is quick
 if TYPE_CHECKING:
     from typing import Any
 
-    from sightline import models, show, tasks, textbook, train
-    from sightline.public import (
-        Look,
-        Mask,
-        Monitor,
-        Sight,
-        align,
-        attention,
-        edit,
-        look,
-        masks,
-        nn,
-        positions,
-        reference,
-        scores,
-        watch,
-    )
+    from sightline import models, nn, positions, show, tasks, textbook, train
+    from sightline.attention import masks, reference, scores
+    from sightline.attention.attend import attention
+    from sightline.attention.masks import Mask
+    from sightline.edit.edit import edit
+    from sightline.look.align import align
+    from sightline.look.look import look
+    from sightline.look.sight import Look, Sight
     from sightline.tasks.run import open_run
+    from sightline.watch.monitor import Monitor
+    from sightline.watch.watch import watch
 else:
     Any = object
 
 __version__ = "0.1.0"
+
 __all__ = [
     "Look",
     "Mask",
@@ -66,7 +60,21 @@ __all__ = [
     "watch",
 ]
 
-
+# Where names live that are no modules of their own: a module, or a name in a module.
+_HOME = {
+    "Look": "look.sight:Look",
+    "Mask": "attention.masks:Mask",
+    "Monitor": "watch.monitor:Monitor",
+    "Sight": "look.sight:Sight",
+    "align": "look.align:align",
+    "attention": "attention.attend:attention",
+    "edit": "edit.edit:edit",
+    "masks": "attention.masks",
+    "open_run": "tasks.run:open_run",
+    "reference": "attention.reference",
+    "scores": "attention.scores",
+    "watch": "watch.watch:watch",
+}
 _FORMER = {"seeds": "textbook", "Seen": "look.recording.Recording"}  # names of releases before 0.5
 
 
@@ -83,17 +91,13 @@ def __dir__() -> list[str]:
 
 
 def _load(name: str) -> Any:
-    """Import what a public name stands for: the mechanism and the look at once, the rest one by one."""
-    if name in {"models", "textbook", "show", "tasks", "train"}:
-        return importlib.import_module(f"sightline.{name}")
-    if name in {"attention", "open_run"}:
-        room = "attention.attend" if name == "attention" else "tasks"
-        return getattr(importlib.import_module(f"sightline.{room}"), name)
-    import sightline.public  # noqa: PLC0415
+    """Import what a public name stands for; from then on notebooks show sights as views."""
     from sightline.look.notebook import set_renderer  # noqa: PLC0415
 
     set_renderer(_live_views)
-    return getattr(sightline.public, name)
+    home, _, attribute = _HOME.get(name, name).partition(":")
+    module = importlib.import_module(f"sightline.{home}")
+    return getattr(module, attribute) if attribute else module
 
 
 def _live_views(shown: Any) -> Any:

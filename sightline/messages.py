@@ -4,6 +4,7 @@ The command line starts with this module: it imports nothing heavy.
 """
 
 import difflib
+import logging
 import math
 import numbers
 import re
@@ -22,10 +23,15 @@ __all__ = [
     "flag",
     "format_value",
     "listing",
+    "logger",
     "printable",
     "quoted",
     "shortened",
 ]
+
+logger = logging.getLogger(
+    "sightline"
+)  # what the library notes; the command line prints it to standard error
 
 Limit = int | float  # run-time checks of annotations do not take an int for a float
 

@@ -17,7 +17,7 @@ Shapes stand in annotations as ``Float[Tensor, "B H T D"]``. With jaxtyping inst
 them into checks; without it they read as plain tensors and the package still imports.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ else:
 
         class _Unchecked:
             def __class_getitem__(cls, item: tuple[type, str]) -> Any:
-                return Annotated[item[0], (cls.__name__, item[1])]  # arguments.py reads it
+                return item[0]
 
         Bool, Float, Int, Shaped = (
             type(name, (_Unchecked,), {}) for name in ("Bool", "Float", "Int", "Shaped")

@@ -12,8 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "sightline"
 # Left to right. A file may import from its own place and from places with a smaller number.
 ORDER = [
     ["messages"],
-    ["argument_rules"],
-    ["arguments", "untrusted", "launch", "logs", "signals"],
+    ["untrusted"],
     ["shapes"],
     ["settings"],
     ["attention", "positions"],
@@ -24,7 +23,7 @@ ORDER = [
     ["data"],
     ["models"],
     ["nn"],
-    ["__init__", "public"],  # the public names
+    ["__init__"],  # the public names
     ["decode"],
     ["train"],
     ["evaluate"],
@@ -37,9 +36,8 @@ ORDER = [
 ]
 RANK = {place: rank for rank, places in enumerate(ORDER) for place in places}
 FRONT_DOOR = "__init__"  # imports a name from anywhere, when it is first asked for
-TOP = {"nn", "public"}
+TOP = {"nn"}
 TOP_TAKES = {
-    "arguments",
     "shapes",
     "attention",
     "positions",

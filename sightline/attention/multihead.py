@@ -16,7 +16,7 @@ from sightline.attention.averaged import attention_with_average, attention_with_
 from sightline.attention.from_torch import Scriptable, check_torch_mask, fits, heads, mask_from_torch
 from sightline.attention.mask_values import warn_if_binary, warn_of_hidden_rows, warn_of_padding
 from sightline.attention.masks import Mask, causal
-from sightline.messages import check_integer
+from sightline.messages import check_bool, check_integer
 from sightline.shapes import Float, Shaped, are_cast, autocasting, is_tensor
 from sightline.untrusted import check_memory
 
@@ -43,6 +43,7 @@ class SelfAttention(nn.Module):
     def __init__(self, d_in: int, d_k: int, d_v: int, *, bias: bool = True) -> None:
         super().__init__()
         _check_widths(d_in, d_k, d_v)
+        check_bool("bias", bias)
         check_memory(4 * d_in * (2 * d_k + d_v), "SelfAttention", "choose smaller widths")
         self.Wq = nn.Linear(d_in, d_k, bias=bias)
         self.Wk = nn.Linear(d_in, d_k, bias=bias)
@@ -100,6 +101,7 @@ class MultiHeadSelfAttention(nn.Module):
     ) -> None:
         super().__init__()
         _check_widths(d_in, d_k, d_v)
+        check_bool("bias", bias)
         h = _num_heads(num_heads, n_heads)
         if h < 1 or d_k % h or d_v % h:
             raise ValueError(

@@ -1,11 +1,14 @@
 """The command line: one short file a command, gathered in ``app.py``."""
 
+import logging
 import shlex
 import signal
 import sys
 import warnings
 
-__all__ = ["Stopped", "import_commands", "main"]
+from sightline.messages import logger, printable
+
+__all__ = ["Stopped", "import_commands", "main", "print_log"]
 
 # What a command may need beyond torch: an absent one is answered with the line that installs it.
 _EXTRAS = ("matplotlib", "rich", "typer")
@@ -27,6 +30,20 @@ class Stopped(Exception):  # noqa: N818
         self.interrupt = interrupt
 
 
+class _Stderr(logging.Handler):
+    """Print messages to what is standard error at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(printable(self.format(record)) + "\n")
+
+
+def print_log() -> None:
+    """Print what the library notes as plain lines; a second call changes nothing."""
+    logger.setLevel(logging.INFO)
+    if not any(isinstance(handler, _Stderr) for handler in logger.handlers):
+        logger.addHandler(_Stderr())
+
+
 def import_commands() -> None:
     """Import what all commands need; what is not installed is for ``main`` to say."""
     try:
@@ -42,9 +59,8 @@ def main(args: list[str] | None = None) -> None:
     try:
         from sightline.cli.app import app  # noqa: PLC0415  typer is an extra
         from sightline.cli.several import run_command  # noqa: PLC0415
-        from sightline.logs import print_to_stderr  # noqa: PLC0415
 
-        print_to_stderr()
+        print_log()
         run_command(app(), args)
     except Stopped as stopped:
         _stop(stopped.interrupt, sys.argv[1:] if args is None else args)

@@ -9,9 +9,9 @@ from typing import Any
 from sightline.cli.outputs import check_place, print_line, print_paths
 from sightline.data.class_folders import is_image
 from sightline.data.sources import Folder
-from sightline.launch import launched
 from sightline.tasks.prediction import Prediction
 from sightline.tasks.run import Run
+from sightline.train.launch import launched
 from sightline.untrusted import to_json
 
 __all__ = ["check_rows", "is_rows", "write_rows"]

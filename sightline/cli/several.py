@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from sightline.launch import launched
+from sightline.train.launch import launched
 
 __all__ = ["run_command", "write_last_words"]
 

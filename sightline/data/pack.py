@@ -20,7 +20,7 @@ from sightline.data.files import fsync_path, reason
 from sightline.data.pack_examples import PackedExample, class_names_of, packed_examples
 from sightline.data.shard_files import split_of_shard
 from sightline.data.shards import CLASSES
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.shapes import did_you_mean
 from sightline.untrusted import need, to_json
 

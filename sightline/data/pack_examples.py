@@ -18,7 +18,7 @@ from sightline.data.images import BrokenImage, read_image
 from sightline.data.pair_set import PairSet
 from sightline.data.shard_captions import ShardImages
 from sightline.data.shard_classes import ShardPixels
-from sightline.logs import logger
+from sightline.messages import logger
 
 __all__ = ["PackedExample", "class_names_of", "packed_examples"]
 

@@ -18,7 +18,7 @@ from sightline.data.images import BrokenImage, read_image
 from sightline.data.shard_order import Blocks
 from sightline.data.shard_rows import IMAGE, LABEL
 from sightline.data.shards import Shards, deal
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.shapes import Shaped
 
 __all__ = ["ClassShards", "ShardPixels", "read_class_shards"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sightline.data.files import atomic_write, user_cache
-from sightline.logs import logger
+from sightline.messages import logger
 
 __all__ = ["ROW", "ShardIndex", "cached_index"]
 

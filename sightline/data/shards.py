@@ -17,7 +17,7 @@ from sightline.data.shard_files import TAR, split_of_shard
 from sightline.data.shard_order import Blocks
 from sightline.data.shard_readers import ParquetShard, ShardReader, TarShard
 from sightline.data.shard_rows import CAPTION, IMAGE, LABEL, PAIR
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.untrusted import format_bytes, read_json
 
 __all__ = ["CLASSES", "Shards", "deal", "warn_of_problems"]

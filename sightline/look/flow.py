@@ -23,7 +23,7 @@ from torch import Tensor
 from sightline.look.groups import is_integer
 from sightline.look.relevance import relevance_matrix, weighted_columns
 from sightline.look.sight import Sight
-from sightline.messages import format_value
+from sightline.messages import check_number, format_value
 from sightline.shapes import Float
 
 __all__ = ["received_flow", "relevance", "rollout"]
@@ -127,6 +127,7 @@ def received_flow(sights: Iterable[Sight], *, residual: float = 0.5) -> Float[Te
 
 
 def _check_lengths(sights: Iterable[Sight], residual: float) -> list[Sight]:
+    check_number("residual", residual)
     if not 0 <= residual <= 1:
         raise ValueError(f"residual is a share in [0, 1], got {residual}; 0.5 passes on half unmixed")
     if not isinstance(sights, Iterable):

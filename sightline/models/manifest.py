@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.data.files import atomic_write, fsync_path
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.untrusted import open_regular, read_json, to_json
 
 __all__ = [

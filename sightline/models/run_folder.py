@@ -16,8 +16,7 @@ import torch
 from torch import nn
 
 from sightline.data.files import atomic_write
-from sightline.logs import logger
-from sightline.messages import check_bool, shortened
+from sightline.messages import check_bool, logger, shortened
 from sightline.models.manifest import FORCE_REMEDY, check_unchanged, drop_manifest, write_manifest
 from sightline.models.weights_file import (
     check_bounds,

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from sightline.data.files import atomic_write
-from sightline.logs import logger
-from sightline.messages import shortened
+from sightline.messages import logger, shortened
 from sightline.untrusted import check_regular, need
 
 __all__ = [

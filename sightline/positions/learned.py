@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sightline.messages import check_integer
 from sightline.positions.checks import check_input, checked_table
-from sightline.shapes import Float
+from sightline.shapes import Float, check_device
 
 
 class LearnedPositions(nn.Module):
@@ -42,6 +42,7 @@ class LearnedPositions(nn.Module):
         super().__init__()
         check_integer("max_length", max_length, at_least=1)
         check_integer("d_model", d_model, at_least=1)
+        check_device(device)
         checked_table(max_length, d_model)
         self.max_length, self.d_model = max_length, d_model
         self.weight = nn.Parameter(torch.empty(max_length, d_model, dtype=dtype, device=device))

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.serve import uploads
 from sightline.serve.assets import Asset, read_assets
 from sightline.serve.guard import Access, Guard, refuse_busy

@@ -10,13 +10,13 @@ from types import FrameType
 
 import uvicorn
 
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.serve.app import Service, make_app
 from sightline.serve.connection import KEEP_ALIVE, Connection
 from sightline.serve.guard import Access, is_loopback
 from sightline.serve.limits import Limits
 from sightline.serve.model import ExampleInput, ServedModel
-from sightline.signals import hear_signals
+from sightline.train.interrupt import hear_signals
 
 __all__ = ["Server", "access_for", "address_of", "bind", "serve"]
 

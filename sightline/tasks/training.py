@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from sightline.data.images import sample_path, save_sample
-from sightline.logs import logger
-from sightline.messages import did_you_mean
+from sightline.messages import check_bool, did_you_mean, logger
 from sightline.models.run_folder import CONFIG, WEIGHTS
 from sightline.models.weights_file import read_weights
 from sightline.tasks.configure import Request, configure, preset_of
@@ -103,6 +102,7 @@ def train_task(
     Returns:
         What the model can be tried on.
     """
+    check_bool("resume", resume)
     join()
     with together():
         if is_main_process():

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.files import atomic_write, fsync_path, reason
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.models.weights_file import notes_of, read_weights
 from sightline.train.checkpoint_shards import ShardedTensors, check_shards, checksums, save_shards
 from sightline.train.processes import ProcessLost, from_main, is_main_process, together

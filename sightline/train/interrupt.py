@@ -4,18 +4,20 @@ Of several processes each may be told at another step, or not at all: all stop a
 """
 
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from torch import Tensor
 
-from sightline.launch import launched
-from sightline.logs import logger
-from sightline.signals import hear_signals
+from sightline.messages import logger
+from sightline.train.launch import launched
 from sightline.train.processes import any_process, is_main_process
 
-__all__ = ["Interrupt", "Interrupted", "interruptible"]
+__all__ = ["Interrupt", "Interrupted", "hear_signals", "interruptible"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -84,3 +86,23 @@ def interruptible() -> Iterator[Interrupt]:
     interrupt = Interrupt()
     with hear_signals(interrupt.receive):
         yield interrupt
+
+
+@contextmanager
+def hear_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Call a function at Ctrl-C and SIGTERM in this block; not outside the main thread, where Python can't.
+
+    A signal that is ignored stays ignored: a shell script starts its background commands with SIGINT ignored,
+    so that Ctrl-C ends the script and not them.
+
+    Args:
+        handler: Takes the number of the signal and the frame that it came in.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [n for n in _SIGNALS if is_main and signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import prefetch
-from sightline.logs import logger
+from sightline.messages import check_bool, did_you_mean, logger
 from sightline.models.manifest import write_manifest
 from sightline.models.without_cudnn_sdpa import without_cudnn_sdpa
 from sightline.settings import as_json
-from sightline.shapes import did_you_mean
 from sightline.train.checkpoint import Checkpoint, Checkpoints, load_weights, weights_of
 from sightline.train.config import MAIN, TrainConfig, with_min_steps
 from sightline.train.folder import (
@@ -87,6 +86,7 @@ def fit(
         OSError: If the disk is full; the last checkpoint is whole.
         Interrupted: After Ctrl-C or SIGTERM; everything is saved.
     """
+    check_bool("resume", resume)
     accelerator = accelerator_for(config)
     main = is_main_process()
     stages_in_order = (Stage(name=MAIN, objective=objective, config=config), *then)

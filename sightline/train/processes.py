@@ -28,8 +28,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from sightline.launch import launched, process_share
-from sightline.logs import logger
+from sightline.messages import logger
+from sightline.train.launch import launched, process_share
 
 __all__ = [
     "ProcessLost",

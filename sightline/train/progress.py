@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from sightline.data.files import atomic_write, reason
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.train.config import TrainConfig
 
 __all__ = ["Curve", "Progress"]

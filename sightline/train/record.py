@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sightline.logs import logger
-from sightline.messages import shortened
+from sightline.messages import logger, shortened
 from sightline.models.manifest import MANIFEST, changed_files, check_unchanged, entries_of
 from sightline.models.run_folder import CONFIG, WEIGHTS, read_config
 from sightline.models.weights_file import read_weights

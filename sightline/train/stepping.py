@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.batches import seed_of
-from sightline.launch import launched
 from sightline.train.checkpoint import Checkpoint, check_same_model, weights_of
 from sightline.train.config import TrainConfig
+from sightline.train.launch import launched
 from sightline.train.objective import Loss, Objective
 from sightline.train.optimizer import adamw, empty_state, named_state, restore
 from sightline.train.processes import join

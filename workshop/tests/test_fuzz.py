@@ -16,7 +16,7 @@ from workshop.fuzz.report import Report
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
-CASES = {"api": 35, "arguments": 60, "lines": 12, "runs": 8, "data": 6, "pages": 3, "faults": 3}
+CASES = {"api": 35, "lines": 12, "runs": 8, "data": 6, "pages": 3, "faults": 3}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,7 +11,7 @@ from sightline.data.scenes import scenes_set
 from sightline.data.shard_captions import CaptionShards
 from sightline.data.shards import warn_of_problems
 from sightline.data.tokens import SPECIALS, Tokenizer
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.settings import check, setting
 
 __all__ = ["SCENES", "CaptionData", "learn_tokens", "open_captions", "token_rows"]

@@ -18,7 +18,7 @@ from sightline.data.shard_captions import CaptionRecords
 from sightline.data.shard_order import blocks_of, streamed_batches
 from sightline.data.tokens import BOS, EOS, NEVER_GENERATED, PAD, Tokenizer
 from sightline.decode.search import beam, greedy
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.models.caption_encoders import NETWORKS
 from sightline.models.captioner import Captioner, CaptionerConfig
 from sightline.settings import as_json

@@ -13,7 +13,7 @@ from sightline.data.captions import CaptionedImage, CaptionSet
 from sightline.data.counter_rng import random_integers
 from sightline.data.features import Features, cache_features
 from sightline.data.images import BrokenImage
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.models.caption_encoders import pretrained_grid, pretrained_network, signature_of
 from sightline.shapes import Float, Int, Shaped
 

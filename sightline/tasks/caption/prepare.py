@@ -11,7 +11,7 @@ from sightline.data.image_files import ImageFiles
 from sightline.data.sources import Folder
 from sightline.data.tokens import Tokenizer
 from sightline.evaluate.captions import score
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.models.captioner import Captioner
 from sightline.tasks.caption.data import SCENES, learn_tokens, open_captions, token_rows
 from sightline.tasks.caption.objective import CaptionObjective

@@ -9,7 +9,7 @@ from sightline.data.class_set import ClassSet
 from sightline.data.classes import read_classes
 from sightline.data.dataset import Deal, deal_setting
 from sightline.data.digits import digits
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.settings import check, setting
 
 __all__ = ["DIGITS", "ClassifyData", "class_rows", "open_classes"]

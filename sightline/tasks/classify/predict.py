@@ -16,7 +16,7 @@ from sightline.data.images import open_image
 from sightline.data.shard_classes import ShardPixels
 from sightline.evaluate.classes import confusion, score, signature
 from sightline.evaluate.scores import Scores
-from sightline.logs import logger
+from sightline.messages import logger
 from sightline.models.run_folder import CONFIG
 from sightline.models.vit import VisionTransformer
 from sightline.settings import check, from_json, setting

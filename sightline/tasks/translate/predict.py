@@ -15,8 +15,8 @@ from sightline.data.pair_tokens import PairTokens
 from sightline.data.tokens import BOS
 from sightline.evaluate.scores import Scores
 from sightline.evaluate.translation import alignment_accuracy, alignment_chance, score
-from sightline.logs import logger
 from sightline.look.recording import Recording
+from sightline.messages import logger
 from sightline.models.run_folder import CONFIG
 from sightline.models.translator import Translator, open_translator
 from sightline.settings import check, from_json, setting

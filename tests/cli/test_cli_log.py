@@ -2,7 +2,8 @@ import logging
 
 import pytest
 
-from sightline.logs import logger, print_to_stderr
+from sightline.cli import print_log
+from sightline.messages import logger
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +20,8 @@ def test_a_library_is_silent_until_somebody_listens(capsys):
 
 
 def test_lines_are_plain_and_printed_once(capsys):
-    print_to_stderr()
-    print_to_stderr()
+    print_log()
+    print_log()
     logger.info("%d images are left out", 3)
     logger.debug("not this one")
     assert capsys.readouterr() == ("", "3 images are left out\n")
