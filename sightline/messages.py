@@ -69,14 +69,14 @@ def check_integer(name: str, value: Any, **limits: Limit) -> None:
         Traceback (most recent call last):
         TypeError: n must be a whole number, got '3'
     """
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be a whole number, got {format_value(value)}")
     check_limits(name, value, **limits)
 
 
 def check_number(name: str, value: Any, **limits: Limit) -> None:
     """Refuse what is not a finite number, and one outside the limits, those of :func:`check_limits`."""
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {format_value(value)}")
     check_limits(name, value, **limits)
 

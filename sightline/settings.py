@@ -80,7 +80,8 @@ class Setting:
             "at_most": self.at_most,
             "below": self.below,
         }
-        if isinstance(value, numbers.Real):
+        is_number = isinstance(value, numbers.Real)
+        if is_number:
             if self.largest is not None and value > self.largest:
                 raise ValueError(f"{name} may be at most {self.largest}, got {shortened(value)}; choose less")
             check_limits(name, value, **limits)
@@ -145,7 +146,7 @@ def check(config: Any) -> None:
         Traceback (most recent call last):
         ValueError: dropout must be at least 0 and below 1, got 1.5
     """
-    hints = _hints(type(config))
+    hints = _hints(typing.cast("Any", type(config)))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         check_type(field.name, value, hints[field.name])
@@ -184,7 +185,7 @@ def from_json(kind: type[_T], values: Mapping[str, Any], *, where: str = "config
     """
     if not isinstance(values, Mapping):
         raise ValueError(f"settings must be an object with names, got {shortened(values)} in {where}")  # noqa: TRY004
-    hints = _hints(kind)
+    hints = _hints(typing.cast("Any", kind))
     names = [field.name for field in dataclasses.fields(typing.cast("Any", kind))]
     values = current_names(kind, values)
     for name in values:

@@ -1,7 +1,7 @@
 """The questions that a sight answers: from what was measured, or later from the kept q and k."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ class SightQuestions(SightData):
         if isinstance(index, Tensor):
             is_tensor(index, "rows")
             check_values(index, "rows")
-        asked = index.tolist() if isinstance(index, Tensor) else index
+        asked: Any = index.tolist() if isinstance(index, Tensor) else index
         chosen = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, str) else [asked]
         strange = [i for i in chosen if not is_integer(i)]
         if strange:

@@ -18,7 +18,7 @@ def checked_table(rows: int, columns: int) -> None:
         check_memory(8 * rows * columns, f"a table of {rows} x {columns} numbers")
 
 
-def check_grid(grid: tuple[int, int], *, at_least: int) -> None:
+def check_grid(grid: object, *, at_least: int) -> None:
     """Refuse what is not a number of rows and one of columns."""
     if not isinstance(grid, tuple | list) or len(grid) != 2:
         raise TypeError(f"grid must be two whole numbers, rows and columns, got {format_value(grid)}")

@@ -100,7 +100,7 @@ def rows(
         "query 1 'sees'"
     """
     listed: Any = index.tolist() if isinstance(index, Tensor) else index
-    chosen = [listed] if isinstance(listed, Integral) else list(listed)
+    chosen: list[Any] = [listed] if isinstance(listed, Integral) else list(listed)
     for i in chosen:
         check_integer("index", i)
     if not 0 < len(chosen) <= _MOST_ROWS:
