@@ -224,7 +224,7 @@ def test_look_as_json(place, name):
         ({"beam": 0}, "beam must be at least 1, got 0"),
         ({"n_best": 6}, "n_best must be between 1 and beam 5, got 6; widen the beam"),
         ({"n_best": 0, "seed": 1}, "n_best must be at least 1, got 0"),
-        ({"temperature": float("inf")}, "temperature must be a positive number, got inf"),
+        ({"temperature": float("inf")}, "temperature must be a finite number, got inf"),
         ({"seed": -1}, r"seed must be at least 0 and below 2 \*\* 63, got -1"),
     ],
 )

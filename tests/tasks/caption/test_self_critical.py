@@ -239,7 +239,7 @@ def test_it_raises_the_reward(tmp_path, precision):
         ({"draw": "lots"}, "unknown draw 'lots'"),
         ({"baseline": "others", "samples": 1}, "'others' needs at least 2 samples, got 1"),
         ({"temperature": 0.0}, "temperature must be a positive number, got 0.0"),
-        ({"temperature": float("inf")}, "temperature must be a positive number, got inf"),
+        ({"temperature": float("inf")}, "temperature must be a finite number, got inf"),
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"lr": -0.1}, "lr must be a positive number, got -0.1"),
     ],
