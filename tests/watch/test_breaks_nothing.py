@@ -328,7 +328,8 @@ def test_five_hundred_blocks_leave_nothing():
         return len(gc.get_objects()) - before[0], sys.getallocatedblocks() - before[1]
 
     left_by(20)  # what is imported and remembered at the first use
-    objects, pieces = left_by(500)
+    runs = left_by(500), left_by(500)  # what is left once is not left by a block
+    objects, pieces = (min(x) for x in zip(*runs, strict=True))
     assert objects < 50
     assert pieces < 2 * 500
     hooks = [x for m in model.modules() for x in (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks)]

@@ -11,8 +11,7 @@ import sightline as sl
 from sightline.data.dates import DatePair
 
 pytest.importorskip("sacrebleu")
-pytestmark = pytest.mark.plain
-DOCS = Path(__file__).parents[2] / "docs"
+FIGURES = Path(__file__).parents[1] / "figures"
 TINY = {"steps": 3, "min_steps": None, "shown": False, "n_heads": 2, "n_layers": 1, "d_model": 16, "d_ff": 16}
 KINDS = {
     "translate": {"data": "dates", "n_train": 40, "n_val": 5, "n_test": 5},
@@ -22,7 +21,7 @@ KINDS = {
 
 
 def script(name):
-    spec = importlib.util.spec_from_file_location(name, DOCS / "figures" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, FIGURES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
