@@ -1,0 +1,83 @@
+"""Short calls are bound by Python: how many of its functions a watched call makes, layer by layer."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import sightline as sl
+
+T, WIDTH, HEADS = 128, 16, 2
+FEW, MANY = 3, 11  # layers: their difference leaves out what a block costs
+
+
+class Fused(nn.Module):
+    """Calls torch's function, and nothing else."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+class Projected(nn.Module):
+    def __init__(self, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.attention = kind(WIDTH, HEADS, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+def python_calls(run: Callable[[], Any]) -> int:
+    """How many Python functions are called."""
+    n = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal n
+        n += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return n
+
+
+def calls_per_layer(make: Callable[[], nn.Module], shape: tuple[int, ...], **options: Any) -> float:
+    counts = []
+    for n_layers in (FEW, MANY):
+        model = nn.Sequential(*(make() for _ in range(n_layers))).eval()
+        x = torch.randn(shape, requires_grad="grad" in options)
+
+        def run(model: nn.Module = model, x: Tensor = x) -> None:
+            with torch.set_grad_enabled("grad" in options), sl.watch(model, **options):
+                model(x)
+
+        run()  # what is found out once
+        run()
+        counts.append(python_calls(run))
+    return (counts[1] - counts[0]) / (MANY - FEW)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "most"),
+    [
+        (None, {}, 165),
+        (None, {"keep": True}, 184),
+        (None, {"grad": True}, 548),
+        (nn.MultiheadAttention, {}, 267),
+        (sl.nn.MultiheadAttention, {}, 260),
+    ],
+)
+def test_a_watched_call_makes_no_more_python_calls_than_it_did(
+    kind: type[nn.Module] | None, options: dict[str, Any], most: float
+) -> None:
+    make = Fused if kind is None else lambda: Projected(kind)
+    shape = (2, HEADS, T, WIDTH) if kind is None else (2, T, WIDTH)
+    assert 0 < calls_per_layer(make, shape, **options) <= most
