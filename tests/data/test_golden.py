@@ -1,4 +1,4 @@
-"""Every layout keeps its names, splits, digests and sentences: a run only resumes with the data it began with.
+"""Every layout keeps its names, splits, digests and sentences: a run only resumes with the same data.
 
 ``tests/golden/data/<kind>/<layout>`` holds the files and what was made of them when they were frozen.
 """
