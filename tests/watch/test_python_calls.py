@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 import sightline as sl
 
+pytestmark = pytest.mark.plain  # the shape hook makes calls of its own
+
 T, WIDTH, HEADS = 128, 16, 2
 FEW, MANY = 3, 11  # layers: their difference leaves out what a block costs
 
