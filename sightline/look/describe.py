@@ -13,10 +13,8 @@ _QUICK = 1 << 24  # pairs whose mask may be read for a line of text
 
 def describe(sight: Sight) -> str:
     """What it is a sight of, how sharp it is, which key got most, and what it costs to keep."""
-    lead = " x ".join(map(str, sight.shape)) or "1"
-    what = "items, heads averaged" if sight.averaged else "heads"
     of = f" of {sight.name}" if sight.name else ""
-    lines = [f"Sight{of}: {lead} {what}, T={sight.t} queries, S={sight.s} keys"]
+    lines = [f"Sight{of}: {_items_and_heads(sight)}, T={sight.t} queries, S={sight.s} keys"]
     if sight.shard is not None:
         lines.append(f"  this rank has {sight.shard}")
     even = even_attention(sight) if sight.t and sight.s and _is_quick(sight) else None
@@ -45,6 +43,19 @@ def describe(sight: Sight) -> str:
         size = f"{sight.kept_nbytes / 1e6:.1f} MB"
         lines.append(f"  keeps     q and k, {size}, for maps, rows and tops; forget() lets them go")
     return "\n".join(lines)
+
+
+def _items_and_heads(sight: Sight) -> str:
+    """Return the sizes of the batch and of the heads in words; a batch without heads has none to count."""
+    n = sight.n_batch
+    words = [_count(math.prod(sight.lead[:n]), "item")] if n or not sight.has_heads else []
+    if sight.has_heads:
+        words.append(_count(sight.lead[n], "head"))
+    return ", ".join(words) + ", heads averaged" * sight.averaged
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' * (n != 1)}"
 
 
 def padding_words(sight: Sight) -> str:

@@ -254,10 +254,25 @@ def test_moving_takes_everything_along(score):
 # repr
 
 
+@pytest.mark.parametrize(
+    ("lead", "words"),
+    [((), "1 item"), ((19,), "19 items"), ((1, 3), "1 item, 3 heads"), ((2, 5, 1), "10 items, 1 head")],
+)
+def test_repr_counts_items_and_heads(lead, words):
+    q = randn(*lead, 3, 5)
+    assert repr(sl.look(q, q, q)).startswith(f"Sight: {words}, T=3 queries")
+
+
+def test_repr_counts_the_heads_of_an_item():
+    sight = sl.look(*(randn(7, 3, 5, 11) for _ in range(3)))
+    assert repr(sight[2]).startswith("Sight: 3 heads, ")
+    assert repr(sight.mean_heads()).startswith("Sight: 7 items, heads averaged, ")
+
+
 def test_repr_tells_a_person_the_facts():
     sight, (weights, _) = looked("nothing")
     told = repr(sight)
-    assert "2 x 6 heads, T=5 queries, S=7 keys" in told
+    assert "2 items, 6 heads, T=5 queries, S=7 keys" in told
     assert f"entropy   {sight.entropy.mean():.3f} nats on average" in told
     assert "even is 1.946" in told  # log 7
     assert f"peak      {sight.peak.mean():.3f} on average" in told
