@@ -50,7 +50,7 @@ def head_table(
     for layer, sight in by_layer(seen).items():
         columns = {
             "entropy": mean_per_head(sum_queries(sight.entropy, sight), sight),
-            "first": mean_per_head(sight.received[..., 0], sight),
+            "first": mean_per_head(sight.received[..., :1].sum(-1), sight),
             "peak": mean_per_head(sum_queries(sight.peak, sight), sight),
         }
         crosses = is_cross(layer, sight)
