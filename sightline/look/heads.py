@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from sightline.look.head_kinds import head_shares, kind_of
+from sightline.look.head_kinds import head_shares, kind_of, received_by_first
 from sightline.look.head_rows import Head, HeadTable
 from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.module_names import is_cross_name
@@ -50,7 +50,7 @@ def head_table(
     for layer, sight in by_layer(seen).items():
         columns = {
             "entropy": mean_per_head(sum_queries(sight.entropy, sight), sight),
-            "first": mean_per_head(sight.received[..., :1].sum(-1), sight),
+            "first": mean_per_head(received_by_first(sight), sight),
             "peak": mean_per_head(sum_queries(sight.peak, sight), sight),
         }
         crosses = is_cross(layer, sight)

@@ -460,6 +460,25 @@ def test_tables_average_what_is_real():
             assert getattr(a, name) == pytest.approx(getattr(b, name), abs=1e-5)
 
 
+@pytest.mark.parametrize("first", [0, 2])
+def test_tables_count_from_the_first_real_token(first):
+    from sightline.look.heads import head_table
+
+    model, x = Plain("sdpa"), randn(1, T, E)
+    real = torch.zeros(1, T, dtype=torch.bool)
+    real[:, first : first + 5] = True
+    with torch.no_grad():
+        with sl.watch(model, keep=True) as alone:
+            model(x[:, real[0]], drawn(lambda i, j: j <= i, 5))
+        with sl.watch(model, keep=True, attention_mask=real) as padded:
+            model(x, drawn(lambda i, j: j <= i) & real | torch.eye(T, dtype=torch.bool))
+    for a, b in zip(head_table(alone, period=3), head_table(padded, period=3), strict=True):
+        assert a.first > 0.1
+        assert a.first == pytest.approx(b.first, abs=1e-5)
+        for kind in ("induction", "previous token", "sink"):
+            assert a.shares[kind] == pytest.approx(b.shares[kind], abs=1e-5)
+
+
 def test_a_monitor_logs_no_nan():
     model = bert(2).train()
     rows = []
