@@ -463,6 +463,7 @@ def test_tables_average_what_is_real():
 @pytest.mark.parametrize("first", [0, 2])
 def test_tables_count_from_the_first_real_token(first):
     from sightline.look.heads import head_table
+    from sightline.watch.monitor import summarise
 
     model, x = Plain("sdpa"), randn(1, T, E)
     real = torch.zeros(1, T, dtype=torch.bool)
@@ -475,6 +476,9 @@ def test_tables_count_from_the_first_real_token(first):
     for a, b in zip(head_table(alone, period=3), head_table(padded, period=3), strict=True):
         assert a.first > 0.1
         assert a.first == pytest.approx(b.first, abs=1e-5)
+        assert summarise(padded[0])[a.head].tolist() == pytest.approx(
+            summarise(alone[0])[a.head].tolist(), abs=1e-5
+        )
         for kind in ("induction", "previous token", "sink"):
             assert a.shares[kind] == pytest.approx(b.shares[kind], abs=1e-5)
 
