@@ -19,8 +19,9 @@ def describe(sight: Sight) -> str:
         lines.append(f"  this rank has {sight.shard}")
     even = even_attention(sight) if sight.t and sight.s and _is_quick(sight) else None
     if "entropy" in sight.statistics and sight.t:
-        is_known = even is not None and bool(sight.is_looking.any())
-        known = f"; even is {_mean(even.entropy, sight):.3f}" if is_known else ""
+        known = ""
+        if even is not None and bool(sight.is_looking.any()):
+            known = f"; even is {_mean(even.entropy, sight):.3f}"
         lines.append(f"  entropy   {_range(sight, 'entropy', ' nats')}{known}")
     if "peak" in sight.statistics and sight.t:
         lines.append(f"  peak      {_range(sight, 'peak')}")
