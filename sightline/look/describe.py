@@ -17,11 +17,10 @@ def describe(sight: Sight) -> str:
     lines = [f"Sight{of}: {_items_and_heads(sight)}, T={sight.t} queries, S={sight.s} keys"]
     if sight.shard is not None:
         lines.append(f"  this rank has {sight.shard}")
-    even = even_attention(sight) if sight.t and sight.s and _is_quick(sight) else None
+    is_known = sight.t and sight.s and _is_quick(sight) and sight.is_looking.any()
+    even = even_attention(sight) if is_known else None
     if "entropy" in sight.statistics and sight.t:
-        known = ""
-        if even is not None and bool(sight.is_looking.any()):
-            known = f"; even is {_mean(even.entropy, sight):.3f}"
+        known = "" if even is None else f"; even is {_mean(even.entropy, sight):.3f}"
         lines.append(f"  entropy   {_range(sight, 'entropy', ' nats')}{known}")
     if "peak" in sight.statistics and sight.t:
         lines.append(f"  peak      {_range(sight, 'peak')}")
