@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sightline.data.class_set import ClassSet, LabelledImages, fit_image
 from sightline.data.dataset import SPLITS
-from sightline.data.sources import UNREADABLE
+from sightline.data.sources import UNREADABLE, check_packing
 from sightline.untrusted import check_memory, check_regular, format_bytes
 
 __all__ = ["read_npz"]
@@ -69,6 +69,7 @@ def _check_headers(path: Path) -> None:
     total = 0
     with zipfile.ZipFile(path) as file:
         for member in file.infolist():
+            check_packing(member, str(path))
             with file.open(member) as stream:
                 shape, dtype = _header(stream, member.filename)
                 promised, there = math.prod(shape) * dtype.itemsize, member.file_size - stream.tell()

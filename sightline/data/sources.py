@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from sightline.messages import quoted
 from sightline.untrusted import MOST_BYTES, check_memory, check_regular, format_bytes, read_bytes
 
-__all__ = ["UNREADABLE", "Files", "Folder", "Index", "Zip", "files_of", "text_of"]
+__all__ = ["UNREADABLE", "Files", "Folder", "Index", "Zip", "check_packing", "files_of", "text_of"]
 
 # A zip can promise terabytes: from this size on, what unpacks to so many times its size is no data.
 _LARGE = 1 << 24
@@ -92,6 +92,7 @@ class Zip:
     def read(self, name: str) -> bytes:
         """The content of a file."""
         member = self._zip.getinfo(name)
+        check_packing(member, self.where)
         _check_unpacked(member, self.where)
         try:
             with self._zip.open(member) as stream:
@@ -182,6 +183,15 @@ def _composed(name: str) -> str:
 
 def _is_hidden(part: str) -> bool:
     return (part.startswith(".") and part not in {".", ".."}) or part == "__MACOSX"
+
+
+def check_packing(member: zipfile.ZipInfo, where: str) -> None:
+    """Refuse bzip2, which Python unpacks whole, whatever size the directory says."""
+    if member.compress_type == zipfile.ZIP_BZIP2:
+        raise OSError(
+            f"a file in a zip may not be packed by bzip2, got {member.filename!r} in {where!r}; pack it anew "
+            "by deflate, as zip does by default"
+        )
 
 
 def _check_unpacked(member: zipfile.ZipInfo, where: str) -> None:

@@ -17,13 +17,14 @@ def describe(sight: Sight) -> str:
     lines = [f"Sight{of}: {_items_and_heads(sight)}, T={sight.t} queries, S={sight.s} keys"]
     if sight.shard is not None:
         lines.append(f"  this rank has {sight.shard}")
-    even = even_attention(sight) if sight.t and sight.s and _is_quick(sight) else None
+    is_known = sight.t and sight.s and _is_quick(sight) and sight.is_looking.any()
+    even = even_attention(sight) if is_known else None
     if "entropy" in sight.statistics and sight.t:
         known = "" if even is None else f"; even is {_mean(even.entropy, sight):.3f}"
         lines.append(f"  entropy   {_range(sight, 'entropy', ' nats')}{known}")
     if "peak" in sight.statistics and sight.t:
         lines.append(f"  peak      {_range(sight, 'peak')}")
-    if "received" in sight.statistics and sight.t and sight.s:
+    if "received" in sight.statistics and sight.t and sight.s and not sight.received.isnan().any():
         share = sight.received.detach().double().reshape(-1, sight.s).mean(0)
         share /= sight.is_looking.double().reshape(-1, sight.t).sum(-1).mean().clamp(min=1)
         most = int(share.argmax())
@@ -89,10 +90,14 @@ def _mean(x: Tensor, sight: Sight) -> float:
 
 
 def _range(sight: Sight, name: str, unit: str = "") -> str:
-    x = sight.statistics[name].detach().double()[sight.is_looking]
+    x = sight.statistics[name].detach().double()
+    n_nan = int((x.isnan() & ~sight.is_padding).sum())
+    nan = f"NaN for {n_nan} of {int((~sight.is_padding).sum())} queries of all heads"
+    x = x[sight.is_looking]
     if not x.numel():
-        return "no query looks at anything"
-    return f"{x.mean():.3f}{unit} on average, {x.min():.3f} to {x.max():.3f}"
+        return nan if n_nan else "no query looks at anything"
+    known = f"{x.mean():.3f}{unit} on average, {x.min():.3f} to {x.max():.3f}"
+    return f"{known}; {nan}" if n_nan else known
 
 
 def _measured_also(sight: Sight) -> list[str]:

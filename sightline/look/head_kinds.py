@@ -27,7 +27,7 @@ from sightline.look.groups import is_integer
 from sightline.look.sight import Sight, Span
 from sightline.shapes import Float
 
-__all__ = ["head_shares", "kind_of"]
+__all__ = ["head_shares", "kind_of", "received_by_first"]
 
 _LEAST = {
     "retrieval": 0.5,
@@ -70,8 +70,16 @@ def head_shares(
         )
         enough = torch.minimum(vertical, slash) >= _LEAST_OF_EACH
         shares["vertical-slash"] = torch.where(enough, (vertical + slash).clamp(max=1.0), 0.0)
-    shares["sink"] = _mean(sight.received[..., :1].detach(), sight)
+    shares["sink"] = _mean(received_by_first(sight).detach().unsqueeze(-1), sight)
     return shares
+
+
+def received_by_first(sight: Sight) -> Float[Tensor, "..."]:
+    """Return what the first key of each item received, of self-attention the first that is no padding."""
+    if sight.t != sight.s or not sight.s:
+        return sight.received[..., :1].sum(-1)
+    first = (~sight.is_padding).int().argmax(-1, keepdim=True)
+    return sight.received.gather(-1, first).squeeze(-1)
 
 
 def kind_of(shares: Mapping[str, float], evenness: float | None = None) -> str:
@@ -95,9 +103,12 @@ def _induction(sight: Sight, by_distance: Tensor, period: int) -> Float[Tensor, 
             f"period must be a whole number of tokens, at least 2 and at most S={sight.s}, got {period!r}; "
             "repeat the sequence at least once"
         )
+    back = period - 1
+    real = ~sight.is_padding
+    count = (real[..., back:] & real[..., : sight.t - back]).sum(-1)
     heads = sight.lead[-1] if sight.has_heads else 1
-    mass = by_distance[..., period - 1].double().reshape(-1, heads)
-    return mass.mean(0) / (sight.t - period + 1)
+    sums, counts = (x.double().reshape(-1, heads).sum(0) for x in (by_distance[..., back], count))
+    return sums / counts.clamp(min=1)
 
 
 def _mean(x: Tensor, sight: Sight) -> Float[Tensor, " heads"]:

@@ -6,12 +6,13 @@ Entropy, peak and share are read off a sight. The distance is one more pass over
 kept q and k, in O(T + S) memory. It is about positions in one sequence, so cross-attention has none.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from sightline.look.head_kinds import head_shares, kind_of
+from sightline.look.head_kinds import head_shares, kind_of, received_by_first
 from sightline.look.head_rows import Head, HeadTable
 from sightline.look.inputs import ScoreInputs, Tile
 from sightline.look.module_names import is_cross_name
@@ -50,7 +51,7 @@ def head_table(
     for layer, sight in by_layer(seen).items():
         columns = {
             "entropy": mean_per_head(sum_queries(sight.entropy, sight), sight),
-            "first": mean_per_head(sight.received[..., 0], sight),
+            "first": mean_per_head(received_by_first(sight), sight),
             "peak": mean_per_head(sum_queries(sight.peak, sight), sight),
         }
         crosses = is_cross(layer, sight)
@@ -71,9 +72,11 @@ def head_table(
 def sharpest(table: Sequence[Head], n: int = 3) -> list[Head]:
     """The n sharpest heads, sharpest first: by their entropy, as a share of an even head's where it is known.
 
-    A head that may look at few keys, because of causality, a window or padding, is not sharp for that.
+    A head that may look at few keys, because of causality, a window or padding, is not sharp for that; heads
+    whose weights are NaN are left out.
     """
     check_integer("n", n, at_least=0)
+    table = [head for head in table if not math.isnan(head.entropy)]
     if all(head.evenness is not None for head in table):
         return sorted(table, key=lambda head: (head.evenness, head.entropy))[:n]
     return sorted(table, key=lambda head: head.entropy)[:n]
@@ -86,7 +89,7 @@ def _evenness(sight: Sight) -> dict[str, Float[Tensor, " heads"]]:
         return {}
     whole = mean_per_head(even.entropy.masked_fill(~sight.is_looking, 0.0).sum(-1), sight)
     own = mean_per_head(sum_queries(sight.entropy, sight), sight)
-    return {"evenness": torch.where(whole > 0, own / whole.clamp(min=1e-30), 0.0)}
+    return {"evenness": torch.where((whole > 0) | own.isnan(), own / whole.clamp(min=1e-30), 0.0)}
 
 
 def by_layer(seen: Recording | Mapping[str, Sight], *, follow: bool = True) -> dict[str, Sight]:

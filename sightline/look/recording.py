@@ -270,10 +270,10 @@ class Recording(NotebookRepr):
         """
         calls = self.calls(name)
         n = len(self._split(name))
-        if n > 1 and n < len(calls):
+        if n > 1:
             raise ValueError(
-                f"the {len(calls)} calls of {name!r} are {n} runs, each over a sequence of its own; "
-                f"seen.runs({name!r}) gives one sight for each"
+                f"the {len(calls)} calls of {name!r} are {n} runs, each over a whole sequence, as of layers "
+                f"that share their weights; seen.runs({name!r}) gives one sight for each"
             )
         return stack(calls, beams.tolist() if isinstance(beams, Tensor) else beams)
 

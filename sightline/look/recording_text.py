@@ -90,8 +90,9 @@ def closing_words(seen: "Recording", limit: int, owners: "ModuleResolver") -> It
 
 
 def _mean(sight: Sight, name: str) -> float:
-    """The mean of a statistic over the queries that look at something."""
-    values = sight.statistics[name].detach()[sight.is_looking]
+    """The mean of a statistic over the queries that look at something; NaN where one of them is."""
+    values = sight.statistics[name].detach()
+    values = values[sight.is_looking | (values.isnan() & ~sight.is_padding)]
     return float(values.mean()) if values.numel() else 0.0
 
 

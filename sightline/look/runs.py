@@ -45,16 +45,17 @@ def split_runs(sights: Sequence[Sight]) -> list[list[int]]:
     """Which sights of a module belong to one pass over a sequence: a prompt and the steps after it.
 
     A new one begins with another batch, with a prompt (T = S), or where many queries come at once to a
-    static cache that has been stepped through. Two sequences may also be gone through in turns, as
-    ``generate`` does with ``guidance_scale``.
+    static cache that has been stepped through. Sequences may also be gone through in turns: two as
+    ``generate`` does with ``guidance_scale``, as many as there are layers where these share their weights.
     """
     runs: list[list[int]] = []
     before: Call | None = None
     in_turns = 0
+    prompts = _count_prompts(sights)
     for i, sight in enumerate(sights):
         is_new = False
-        if i >= in_turns and (n := _in_turns(sights[i:])):
-            runs += [list(range(i, i + n, 2)), list(range(i + 1, i + n, 2))]
+        if i >= in_turns and (n := _in_turns(sights, i, prompts[i])):
+            runs += [list(range(j, i + n, prompts[i])) for j in range(i, i + prompts[i])]
             in_turns, before = i + n, sights[i + n - 1]
         if i < in_turns:
             continue
@@ -66,15 +67,26 @@ def split_runs(sights: Sequence[Sight]) -> list[list[int]]:
     return runs
 
 
-def _in_turns(sights: Sequence[Sight]) -> int:
-    """How many sights from the first on are two sequences in turns, each growing by itself; 0 if none."""
+def _count_prompts(sights: Sequence[Sight]) -> list[int]:
+    """How many prompts, T = S, follow each other from each sight on."""
+    counts = [0]
+    for sight in reversed(sights):
+        counts.append(counts[-1] + 1 if sight.t == sight.s else 0)
+    return counts[:0:-1]
+
+
+def _in_turns(sights: Sequence[Sight], first: int, n_prompts: int) -> int:
+    """How many sights from ``first`` on are as many sequences in turns, each growing by itself; 0 if none."""
+    if n_prompts < 2:
+        return 0
     n = 0
-    for sight in sights:
-        older = sights[n - 2].s if n > 1 else 0
-        if sight.skipped or sight.lead != sights[0].lead or sight.s != sight.t + older:
+    for i in range(first, len(sights)):
+        older = sights[i - n_prompts].s if n >= n_prompts else 0
+        sight = sights[i]
+        if sight.skipped or sight.lead != sights[first].lead or sight.s != sight.t + older:
             break
         n += 1
-    return n if n > 3 else 0
+    return n if n >= 2 * n_prompts else 0
 
 
 def are_steps(sights: Sequence[Sight]) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from sightline.look.groups import is_integer
+from sightline.look.head_kinds import received_by_first
 from sightline.look.isolate import is_recomputing
 from sightline.look.sight import Look, Sight
 from sightline.shapes import Float
@@ -177,7 +178,7 @@ def summarise(sight: Sight) -> Float[Tensor, "heads 6"]:
     sums = [
         looking.sum(-1),
         entropy.sum(-1),
-        sight.received[..., 0],
+        received_by_first(sight),
         sight.received.amax(-1),
         (entropy + peak.log()).sum(-1),
     ]

@@ -42,6 +42,7 @@ OWN_LENGTHS = "lengths"  # of a nested tensor, or of packed sequences
 
 _TOKEN_MASKS = ("attention_mask", "pixel_attention_mask")
 _DECODER_MASK = "decoder_attention_mask"
+_VISUAL_MASK = "visual_attention_mask"
 _KEY_MASKS = ("key_padding_mask", "src_key_padding_mask", "tgt_key_padding_mask")
 _TEXT = ("input_ids", "inputs_embeds")
 _MEDIA = ("pixel_values", "pixel_values_videos", "grid_thw", "input_values", "input_features", "query_embeds")
@@ -166,6 +167,9 @@ class PaddingFinder:
                 if is_of_text or not _is_matrix(mask) or not _marks_tokens(mask):
                     continue
                 found = self._of_mask(name, mask, call, cache, is_own=is_decoder or reads_encoder)
+                if found is not None and found.queries is not None and given.takes(_VISUAL_MASK):
+                    # the text, or as many visual tokens beside it
+                    found = Padding(name, None, said=_padding_of(name, mask), is_known=False)
                 if found is not None and found.is_known and found.said is None:
                     return found
                 doubtful = doubtful or found
@@ -174,12 +178,8 @@ class PaddingFinder:
                 return found
             doubtful = doubtful or found
             is_decoder = is_decoder or reads_encoder or given.takes("tgt_key_padding_mask")
-            if (
-                doubtful is None
-                and not is_decoder
-                and _has(arguments, _MEDIA)
-                and not _has(arguments, _MASKS)
-            ):
+            of_text = _has(arguments, _TEXT) and _has(arguments, _MASKS)
+            if doubtful is None and not is_decoder and _has(arguments, _MEDIA) and not of_text:
                 return None  # an image, or a sound, begins here: what others say is not of it
         return doubtful
 

@@ -207,3 +207,12 @@ def test_a_zip_member_is_unpacked_no_further_than_its_directory_says(tmp_path, m
     monkeypatch.setattr(zlib, "decompressobj", Counted)
     assert run(path) == 2
     assert 0 < max(largest) < size // 1000
+
+
+@pytest.mark.parametrize("name", ["bomb.zip", "bomb.npz"])
+def test_bzip2_is_refused_before_anything_is_unpacked(tmp_path, name, capsys, monkeypatch):
+    with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_BZIP2) as file:
+        file.writestr("captions.csv", "image,caption\na.png,a cat\n")
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda *_: pytest.fail("it was unpacked"))
+    assert run(tmp_path / name) == 2
+    assert "may not be packed by bzip2, got 'captions.csv' in" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from torch import nn
 
 import sightline as sl
 from sightline.look.flow import received_flow, rollout
-from sightline.look.heads import by_layer, is_cross
+from sightline.look.heads import by_layer, head_table, is_cross
 
 
 class Short(nn.MultiheadAttention):
@@ -123,6 +123,14 @@ def test_a_flow_where_nobody_looks_is_no_nan():
     x = torch.randn(1, 2, 5, 8)
     sight = sl.look(x, x, x, sl.masks.dense(torch.zeros(5, 5, dtype=torch.bool)))
     assert torch.isfinite(received_flow([sight, sight])).all()
+
+
+def test_a_table_of_heads_and_a_flow_without_tokens():
+    x = torch.randn(2, 3, 0, 8)
+    sight = sl.look(x, x, x)
+    rows = head_table({"a": sight})
+    assert [(row.entropy, row.peak, row.first) for row in rows] == [(0.0, 0.0, 0.0)] * 3
+    assert received_flow([sight, sight]).shape == (2, 0)
 
 
 def test_runs_of_other_lengths_are_no_steps():

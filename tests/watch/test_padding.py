@@ -460,6 +460,29 @@ def test_tables_average_what_is_real():
             assert getattr(a, name) == pytest.approx(getattr(b, name), abs=1e-5)
 
 
+@pytest.mark.parametrize("first", [0, 2])
+def test_tables_count_from_the_first_real_token(first):
+    from sightline.look.heads import head_table
+    from sightline.watch.monitor import summarise
+
+    model, x = Plain("sdpa"), randn(1, T, E)
+    real = torch.zeros(1, T, dtype=torch.bool)
+    real[:, first : first + 5] = True
+    with torch.no_grad():
+        with sl.watch(model, keep=True) as alone:
+            model(x[:, real[0]], drawn(lambda i, j: j <= i, 5))
+        with sl.watch(model, keep=True, attention_mask=real) as padded:
+            model(x, drawn(lambda i, j: j <= i) & real | torch.eye(T, dtype=torch.bool))
+    for a, b in zip(head_table(alone, period=3), head_table(padded, period=3), strict=True):
+        assert a.first > 0.1
+        assert a.first == pytest.approx(b.first, abs=1e-5)
+        assert summarise(padded[0])[a.head].tolist() == pytest.approx(
+            summarise(alone[0])[a.head].tolist(), abs=1e-5
+        )
+        for kind in ("induction", "previous token", "sink"):
+            assert a.shares[kind] == pytest.approx(b.shares[kind], abs=1e-5)
+
+
 def test_a_monitor_logs_no_nan():
     model = bert(2).train()
     rows = []
@@ -545,6 +568,41 @@ def test_the_mask_of_an_image_is_not_that_of_a_text():
             assert seen[name].is_looking.all()
         elif seen[name].t == T:
             assert seen[name].is_looking[:, 0].equal(RIGHT)
+
+
+def test_a_sound_with_a_mask_of_its_own_beside_a_padded_text():
+    sound = {"model_type": "qwen2_audio_encoder", "d_model": E, "encoder_layers": 1, "num_mel_bins": 5}
+    sound |= {"encoder_attention_heads": H, "encoder_ffn_dim": 7, "max_source_positions": 14}
+    text = {"model_type": "qwen2", "vocab_size": 31, "hidden_size": E, "num_hidden_layers": 1}
+    text |= {"num_attention_heads": H, "num_key_value_heads": H, "intermediate_size": 7}
+    config = transformers.Qwen2AudioConfig(audio_config=sound, text_config=text, audio_token_index=30)
+    model = transformers.Qwen2AudioForConditionalGeneration(config).eval()
+    ids = torch.full((B, 14), 3)  # as many as there are frames of sound
+    ids[0, 4:11], ids[1, 4:9] = 30, 30
+    real = torch.arange(14) >= torch.tensor([[3], [0]])
+    heard = torch.arange(28) < torch.tensor([[28], [20]])
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(ids, randn(B, 5, 28), real.long(), feature_attention_mask=heard.long())
+    frames, tokens = seen[0], seen[1]
+    assert (frames.t, tokens.t) == (14, 14)
+    assert frames.is_looking.all()
+    assert tokens.is_looking[:, 0].equal(real)
+
+
+@pytest.mark.parametrize("hides", [True, False])
+def test_as_many_visual_tokens_as_a_padded_text(hides):
+    config = transformers.LxmertConfig(
+        vocab_size=31, hidden_size=E, num_attention_heads=H, intermediate_size=7, l_layers=1, x_layers=1,
+        r_layers=1, visual_feat_dim=5, visual_pos_dim=4,
+    )  # fmt: skip
+    model, visual = transformers.LxmertModel(config).eval(), LEFT if hides else None
+    with torch.no_grad(), sl.watch(model) as seen:
+        model(IDS, randn(B, T, 5), randn(B, T, 4), attention_mask=RIGHT.long(), visual_attention_mask=visual)
+    for name in ("encoder.layer.0.attention.self", "encoder.x_layers.0.lang_self_att.self"):
+        assert seen[name].is_looking[:, 0].equal(RIGHT)
+    for name in ("encoder.r_layers.0.attention.self", "encoder.x_layers.0.visn_self_att.self"):
+        assert seen[name].is_looking.all()
+        assert seen[name].padding == ("unknown" if hides else "attention_mask")
 
 
 def test_a_mask_of_pairs_by_the_name_of_one_of_tokens():

@@ -10,6 +10,8 @@ from sightline.look.heads import by_layer, head_table
 from sightline.watch import intercept
 from tests.look.look_oracle import matrix, near, randn
 
+transformers = pytest.importorskip("transformers")
+
 B, H, T, D = 2, 3, 11, 4
 
 
@@ -179,6 +181,20 @@ def test_two_generations_are_two(window, batch):
     assert len(head_table(seen)) == 2 * H
     with pytest.raises(ValueError, match=r"calls of '' are 2 runs, .*seen\.runs"):
         seen.stack("")
+
+
+def test_layers_that_share_their_weights_are_not_steps():
+    config = transformers.AlbertConfig(
+        vocab_size=11, embedding_size=5, hidden_size=12, num_hidden_layers=5, num_attention_heads=3,
+        intermediate_size=7,
+    )  # fmt: skip
+    model = transformers.AlbertModel(config).eval()
+    with torch.no_grad(), sl.watch(model, keep=True) as seen:
+        model(torch.arange(14).reshape(2, 7) % 11)
+    (name,) = seen.names()
+    assert [(x.t, x.s) for x in seen.runs(name)] == [(7, 7)] * 5
+    with pytest.raises(ValueError, match=r"the 5 calls of .* are 5 runs, .*share their weights; seen\.runs"):
+        seen.stack(name)
 
 
 # Steps of which only some were measured
