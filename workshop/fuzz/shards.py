@@ -1,6 +1,6 @@
 """Hostile shards: tars and parquet files that lie, are damaged, or hold names and texts that mean harm.
 
-Each is checked, packed anew, trained on for a step, or given to a run whose answers go into a table.
+Each is checked, trained on for a step, or given to a run whose answers go into a table.
 """
 
 import io
@@ -173,7 +173,7 @@ def pattern(chance, folder):
     given = chance.choice(
         [chance.choice(names), str(folder / chance.choice(names)), "{0.." + "9" * 5000 + "}.tar"]
     )
-    return chance.choice([["data", "check", given, "--json"], ["data", "pack", given, str(folder / "out")]])
+    return ["data", "check", given, "--json"]
 
 
 def _damaged(chance, data):
@@ -187,18 +187,11 @@ def _damaged(chance, data):
 
 def _words(chance, folder):
     place = str(folder / "set")
-    packed = [
-        "--format",
-        chance.choice(["tar", "parquet"]),
-        "--shard-size",
-        chance.choice(["1", "1kb", "1GB"]),
-    ]
     train = ["--out", str(folder / "run"), "--tokens", "word", "--vocabulary", "60", "--no-tensorboard"]
     return chance.choice(
         [
             ["data", "check", place, "--json"],
             ["data", "check", place],
-            ["data", "pack", place, str(folder / "out"), *packed],
             ["train", "caption", "--data", place, *SMALL.split(), *train],
             [
                 "caption",
