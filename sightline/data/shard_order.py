@@ -13,10 +13,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from sightline.data.batches import batches_by_length, seed_of, shuffled_batches
+from sightline.data.batches import seed_of, shuffled_batches
 from sightline.data.counter_rng import Ints, hashed_integers
 
-__all__ = ["BUFFER_BYTES", "BatchPlan", "Blocks", "blocks_of", "streamed_batches", "streamed_by_length"]
+__all__ = ["BUFFER_BYTES", "BatchPlan", "Blocks", "blocks_of", "streamed_batches"]
 
 BUFFER_BYTES = 1 << 28  # of the examples that are shuffled among each other
 
@@ -136,22 +136,6 @@ def streamed_batches(
     ]
     ends = np.minimum(np.arange(1, -(-n // batch_size) + 1) * batch_size, n)
     return BatchPlan(np.concatenate(order), ends)
-
-
-def streamed_by_length(
-    lengths: Sequence[int], max_tokens: int, seed: int, epoch: int, blocks: Blocks | None
-) -> Sequence[Sequence[int]]:
-    """As :func:`~sightline.data.batches.batches_by_length`, buffer by buffer where examples lie in shards."""
-    if blocks is None or blocks.fit:
-        return batches_by_length(lengths, max_tokens, seed, epoch)
-    order: list[Ints] = []
-    sizes: list[int] = []
-    for number, buffer in enumerate(blocks.buffers(seed, epoch)):
-        own = [lengths[i] for i in buffer.tolist()]
-        for batch in batches_by_length(own, max_tokens, seed_of("buffer", seed, number), epoch):
-            order.append(buffer[batch])
-            sizes.append(len(batch))
-    return BatchPlan(np.concatenate(order), np.cumsum(sizes))
 
 
 def _shuffled(n: int, *key: int | str) -> Ints:

@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -34,6 +35,12 @@ class ShardReader(Protocol):
 
     def row(self, i: int) -> dict[str, Any]:
         """What an example says besides its image."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """What each example says besides its image, in order."""
+
+    def text_bytes(self) -> int:
+        """The size of all that the examples say, as it is stored."""
 
     def image(self, i: int) -> bytes:
         """The bytes of its image, as it was encoded; OSError, with a sentence, if they can't be had."""
@@ -78,6 +85,14 @@ class TarShard:
             self._read(row["text"], row["text_size"]), f"{self.path.name}/{i}", plain=bool(row["plain"])
         )
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The columns of each example."""
+        return map(self.row, range(len(self.index.rows)))
+
+    def text_bytes(self) -> int:
+        """The size of all texts."""
+        return int(self.index.rows["text_size"].sum(dtype=np.int64))
+
     def image(self, i: int) -> bytes:
         """The bytes of an image."""
         return self._read(self.index.rows[i]["image"], self.index.rows[i]["image_size"])
@@ -98,6 +113,19 @@ class ParquetShard:
         """The columns of a row without its image."""
         columns, table, at = self._place(i)
         return {name: table.column(k)[at].as_py() for k, name in enumerate(columns) if name is not None}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The columns of each row; no image is read."""
+        file = _open_parquet(self.path)
+        columns = _text_columns(file)
+        for group, (n, _) in enumerate(file.groups()):
+            for row in file.rows_of_group(group, columns) if columns else [{}] * n:
+                yield {key.lower(): value for key, value in row.items()}
+
+    def text_bytes(self) -> int:
+        """The size of the columns without the images."""
+        file = _open_parquet(self.path)
+        return file.bytes_of(_text_columns(file))
 
     def image(self, i: int) -> bytes:
         """The bytes of an image."""
@@ -130,6 +158,10 @@ def _named(file: ParquetFile) -> list[str | None]:
     held = [column for column in file.columns if file.holds_bytes(column)]
     image = held[0] if held else None
     return [None if column == image else column.lower() for column in file.columns]
+
+
+def _text_columns(file: ParquetFile) -> list[str]:
+    return [column for column, name in zip(file.columns, _named(file), strict=True) if name is not None]
 
 
 def _index_parquet(path: Path) -> ShardIndex:

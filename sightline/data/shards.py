@@ -5,7 +5,7 @@ What is kept in memory is the index, 31 bytes an example, and the numbers of eac
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from sightline.data.shard_order import Blocks
 from sightline.data.shard_readers import ParquetShard, ShardReader, TarShard
 from sightline.data.shard_rows import CAPTION, IMAGE, LABEL, PAIR
 from sightline.messages import logger
-from sightline.untrusted import format_bytes, read_json
+from sightline.untrusted import check_memory, format_bytes, read_json
 
 __all__ = ["CLASSES", "Shards", "deal", "warn_of_problems"]
 
@@ -28,6 +28,7 @@ _BLOCK = 4 << 20  # bytes of a tar that are read one after the other
 _ROLE_NAMES = {IMAGE: "an image", CAPTION: "a caption", LABEL: "a class", PAIR: "a pair of texts"}
 _NAMED = 5  # problems that a training is told
 _MANY = 50  # shards whose reading is told
+_AS_ROWS = 4  # bytes of memory for a byte of text, once it is Python's
 _MOST_CLASSES = 1 << 24  # bytes of the file of their names
 
 
@@ -96,6 +97,15 @@ class Shards:
         """The number of the example of a name."""
         shard, _, number = name.rpartition("/")
         return int(self._starts[self._number[shard]]) + int(number)
+
+    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The number of each usable example, and what it says; all of it goes into memory."""
+        size = _AS_ROWS * sum(shard.text_bytes() for shard in self._shards)
+        check_memory(size, f"reading the texts of {self.source!r}", "take fewer shards")
+        rows = enumerate(row for shard in self._shards for row in shard.rows())
+        usable = np.zeros(len(self), bool)
+        usable[self.usable] = True
+        return ((number, row) for number, row in rows if usable[number])
 
     def row(self, number: int) -> dict[str, Any]:
         """What an example says."""

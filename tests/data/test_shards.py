@@ -21,7 +21,7 @@ from sightline.data.images import read_image
 from sightline.data.pairs import read_pairs
 from sightline.data.readers import kind_of
 from sightline.data.shard_files import find_shards, is_there
-from sightline.data.shard_order import Blocks, blocks_of, streamed_batches, streamed_by_length
+from sightline.data.shard_order import Blocks, streamed_batches
 from sightline.data.shards import deal
 from tests.data.picture_files import png
 from tests.data.shard_sets import captioned, write_tar
@@ -129,8 +129,6 @@ def test_pairs_in_tars_and_in_parquet(tmp_path):
         assert [tuple(pair) for pair in found.split("train")] == [(f"dog {i}", f"cão {i}") for i in range(7)]
         assert read_pairs(tmp_path / form, source="pt-BR").target_language == "en"
         assert kind_of(tmp_path / form) == "translate"
-    blocks = blocks_of(found.split("train"))
-    assert blocks.starts.tolist() == [0, 3, 6, 7]
 
 
 def test_examples_without_a_stated_split_are_dealt(tmp_path):
@@ -192,16 +190,6 @@ def test_the_order_never_changes_between_versions(monkeypatch):
 def test_a_set_that_fits_has_the_order_of_a_folder():
     blocks = blocks_of_sizes([5, 6], 100)
     assert streamed_batches(11, 3, 5, 1, blocks) == shuffled_batches(11, 3, 5, 1)
-
-
-def test_batches_by_length_stay_in_the_buffer(monkeypatch):
-    monkeypatch.setattr(shard_order, "BUFFER_BYTES", 200)
-    lengths = [(7 * i) % 11 + 1 for i in range(40)]
-    blocks = blocks_of_sizes([10] * 4, 100)
-    plan = streamed_by_length(lengths, 24, 0, 0, blocks)
-    assert sorted(i for batch in plan for i in batch) == list(range(40))
-    assert all(max(lengths[i] for i in batch) * len(batch) <= 24 for batch in plan)
-    assert all(len({i // 10 for i in batch}) <= 2 for batch in plan)
 
 
 def test_a_shard_that_shrinks_and_a_broken_image_are_told(tmp_path, caplog):

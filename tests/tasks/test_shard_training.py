@@ -6,10 +6,6 @@ from safetensors.torch import load_file
 
 from sightline.data import shard_order
 from sightline.data.classes import read_classes
-from sightline.data.pairs import read_pairs
-from sightline.data.segmented_corpus import SegmentedCorpus
-from sightline.data.streamed_corpus import StreamedCorpus
-from sightline.data.tokens import Tokenizer
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.tasks.classify.data import ClassifyData
 from sightline.tasks.classify.objective import ClassifyObjective
@@ -19,7 +15,7 @@ from sightline.train.stepping import Stepper
 from tests.command import run
 from tests.data.picture_files import png
 from tests.data.shard_sets import as_shards, write_tar
-from tests.tasks.cases import CASES, DATA
+from tests.tasks.cases import CASES
 
 pytestmark = pytest.mark.plain
 TASKS = [case for case in CASES if case.name in {"classify", "caption", "translate"}]
@@ -77,22 +73,6 @@ def test_a_stopped_training_goes_on_to_the_bit_inside_an_epoch(case, tmp_path, m
         trained(case, pattern, tmp_path / "killed")
     monkeypatch.setattr(Stepper, "step", step)
     assert same(trained(case, pattern, tmp_path / "killed", "--resume"), whole)
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_texts_cut_when_asked_for_are_those_cut_in_advance(dropout):
-    texts = [pair.source for pair in read_pairs(DATA / "pairs").split("train")]
-    tokenizer = Tokenizer.train(texts, kind="bpe", vocab_size=150)
-    kept, streamed = (
-        kind(tokenizer, texts, dropout=dropout, variants=5, seed=3)
-        for kind in (SegmentedCorpus, StreamedCorpus)
-    )
-    assert streamed.lengths() == kept.lengths()
-    assert streamed.unknown() == kept.unknown()
-    assert len(streamed) == len(kept)
-    for epoch in range(3):
-        batches = [one.batch([7, 0, 3], epoch, first=1, last=2) for one in (kept, streamed)]
-        assert torch.equal(*batches)
 
 
 def test_an_image_that_can_not_be_read_teaches_nothing_and_is_not_scored(tmp_path):
