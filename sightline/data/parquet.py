@@ -97,16 +97,12 @@ class ParquetFile:
 
     def group(self, number: int, column: str) -> Any:
         """A column of one group of rows, as pyarrow keeps it."""
-        return self._read(lambda: self._file.read_row_group(number, columns=[column])).column(0)
+        return self._read(lambda: self._file.read_row_group(number, [column], use_threads=False)).column(0)
 
     def groups(self) -> list[tuple[int, int]]:
         """How many rows each group has, and how many bytes once it is unpacked."""
         groups = (self._file.metadata.row_group(i) for i in range(self._file.num_row_groups))
         return [(int(group.num_rows), int(group.total_byte_size)) for group in groups]
-
-    def columns_of_group(self, number: int) -> Any:
-        """One group of rows, as pyarrow keeps it."""
-        return self._read(lambda: self._file.read_row_group(number, use_threads=False))
 
     def rows_of_group(self, number: int, columns: Sequence[str]) -> list[Row]:
         """The rows of one group, of some columns."""

@@ -4,14 +4,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sightline.data import shard_order
 from sightline.data.classes import read_classes
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.tasks.classify.data import ClassifyData
 from sightline.tasks.classify.objective import ClassifyObjective
 from sightline.tasks.classify.predict import Classifier
 from sightline.train.config import TrainConfig
-from sightline.train.stepping import Stepper
 from tests.command import run
 from tests.data.picture_files import png
 from tests.data.shard_sets import as_shards, write_tar
@@ -50,29 +48,6 @@ def test_weights_and_scores_are_those_of_a_folder(case, tmp_path):
         assert run("evaluate", out, "--json").json == scores
         assert run("evaluate", tmp_path / "folder", "--data", shards, "--json").json == scores
         assert run("data", "check", shards, "--json").json["splits"] == checked["splits"]
-
-
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(x, marks=[] if x.name == "caption" else [pytest.mark.long], id=x.name) for x in TASKS],
-)
-def test_a_stopped_training_goes_on_to_the_bit_inside_an_epoch(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(shard_order, "BUFFER_BYTES", 3000)
-    as_shards(case.folder, case.kind, tmp_path / "shards")
-    pattern = tmp_path / "shards/{train,val}-*.tar"
-    whole = trained(case, pattern, tmp_path / "whole")
-    step = Stepper.step
-
-    def stopped(self, parts, **about):
-        if about["step"] == 7:
-            raise RuntimeError("the power fails")
-        return step(self, parts, **about)
-
-    monkeypatch.setattr(Stepper, "step", stopped)
-    with pytest.raises(RuntimeError, match="the power fails"):
-        trained(case, pattern, tmp_path / "killed")
-    monkeypatch.setattr(Stepper, "step", step)
-    assert same(trained(case, pattern, tmp_path / "killed", "--resume"), whole)
 
 
 def test_an_image_that_can_not_be_read_teaches_nothing_and_is_not_scored(tmp_path):
