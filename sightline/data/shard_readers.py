@@ -210,13 +210,13 @@ def _index_parquet(path: Path) -> ShardIndex:
         found = np.zeros(n, ROW)
         found["image"], found["text"], found["image_size"] = group, np.arange(n), size // max(1, n)
         for at, row in enumerate({key.lower(): value for key, value in row.items()} for row in rows):
-            captions, name, languages = roles_of(row, classes)
-            roles = (IMAGE if None in names else 0) | (CAPTION if captions else 0)
+            has_caption, name, languages = roles_of(row, classes)
+            roles = (IMAGE if None in names else 0) | (CAPTION if has_caption else 0)
             roles |= (LABEL if name is not None else 0) | (PAIR if len(languages) > 1 else 0)
             if roles & PAIR and not index.languages:
                 index.languages = languages
             number = -1 if name is None else labels.setdefault(name, len(labels))
-            found["label"][at], found["roles"][at], found["captions"][at] = number, roles, min(captions, 255)
+            found["label"][at], found["roles"][at] = number, roles
             digest.update(repr(row).encode(errors="surrogatepass"))
         arrays.append(found)
     index.rows, index.labels, index.digest = np.concatenate(arrays), list(labels), digest.hexdigest()

@@ -1,7 +1,7 @@
 """A set in shards: which example lies where, in which split, and how examples are read as they are needed.
 
-What is kept in memory is the index, 31 bytes an example, and the numbers of each split, 8 bytes an example:
-40 MB for a million examples. Images and texts are read when they are asked for.
+What is kept in memory is the index, 30 bytes an example, and the numbers of each split, 8 bytes an example:
+40 MB for a million examples. Texts are read when the set is opened, images when they are asked for.
 """
 
 import os
