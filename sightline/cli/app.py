@@ -56,7 +56,7 @@ def app() -> Any:
         *((kind, summary(kind), lambda kind=kind: _predict(kind)) for kind in kinds()),
         ("look", "Run a model once over its input, and show where it looked.", _look),
         ("serve", "Serve a model as a page: give it an image or a text, and see where it looks.", _serve),
-        ("data", "Check data before training on it, and pack it into shards.", _data),
+        ("data", "Check data before training on it.", _data),
         ("positions", "Draw sinusoidal positions as a heatmap.", _positions),
     ]
     for name, purpose, load in commands:

@@ -1,6 +1,5 @@
-"""``sightline data check`` and ``pack``: what a set holds, what is wrong with it, and shards of it."""
+"""``sightline data check``: what a set holds, and what is wrong with it."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,29 +16,24 @@ from sightline.cli.outputs import (
     check_figure,
     plain_text,
     print_json,
-    print_line,
     print_paths,
     save_figure,
 )
 from sightline.data.check import MEANINGS, DataReport, OnProgress, check
-from sightline.data.pack import FORMATS, pack
-from sightline.data.pair_set import PairSet
 from sightline.data.readers import READERS, open_dataset
-from sightline.messages import listing
 
-__all__ = ["group", "parse_bytes", "print_problems"]
+__all__ = ["group", "print_problems"]
 
 
 def group() -> Any:
     """``sightline data`` with its commands."""
     commands = Group(
         name="data",
-        help="Check data before training on it, and pack it into shards.",
+        help="Check data before training on it.",
         no_args_is_help=True,
         context_settings=dict(CONTEXT),
     )
     commands.add_command(make_command(check_data, name="check"))
-    commands.add_command(make_command(pack_data, name="pack"))
     return commands
 
 
@@ -82,56 +76,6 @@ def check_data(
         print_paths([out])
 
 
-def pack_data(
-    place: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="A folder, zip, table or shards of captions, pairs or classes; scenes, dates or digits.",
-        ),
-    ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder for the shards.")],
-    form: Annotated[str, typer.Option("--format", help=f"What shards are: {', '.join(FORMATS)}.")] = "tar",
-    shard_size: Annotated[str, typer.Option(help="The most bytes of a shard.")] = "256MB",
-    task: Annotated[
-        str | None, typer.Option(help=f"What it is for: {', '.join(READERS)}; default: what it looks like.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Draws the splits where none is stated.")] = 0,
-    source: Annotated[str | None, typer.Option(help="Sentence pairs: the language that is read.")] = None,
-    target: Annotated[str | None, typer.Option(help="Sentence pairs: the language that is written.")] = None,
-) -> None:
-    """Write data as shards, train-000000.tar and so on: a few large files in place of a million small ones.
-
-    Images go in as they are encoded, in the order and the splits that a training would have; what can't be
-    read is left out and named. The same data makes the same bytes. OUT is written whole or not at all.
-    """
-    size = parse_bytes(shard_size)
-    dataset = open_dataset(place, task, seed=seed, source=source, target=target)
-    if isinstance(dataset, PairSet):
-        unpaired = [problem.sentence for problem in dataset.problems if problem.kind in {"unequal", "none"}]
-        if unpaired:
-            raise ValueError(f"a split can't be paired, and so not packed: {unpaired[0]}")
-    with _progress(sum(dataset.splits().values()), "packing") as on_progress:
-        counts = pack(dataset, out, form=form, shard_bytes=size, on_example=on_progress)
-    print_line(f"{listing([f'{name} {n:,}' for name, n in counts.items()])} in {out}", err=True)
-
-
-def parse_bytes(text: str) -> int:
-    """A number of bytes as people write it.
-
-    Example:
-        >>> parse_bytes("256MB"), parse_bytes("1.5 GB"), parse_bytes("500")
-        (256000000, 1500000000, 500)
-
-    Raises:
-        ValueError: If it is none.
-    """
-    known = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,12})?)\s*([kmgt]?)b?\s*", text.lower())
-    if known is None:
-        raise ValueError(f"a size is a number of bytes such as 256MB or 1GB, got {text!r}")
-    return int(float(known[1]) * 1000 ** " kmgt".index(known[2] or " "))
-
-
 def _check_outside(out: Path, data: Path) -> None:
     """A sheet among the images would be one of them the next time."""
     if data.is_dir() and data.resolve() in out.resolve().parents:
@@ -139,10 +83,10 @@ def _check_outside(out: Path, data: Path) -> None:
 
 
 @contextmanager
-def _progress(total: int, doing: str = "opening images") -> Iterator[OnProgress]:
+def _progress(total: int) -> Iterator[OnProgress]:
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(doing, total=total)
+        task = bar.add_task("opening images", total=total)
         yield lambda count: bar.update(task, completed=count)
 
 

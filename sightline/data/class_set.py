@@ -48,11 +48,6 @@ class LabelledImages(Sequence[tuple[Tensor, int]]):
         """How many there are."""
         return self.labels.numel()
 
-    @property
-    def blocks(self) -> object:
-        """How they lie in shards; None where the images are in memory."""
-        return getattr(self.images, "blocks", None)
-
     @overload
     def __getitem__(self, index: int) -> tuple[Tensor, int]: ...
     @overload

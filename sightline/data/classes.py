@@ -24,7 +24,7 @@ from sightline.data.shard_classes import read_class_shards
 from sightline.data.shard_files import find_shards, is_there
 from sightline.data.sources import Files, Folder, Index, files_of
 
-__all__ = ["class_files", "read_classes"]
+__all__ = ["read_classes"]
 
 
 def read_classes(
@@ -84,11 +84,6 @@ def read_classes(
     else:
         found = _decode(_find(source), image_size or 64, channels or 3)
     return _deal(replace(found, source=str(source)), seed, val, test, deal, strict=strict)
-
-
-def class_files(source: Path) -> Files:
-    """Where the images of a set lie, under the names that ``read_classes`` calls them by."""
-    return _find(source).images
 
 
 def _find(source: Path) -> ClassFiles:

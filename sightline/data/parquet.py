@@ -80,15 +80,15 @@ class ParquetFile:
 
     def rows(self, columns: Sequence[str]) -> list[Row]:
         """All rows, of some columns."""
-        groups = (self._file.metadata.row_group(i) for i in range(self._file.num_row_groups))
-        columns_of = ((group, j) for group in groups for j in range(group.num_columns))
-        sizes = (
-            group.column(j).total_uncompressed_size
-            for group, j in columns_of
-            if group.column(j).path_in_schema.partition(".")[0] in columns
-        )
-        check_memory(_AS_ROWS * sum(sizes), f"reading {self.name!r}", "split it")
+        check_memory(_AS_ROWS * self.bytes_of(columns), f"reading {self.name!r}", "split it")
         return list(self._read(lambda: self._file.read(columns=list(columns))).to_pylist())
+
+    def bytes_of(self, columns: Sequence[str]) -> int:
+        """The size of some columns, once they are unpacked."""
+        groups = (self._file.metadata.row_group(i) for i in range(self._file.num_row_groups))
+        parts = (group.column(j) for group in groups for j in range(group.num_columns))
+        sizes = (x.total_uncompressed_size for x in parts if x.path_in_schema.partition(".")[0] in columns)
+        return int(sum(sizes))
 
     def group_of(self, row: int) -> tuple[int, int]:
         """In which group of rows a row is, and at which place."""
@@ -97,16 +97,12 @@ class ParquetFile:
 
     def group(self, number: int, column: str) -> Any:
         """A column of one group of rows, as pyarrow keeps it."""
-        return self._read(lambda: self._file.read_row_group(number, columns=[column])).column(0)
+        return self._read(lambda: self._file.read_row_group(number, [column], use_threads=False)).column(0)
 
     def groups(self) -> list[tuple[int, int]]:
         """How many rows each group has, and how many bytes once it is unpacked."""
         groups = (self._file.metadata.row_group(i) for i in range(self._file.num_row_groups))
         return [(int(group.num_rows), int(group.total_byte_size)) for group in groups]
-
-    def columns_of_group(self, number: int) -> Any:
-        """One group of rows, as pyarrow keeps it."""
-        return self._read(lambda: self._file.read_row_group(number, use_threads=False))
 
     def rows_of_group(self, number: int, columns: Sequence[str]) -> list[Row]:
         """The rows of one group, of some columns."""

@@ -18,7 +18,7 @@ from sightline.data.merges import Merges
 from sightline.data.tokens import PAD, UNK, Tokenizer
 from sightline.shapes import Int
 
-__all__ = ["SegmentedCorpus", "pretokenize"]
+__all__ = ["SegmentedCorpus"]
 
 _Ids = NDArray[np.int64]
 
@@ -56,7 +56,7 @@ class SegmentedCorpus:
         words: dict[str, int] = {}
         numbers, ends = [], [0]
         for text in texts:
-            numbers += [words.setdefault(word, len(words)) for word in pretokenize(tokenizer, text)]
+            numbers += [words.setdefault(word, len(words)) for word in _pretokenize(tokenizer, text)]
             ends.append(len(numbers))
         self._words = np.array(numbers, np.int64)
         self._ends = np.array(ends, np.int64)
@@ -140,7 +140,7 @@ class _Table:
         return self.pieces[pieces]
 
 
-def pretokenize(tokenizer: Tokenizer, text: str) -> list[str]:
+def _pretokenize(tokenizer: Tokenizer, text: str) -> list[str]:
     """The words that BPE works on, one by one."""
     inner = tokenizer.inner
     return [word for word, _ in inner.pre_tokenizer.pre_tokenize_str(inner.normalizer.normalize_str(text))]

@@ -1,19 +1,15 @@
-"""Images with captions in shards, read as they are needed: a set of captions of any size."""
+"""Images with captions in shards: captions are read into memory, images when they are needed."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 from torch import Tensor
 
-from sightline.data.caption_set import CaptionedImage, CaptionSet, clean
+from sightline.data.caption_set import CaptionedImage, CaptionSet
 from sightline.data.counter_rng import Ints
-from sightline.data.dataset import ALL, find_split, missing_split
-from sightline.data.images import BrokenImage, digest, read_image
-from sightline.data.shard_examples import ShardExamples
+from sightline.data.images import digest, read_image
 from sightline.data.shard_rows import CAPTION, IMAGE, captions_of
 from sightline.data.shards import Shards
 from sightline.shapes import Shaped
@@ -31,27 +27,14 @@ class ShardImages:
 
     def open(self, name: str, *, size: int | None = None) -> Shaped[Tensor, "3 h w"]:
         """Read and decode one image."""
-        return read_image(io.BytesIO(self.read(name)), size=size, name=name)
+        return read_image(io.BytesIO(self._read(name)), size=size, name=name)
 
     def digest(self, name: str) -> str:
         """The hash of the image's bytes."""
-        return digest(self.read(name))
+        return digest(self._read(name))
 
-    def read(self, name: str) -> bytes:
-        """The bytes of an image, as it was encoded."""
-        try:
-            return self._shards.image(self._shards.find(name))
-        except OSError as problem:
-            raise BrokenImage(f"the image {name!r} can't be read: {problem}") from problem
-
-
-class CaptionRecords(ShardExamples[CaptionedImage]):
-    """The images of a split with their captions; each is read when it is asked for."""
-
-    @property
-    def most_captions(self) -> int:
-        """The most captions of one example."""
-        return int(self._shards.column("captions")[self._numbers].max(initial=1))
+    def _read(self, name: str) -> bytes:
+        return self._shards.image(self._shards.find(name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,26 +49,12 @@ class CaptionShards(CaptionSet):
     shards: Shards = field(kw_only=True)
     parts: Mapping[str, Ints] = field(kw_only=True)
 
-    def splits(self) -> dict[str, int]:
-        """How many images each split has: train, val and test first."""
-        return {name: len(part) for name, part in self.parts.items()}
-
-    def split(self, name: str) -> CaptionRecords:
-        """The images of one split, or ``all``, unread."""
-        found = find_split(name, self.parts)
-        if found is None and name != ALL:
-            remedy = f"name some shards {name}-000000{Path(self.shards.names[0]).suffix}"
-            raise missing_split(name, self.splits(), self.source, remedy=remedy)
-        numbers = self.shards.usable if found is None else self.parts[found]
-        return CaptionRecords(self.shards, numbers, partial(_read, self.shards, self.parts))
-
     def digest(self) -> str:
         """Names the captions, and the names and sizes of the images."""
         return self.shards.digest(dict(self.parts))
 
-    def lines(self, split: str) -> Iterator[str]:
-        """Every caption of a split, cleaned, one after the other."""
-        return (clean(caption) for record in self.split(split) for caption in record.captions)
+    def _remedy(self, name: str) -> str:
+        return f"name some shards {name}-000000{Path(self.shards.names[0]).suffix}"
 
 
 def read_caption_shards(paths: Sequence[Path], *, source: str, seed: int = 0) -> CaptionShards:
@@ -98,8 +67,12 @@ def read_caption_shards(paths: Sequence[Path], *, source: str, seed: int = 0) ->
     """
     shards = Shards(paths, source, IMAGE | CAPTION)
     parts, rule = shards.splits(seed, _SHARE, _SHARE)
+    split = {number: name for name, numbers in parts.items() for number in numbers.tolist()}
+    records = tuple(
+        CaptionedImage(shards.name(number), captions_of(row), split[number]) for number, row in shards.rows()
+    )
     return CaptionShards(
-        CaptionRecords(shards, shards.usable, partial(_read, shards, parts)),
+        records,
         ShardImages(shards),
         tuple(shards.problems),
         source,
@@ -108,14 +81,3 @@ def read_caption_shards(paths: Sequence[Path], *, source: str, seed: int = 0) ->
         shards=shards,
         parts=parts,
     )
-
-
-def _read(shards: Shards, parts: Mapping[str, Ints], number: int) -> CaptionedImage:
-    """An image's name, its captions and its split."""
-    split = next(name for name, part in parts.items() if _holds(part, number))
-    return CaptionedImage(shards.name(number), captions_of(shards.row(number)), split)
-
-
-def _holds(part: Ints, number: int) -> bool:
-    at = int(np.searchsorted(part, number))
-    return at < len(part) and int(part[at]) == number

@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from sightline.data.class_set import ClassSet, LabelledImages, fit_image
 from sightline.data.counter_rng import Ints
 from sightline.data.dataset import ALL, STATED, Problem
 from sightline.data.images import BrokenImage, read_image
-from sightline.data.shard_order import Blocks
+from sightline.data.shard_readers import Encoded
 from sightline.data.shard_rows import IMAGE, LABEL
 from sightline.data.shards import Shards, deal
+from sightline.data.stream import Stream, stream_of
 from sightline.messages import logger
 from sightline.shapes import Shaped
 
@@ -40,11 +40,6 @@ class ShardPixels:
         """(N, C, h, w)."""
         return torch.Size((len(self._numbers), self._channels, self._size, self._size))
 
-    @cached_property
-    def blocks(self) -> Blocks:
-        """How they lie in the shards."""
-        return self._shards.blocks(self._numbers)
-
     def __len__(self) -> int:
         """How many there are."""
         return len(self._numbers)
@@ -62,41 +57,42 @@ class ShardPixels:
             index = torch.arange(len(self))[index]
         if not isinstance(index, Tensor):
             return self._decoded(int(index) % len(self))
-        found = torch.zeros(len(index), *self.shape[1:], dtype=torch.uint8)
-        for row, i in enumerate(index.tolist()):
-            found[row] = self._decoded(i)
-        return found
+        return self._together([self._decoded(i) for i in index.tolist()])
 
     def split(self, n: int) -> Iterator[Tensor]:
         """All of them, so many at a time."""
         return (self[i : i + n] for i in range(0, len(self), n))
 
-    def open(self, i: int) -> Shaped[Tensor, "C h w"]:
-        """One image.
+    def open(self, i: int, encoded: Encoded | None = None) -> Shaped[Tensor, "C h w"]:
+        """One image, read now or by a stream.
 
         Raises:
             BrokenImage: If it can't be read.
         """
-        image = read_image(io.BytesIO(self.read(i)), size=self._size, name=self.name(i))
+        content = self._shards.image(int(self._numbers[i])) if encoded is None else encoded
+        if isinstance(content, str):
+            raise BrokenImage(content)
+        image = read_image(io.BytesIO(content), size=self._size, name=self.name(i))
         return fit_image(image, self._size, self._channels)
 
     def name(self, i: int) -> str:
         """What one is called: ``train-000003.tar/17``."""
         return self._shards.name(int(self._numbers[i]))
 
-    def read(self, i: int) -> bytes:
-        """The bytes of one image, as it was encoded; BrokenImage if they can't be had."""
-        number = int(self._numbers[i])
-        try:
-            return self._shards.image(number)
-        except OSError as problem:
-            raise BrokenImage(
-                f"the image {self._shards.name(number)!r} can't be read: {problem}"
-            ) from problem
+    def stream(self, *, batch_size: int, seed: int, threads: int) -> Stream | None:
+        """All of them in an order of each epoch's own; None where they are few enough for any order."""
+        return stream_of(self._shards, self._numbers, batch_size=batch_size, seed=seed, threads=threads)
 
-    def _decoded(self, i: int) -> Tensor:
+    def decode(self, places: Sequence[int], encoded: Sequence[Encoded]) -> Shaped[Tensor, "B C h w"]:
+        """Those that a stream has read; a broken one is named the first time, and zeros."""
+        return self._together([self._decoded(i, x) for i, x in zip(places, encoded, strict=True)])
+
+    def _together(self, images: list[Tensor]) -> Tensor:
+        return torch.stack(images) if images else torch.zeros(0, *self.shape[1:], dtype=torch.uint8)
+
+    def _decoded(self, i: int, encoded: Encoded | None = None) -> Tensor:
         try:
-            return self.open(i)
+            return self.open(i, encoded)
         except BrokenImage as problem:
             if i not in self.broken:
                 logger.warning("%s; it is left out", problem)

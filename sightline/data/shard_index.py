@@ -1,4 +1,4 @@
-"""What lies where in one shard, and the user's cache of it: 31 bytes an example."""
+"""What lies where in one shard, and the user's cache of it: 30 bytes an example."""
 
 import hashlib
 import json
@@ -24,10 +24,9 @@ ROW = np.dtype(
         ("plain", "?"),  # whether the text is lines, and no JSON
         ("label", "<i4"),
         ("roles", "u1"),
-        ("captions", "u1"),
     ]
 )
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(eq=False)

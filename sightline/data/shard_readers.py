@@ -3,23 +3,26 @@
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from sightline.data.counter_rng import Ints
 from sightline.data.files import OpenFile
 from sightline.data.image_tables import is_caption, is_image_column, label_column
 from sightline.data.parquet import ParquetFile
 from sightline.data.shard_index import ROW, ShardIndex, cached_index
-from sightline.data.shard_order import BUFFER_BYTES
 from sightline.data.shard_rows import CAPTION, IMAGE, LABEL, PAIR, parse_row, roles_of
 from sightline.data.sources import Folder
 from sightline.data.tar_index import index_tar
 from sightline.untrusted import check_regular, format_bytes
 
-__all__ = ["ParquetShard", "ShardReader", "TarShard"]
+__all__ = ["BUFFER_BYTES", "Encoded", "ParquetShard", "ShardReader", "TarShard"]
 
+BUFFER_BYTES = 1 << 28  # of images that are shuffled among each other; a group of rows has no more
+Encoded = bytes | str  # an image as it was encoded, or why it can't be read
 _OPEN = 64  # tars that are kept open
 _OPEN_PARQUET = 16
 _IN_MEMORY = BUFFER_BYTES + BUFFER_BYTES // 4  # bytes of groups of rows: a buffer, and what comes after it
@@ -32,11 +35,20 @@ class ShardReader(Protocol):
     path: Path
     index: ShardIndex
 
-    def row(self, i: int) -> dict[str, Any]:
-        """What an example says besides its image."""
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """What each example says besides its image, in order."""
+
+    def text_bytes(self) -> int:
+        """The size of all that the examples say, as it is stored."""
 
     def image(self, i: int) -> bytes:
-        """The bytes of its image, as it was encoded; OSError, with a sentence, if they can't be had."""
+        """The bytes of one image, as it was encoded; OSError, with a sentence, if they can't be had."""
+
+    def images(self, numbers: Ints) -> Iterator[Encoded]:
+        """Those of some examples, in order: read one after the other."""
+
+    def read_at_once(self) -> int:
+        """The most bytes that are read together."""
 
 
 class _Recent:
@@ -69,18 +81,32 @@ class TarShard:
         self.path, self.index = path, cached_index(path, index_tar)
         self._key = object()  # a file that takes its place later is another
 
-    def row(self, i: int) -> dict[str, Any]:
-        """The columns of an example."""
-        row = self.index.rows[i]
-        if not row["text_size"]:
-            return {}
-        return parse_row(
-            self._read(row["text"], row["text_size"]), f"{self.path.name}/{i}", plain=bool(row["plain"])
-        )
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The columns of each example."""
+        for i, row in enumerate(self.index.rows):
+            text = self._read(row["text"], row["text_size"]) if row["text_size"] else None
+            name, plain = f"{self.path.name}/{i}", bool(row["plain"])
+            yield {} if text is None else parse_row(text, name, plain=plain)
+
+    def text_bytes(self) -> int:
+        """The size of all texts."""
+        return int(self.index.rows["text_size"].sum(dtype=np.int64))
 
     def image(self, i: int) -> bytes:
         """The bytes of an image."""
         return self._read(self.index.rows[i]["image"], self.index.rows[i]["image_size"])
+
+    def images(self, numbers: Ints) -> Iterator[Encoded]:
+        """The bytes of some images."""
+        for i in numbers.tolist():
+            try:
+                yield self.image(i)
+            except OSError as problem:
+                yield str(problem)
+
+    def read_at_once(self) -> int:
+        """The size of the largest image."""
+        return int(self.index.rows["image_size"].max(initial=0))
 
     def _read(self, offset: int, size: int) -> bytes:
         file: OpenFile = _TARS.get(self._key, lambda: (OpenFile(self.path), 1), most=_OPEN)
@@ -94,30 +120,57 @@ class ParquetShard:
         self.path, self.index = path, cached_index(path, _index_parquet)
         self._key = object()
 
-    def row(self, i: int) -> dict[str, Any]:
-        """The columns of a row without its image."""
-        columns, table, at = self._place(i)
-        return {name: table.column(k)[at].as_py() for k, name in enumerate(columns) if name is not None}
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The columns of each row; no image is read."""
+        file = _open_parquet(self.path)
+        columns = _text_columns(file)
+        for group, (n, _) in enumerate(file.groups()):
+            for row in file.rows_of_group(group, columns) if columns else [{}] * n:
+                yield {key.lower(): value for key, value in row.items()}
+
+    def text_bytes(self) -> int:
+        """The size of the columns without the images."""
+        file = _open_parquet(self.path)
+        return file.bytes_of(_text_columns(file))
 
     def image(self, i: int) -> bytes:
         """The bytes of an image."""
-        columns, table, at = self._place(i)
-        value = table.column(columns.index(None))[at].as_py() if None in columns else None
+        group = int(self.index.rows[i]["image"])
+        return self._image(_GROUPS.get((self._key, group), lambda: self._group(group), most=_IN_MEMORY), i)
+
+    def images(self, numbers: Ints) -> Iterator[Encoded]:
+        """The bytes of some images; one group of rows is held."""
+        groups = self.index.rows["image"][numbers]
+        for some in np.split(numbers, np.flatnonzero(np.diff(groups)) + 1):
+            try:
+                column = self._group(int(self.index.rows[some[0]]["image"]))[0]
+            except OSError as problem:
+                yield from [str(problem)] * len(some)
+                continue
+            for i in some.tolist():
+                try:
+                    yield self._image(column, i)
+                except OSError as problem:
+                    yield str(problem)
+
+    def read_at_once(self) -> int:
+        """The size of the largest group of rows."""
+        rows = self.index.rows
+        return int(np.bincount(rows["image"], weights=rows["image_size"]).max(initial=0))
+
+    def _group(self, number: int) -> tuple[Any, int]:
+        """The images of a group of rows, and their size."""
+        file = _PARQUETS.get(self._key, lambda: (_open_parquet(self.path), 1), most=_OPEN_PARQUET)
+        image = next((x for x, name in zip(file.columns, _named(file), strict=True) if name is None), None)
+        column = None if image is None else file.group(number, image)
+        return column, 0 if column is None else column.nbytes
+
+    def _image(self, column: Any, i: int) -> bytes:
+        value = None if column is None else column[int(self.index.rows[i]["text"])].as_py()
         content = value.get("bytes") if isinstance(value, dict) else value
         if not isinstance(content, bytes):
             raise OSError(f"row {i} of {self.path.name!r} holds no image")
         return content
-
-    def _place(self, i: int) -> tuple[list[str | None], Any, int]:
-        """The columns and the group of a row, and the row's number in it."""
-        group, at = int(self.index.rows[i]["image"]), int(self.index.rows[i]["text"])
-        columns, table = _GROUPS.get((self._key, group), lambda: self._group(group), most=_IN_MEMORY)
-        return columns, table, at
-
-    def _group(self, number: int) -> tuple[Any, int]:
-        file = _PARQUETS.get(self._key, lambda: (_open_parquet(self.path), 1), most=_OPEN_PARQUET)
-        table = file.columns_of_group(number)
-        return (_named(file), table), table.nbytes
 
 
 def _open_parquet(path: Path) -> ParquetFile:
@@ -130,6 +183,10 @@ def _named(file: ParquetFile) -> list[str | None]:
     held = [column for column in file.columns if file.holds_bytes(column)]
     image = held[0] if held else None
     return [None if column == image else column.lower() for column in file.columns]
+
+
+def _text_columns(file: ParquetFile) -> list[str]:
+    return [column for column, name in zip(file.columns, _named(file), strict=True) if name is not None]
 
 
 def _index_parquet(path: Path) -> ShardIndex:
@@ -153,13 +210,13 @@ def _index_parquet(path: Path) -> ShardIndex:
         found = np.zeros(n, ROW)
         found["image"], found["text"], found["image_size"] = group, np.arange(n), size // max(1, n)
         for at, row in enumerate({key.lower(): value for key, value in row.items()} for row in rows):
-            captions, name, languages = roles_of(row, classes)
-            roles = (IMAGE if None in names else 0) | (CAPTION if captions else 0)
+            has_caption, name, languages = roles_of(row, classes)
+            roles = (IMAGE if None in names else 0) | (CAPTION if has_caption else 0)
             roles |= (LABEL if name is not None else 0) | (PAIR if len(languages) > 1 else 0)
             if roles & PAIR and not index.languages:
                 index.languages = languages
             number = -1 if name is None else labels.setdefault(name, len(labels))
-            found["label"][at], found["roles"][at], found["captions"][at] = number, roles, min(captions, 255)
+            found["label"][at], found["roles"][at] = number, roles
             digest.update(repr(row).encode(errors="surrogatepass"))
         arrays.append(found)
     index.rows, index.labels, index.digest = np.concatenate(arrays), list(labels), digest.hexdigest()

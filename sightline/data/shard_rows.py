@@ -74,8 +74,8 @@ def sides_of(row: Mapping[str, Any]) -> dict[str, str]:
 
 def roles_of(
     row: Mapping[str, Any], classes: tuple[str, ...] | None = None
-) -> tuple[int, str | None, list[str]]:
-    """How many captions an example has, its class, and the languages of its texts."""
+) -> tuple[bool, str | None, list[str]]:
+    """Whether an example has a caption, its class, and the languages of its texts."""
     column = label_column(list(row))
     label = None if column is None else label_name(row[column], classes)
-    return len(captions_of(row)), label, list(sides_of(row))
+    return bool(captions_of(row)), label, list(sides_of(row))

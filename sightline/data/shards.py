@@ -1,11 +1,11 @@
 """A set in shards: which example lies where, in which split, and how examples are read as they are needed.
 
-What is kept in memory is the index, 31 bytes an example, and the numbers of each split, 8 bytes an example:
-40 MB for a million examples. Images and texts are read when they are asked for.
+What is kept in memory is the index, 30 bytes an example, and the numbers of each split, 8 bytes an example:
+40 MB for a million examples. Texts are read when the set is opened, images when they are asked for.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,21 @@ import numpy as np
 
 from sightline.data.counter_rng import Ints, hashed_integers
 from sightline.data.dataset import STATED, Dataset, Problem, digest_of, in_order
+from sightline.data.images import BrokenImage
 from sightline.data.shard_files import TAR, split_of_shard
-from sightline.data.shard_order import Blocks
 from sightline.data.shard_readers import ParquetShard, ShardReader, TarShard
 from sightline.data.shard_rows import CAPTION, IMAGE, LABEL, PAIR
 from sightline.messages import logger
-from sightline.untrusted import format_bytes, read_json
+from sightline.untrusted import check_memory, format_bytes, read_json
 
 __all__ = ["CLASSES", "Shards", "deal", "warn_of_problems"]
 
 CLASSES = "classes.json"  # beside tar shards: the names that the numbers in .cls count
 _LAYOUTS: Mapping[type[Any], str] = {TarShard: "tar shards", ParquetShard: "parquet shards"}
-_BLOCK = 4 << 20  # bytes of a tar that are read one after the other
 _ROLE_NAMES = {IMAGE: "an image", CAPTION: "a caption", LABEL: "a class", PAIR: "a pair of texts"}
 _NAMED = 5  # problems that a training is told
 _MANY = 50  # shards whose reading is told
+_AS_ROWS = 4  # bytes of memory for a byte of text, once it is Python's
 _MOST_CLASSES = 1 << 24  # bytes of the file of their names
 
 
@@ -97,15 +97,22 @@ class Shards:
         shard, _, number = name.rpartition("/")
         return int(self._starts[self._number[shard]]) + int(number)
 
-    def row(self, number: int) -> dict[str, Any]:
-        """What an example says."""
-        shard, i = self.place(number)
-        return shard.row(i)
+    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The number of each usable example, and what it says; all of it goes into memory."""
+        size = _AS_ROWS * sum(shard.text_bytes() for shard in self._shards)
+        check_memory(size, f"reading the texts of {self.source!r}", "take fewer shards")
+        rows = enumerate(row for shard in self._shards for row in shard.rows())
+        usable = np.zeros(len(self), bool)
+        usable[self.usable] = True
+        return ((number, row) for number, row in rows if usable[number])
 
     def image(self, number: int) -> bytes:
-        """The bytes of its image."""
+        """The bytes of its image, as it was encoded; BrokenImage if they can't be had."""
         shard, i = self.place(number)
-        return shard.image(i)
+        try:
+            return shard.image(i)
+        except OSError as problem:
+            raise BrokenImage(f"the image {self.name(number)!r} can't be read: {problem}") from problem
 
     def column(self, field: str) -> Any:
         """A field of the index, for all examples."""
@@ -170,14 +177,16 @@ class Shards:
         parts = deal(self.usable, seed, val, test, strata)
         return parts, f"{val:g} val, {test:g} test, by a hash of seed {seed} and the place in the shards"
 
-    def blocks(self, numbers: Ints) -> Blocks:
-        """How some examples, in order, lie together."""
-        block = np.concatenate([_block_numbers(shard) for shard in self._shards])[numbers]
-        shard = np.searchsorted(self._starts, numbers, side="right")
-        changes = np.flatnonzero((np.diff(block) != 0) | (np.diff(shard) != 0)) + 1
-        starts = np.concatenate([[0], changes, [len(numbers)]])
-        sizes = np.concatenate([_sizes(shard) for shard in self._shards])[numbers]
-        return Blocks(starts, np.add.reduceat(sizes, starts[:-1]) if len(numbers) else np.zeros(0, np.int64))
+    def size(self, numbers: Ints) -> int:
+        """Bytes of some examples, as they lie in their shards; of parquet, once they are unpacked."""
+        total = self.column("image_size")[numbers].sum(dtype=np.int64)
+        return int(total + self.column("text_size")[numbers].sum(dtype=np.int64))
+
+    def parts(self, numbers: Ints) -> list[tuple[ShardReader, str, Ints, int]]:
+        """Some examples by their shards: each with its name, which are in it, and the place of the first."""
+        ends = np.searchsorted(numbers, self._starts)
+        found = zip(self._shards, self.names, self._starts, ends, ends[1:], strict=False)
+        return [(shard, name, numbers[a:b] - start, int(a)) for shard, name, start, a, b in found if b > a]
 
     def digest(self, parts: dict[str, Ints]) -> str:
         """Names the content of the shards, and which examples are trained on and chosen by."""
@@ -222,18 +231,6 @@ def deal(numbers: Ints, seed: int, val: float, test: float, strata: Ints | None 
         parts["train"].append(members[n_val + n_test :])
     whole = {name: np.sort(np.concatenate(some)) for name, some in parts.items()}
     return {name: some for name, some in whole.items() if len(some) or name == "train"}
-
-
-def _sizes(shard: ShardReader) -> Ints:
-    rows = shard.index.rows
-    return rows["image_size"].astype(np.int64) + rows["text_size"]
-
-
-def _block_numbers(shard: ShardReader) -> Ints:
-    rows = shard.index.rows
-    return (
-        np.cumsum(_sizes(shard)) // _BLOCK if isinstance(shard, TarShard) else rows["image"].astype(np.int64)
-    )
 
 
 def _named(label: str, known: list[str] | None) -> str:

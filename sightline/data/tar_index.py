@@ -85,12 +85,12 @@ class _Indexer:
         except ValueError as problem:
             self.note("broken", key, str(problem))
             return
-        captions, label, languages = roles_of(row)
+        has_caption, label, languages = roles_of(row)
         if "txt" in members:  # it is what is read later, and no pair
             languages = []
         roles = (
             (IMAGE if image else 0)
-            | (CAPTION if captions else 0)
+            | (CAPTION if has_caption else 0)
             | (LABEL if label is not None else 0)
             | (PAIR if len(languages) > 1 else 0)
         )
@@ -106,7 +106,6 @@ class _Indexer:
                 text is not None and text is members.get("txt"),
                 -1 if label is None else self._label(label),
                 roles,
-                min(captions, 255),
             )
         )
         if len(self._rows) >= _AT_ONCE:

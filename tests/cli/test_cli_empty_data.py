@@ -86,7 +86,6 @@ def commands(place, out, kind):
     yield ["data", "check", place, "--json", "--task", kind]
     yield ["train", kind, "--data", place, "--out", out, *SMALL]
     yield ["evaluate", HERE / kind / "finished", "--data", place]
-    yield ["data", "pack", place, out]
 
 
 def sentence_of(words):

@@ -1,4 +1,4 @@
-"""Sets in shards: found, read where they lie, dealt, shuffled through a buffer; and hostile ones."""
+"""Sets in shards: found, read where they lie, and dealt."""
 
 import io
 import json
@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from sightline.data import shard_order
-from sightline.data.batches import shuffled_batches
 from sightline.data.captions import read_captions
 from sightline.data.check import check
 from sightline.data.classes import read_classes
@@ -21,7 +19,6 @@ from sightline.data.images import read_image
 from sightline.data.pairs import read_pairs
 from sightline.data.readers import kind_of
 from sightline.data.shard_files import find_shards, is_there
-from sightline.data.shard_order import Blocks, blocks_of, streamed_batches, streamed_by_length
 from sightline.data.shards import deal
 from tests.data.picture_files import png
 from tests.data.shard_sets import captioned, write_tar
@@ -46,10 +43,7 @@ def test_captions_in_tars_are_those_of_the_members(tmp_path):
     for i, record in enumerate(train):
         assert torch.equal(found.open(record), read_image(io.BytesIO(png(i))))
     assert found.split("val")[0].captions == ("one", "two")
-    assert train.most_captions == 2
     assert [record.split for record in found.split("all")] == ["train"] * 5 + ["val"]
-    assert len(train[1:4]) == 3
-    assert train[1:4][0] == train[1]
     assert list(found.lines("val")) == ["one", "two"]
 
 
@@ -129,8 +123,6 @@ def test_pairs_in_tars_and_in_parquet(tmp_path):
         assert [tuple(pair) for pair in found.split("train")] == [(f"dog {i}", f"cão {i}") for i in range(7)]
         assert read_pairs(tmp_path / form, source="pt-BR").target_language == "en"
         assert kind_of(tmp_path / form) == "translate"
-    blocks = blocks_of(found.split("train"))
-    assert blocks.starts.tolist() == [0, 3, 6, 7]
 
 
 def test_examples_without_a_stated_split_are_dealt(tmp_path):
@@ -156,52 +148,6 @@ def test_the_index_is_kept_and_made_anew_for_another_file(tmp_path, monkeypatch)
     monkeypatch.undo()
     write_tar(path, captioned(3, first=1))
     assert read_captions(tmp_path).digest() != digest
-
-
-# The order
-
-
-def blocks_of_sizes(counts, size):
-    return Blocks(np.cumsum([0, *counts]), np.full(len(counts), size, np.int64))
-
-
-def test_every_example_comes_once_and_few_blocks_are_open_at_a_time(monkeypatch):
-    monkeypatch.setattr(shard_order, "BUFFER_BYTES", 300)
-    counts = [5, 7, 11, 3, 2, 13, 5]
-    blocks = blocks_of_sizes(counts, 100)
-    plan = streamed_batches(46, 7, seed=3, epoch=2, blocks=blocks)
-    order = [i for batch in plan for i in batch]
-    assert sorted(order) == list(range(46))
-    assert [len(batch) for batch in plan] == [7] * 6 + [4]
-    block = np.repeat(np.arange(7), counts)[order]
-    last = {b: max(np.flatnonzero(block == b)) for b in range(7)}
-    open_at = [len({b for b in block[: i + 1] if last[b] >= i}) for i in range(46)]
-    assert max(open_at) <= 3
-    assert order != [i for batch in streamed_batches(46, 7, 3, 3, blocks) for i in batch]
-    assert order != [i for batch in streamed_batches(46, 7, 4, 2, blocks) for i in batch]
-    assert [list(batch) for batch in plan[2:]] == [list(batch) for batch in plan][2:]
-    assert list(plan[3:][0]) == list(plan[3]) == list(plan[-4])
-
-
-def test_the_order_never_changes_between_versions(monkeypatch):
-    monkeypatch.setattr(shard_order, "BUFFER_BYTES", 200)
-    plan = streamed_batches(10, 4, seed=0, epoch=1, blocks=blocks_of_sizes([3, 3, 4], 100))
-    assert list(plan) == [[0, 5, 4, 2], [3, 1, 6, 7], [9, 8]]
-
-
-def test_a_set_that_fits_has_the_order_of_a_folder():
-    blocks = blocks_of_sizes([5, 6], 100)
-    assert streamed_batches(11, 3, 5, 1, blocks) == shuffled_batches(11, 3, 5, 1)
-
-
-def test_batches_by_length_stay_in_the_buffer(monkeypatch):
-    monkeypatch.setattr(shard_order, "BUFFER_BYTES", 200)
-    lengths = [(7 * i) % 11 + 1 for i in range(40)]
-    blocks = blocks_of_sizes([10] * 4, 100)
-    plan = streamed_by_length(lengths, 24, 0, 0, blocks)
-    assert sorted(i for batch in plan for i in batch) == list(range(40))
-    assert all(max(lengths[i] for i in batch) * len(batch) <= 24 for batch in plan)
-    assert all(len({i // 10 for i in batch}) <= 2 for batch in plan)
 
 
 def test_a_shard_that_shrinks_and_a_broken_image_are_told(tmp_path, caplog):
@@ -230,7 +176,7 @@ def test_threads_read_one_parquet_file_at_once(tmp_path):
     split, wrong = found.split("train"), []
 
     def read(start):
-        read = [(split[i].captions, found.images.read(split[i].name)) for i in range(start, 40, 3)]
+        read = [(split[i].captions, found.images._read(split[i].name)) for i in range(start, 40, 3)]
         wrong.extend(set(read) ^ {((f"dog {i}",), png(i)) for i in range(start, 40, 3)})
 
     threads = [threading.Thread(target=read, args=(start,)) for start in range(3)]

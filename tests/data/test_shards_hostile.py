@@ -1,6 +1,7 @@
 """Members, tars and rows that somebody else has made, and none that costs more than itself."""
 
 import io
+import json
 import os
 import re
 import tarfile
@@ -175,7 +176,7 @@ def test_a_pair_without_a_side_is_refused_or_told(tmp_path):
     rows = [b'{"en": "dog", "de": "Hund"}', b'{"en": "cat", "de": ""}', b'{"en": "cow", "fr": "vache"}']
     write_tar(tmp_path / "train-000000.tar", [(f"{i}.json", row) for i, row in enumerate(rows)])
     with pytest.raises(ValueError, match=r"'train-000000.tar/1' has no de"):
-        list(read_pairs(tmp_path).split("train"))
+        read_pairs(tmp_path)
     found = read_pairs(tmp_path, strict=False)
     assert len(found.split("train")) == 1
     assert [problem.name for problem in found.problems] == ["train-000000.tar/1", "train-000000.tar/2"]
@@ -200,3 +201,17 @@ def test_a_group_of_rows_that_is_too_large(tmp_path, monkeypatch):
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train-000000.parquet")
     with pytest.raises(ValueError, match="write it again with fewer rows a group"):
         read_captions(tmp_path)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("form", ["tar", "parquet"])
+def test_texts_that_fit_no_memory_are_refused_before_they_are_read(tmp_path, monkeypatch, form):
+    row = {"en": "dog " * 999, "de": "Hund " * 999}
+    if form == "tar":
+        write_tar(tmp_path / "train-000000.tar", [("1.json", json.dumps(row).encode())])
+    else:
+        pq.write_table(pa.Table.from_pylist([row]), tmp_path / "train-000000.parquet", compression="zstd")
+    assert len(read_pairs(tmp_path).split("train")) == 1
+    monkeypatch.setattr("sightline.untrusted.free_memory", lambda: 35_000)
+    with pytest.raises(ValueError, match=r"reading the texts of .* needs [36]\d+ bytes of memory"):
+        read_pairs(tmp_path)

@@ -4,22 +4,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sightline.data import shard_order
 from sightline.data.classes import read_classes
-from sightline.data.pairs import read_pairs
-from sightline.data.segmented_corpus import SegmentedCorpus
-from sightline.data.streamed_corpus import StreamedCorpus
-from sightline.data.tokens import Tokenizer
 from sightline.models.vit import VisionTransformer, VisionTransformerConfig
 from sightline.tasks.classify.data import ClassifyData
 from sightline.tasks.classify.objective import ClassifyObjective
 from sightline.tasks.classify.predict import Classifier
 from sightline.train.config import TrainConfig
-from sightline.train.stepping import Stepper
 from tests.command import run
 from tests.data.picture_files import png
-from tests.data.shard_sets import write_tar
-from tests.tasks.cases import CASES, DATA
+from tests.data.shard_sets import as_shards, write_tar
+from tests.tasks.cases import CASES
 
 pytestmark = pytest.mark.plain
 TASKS = [case for case in CASES if case.name in {"classify", "caption", "translate"}]
@@ -47,93 +41,13 @@ def test_weights_and_scores_are_those_of_a_folder(case, tmp_path):
     checked = run("data", "check", case.folder, "--json").json
     curve = (tmp_path / "folder/metrics.csv").read_bytes()
     for form in ("tar", "parquet"):
-        shards, out = tmp_path / form, tmp_path / f"run-{form}"
-        packed = run("data", "pack", case.folder, shards, "--format", form, "--shard-size", "2kB")
-        assert packed.code == 0, packed.err
+        shards, out = as_shards(case.folder, case.kind, tmp_path / form, form), tmp_path / f"run-{form}"
         assert len(list(shards.glob(f"train-*.{form}"))) > 1
         assert same(trained(case, shards, out), plain)
         assert (out / "metrics.csv").read_bytes() == curve
         assert run("evaluate", out, "--json").json == scores
         assert run("evaluate", tmp_path / "folder", "--data", shards, "--json").json == scores
         assert run("data", "check", shards, "--json").json["splits"] == checked["splits"]
-
-
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(x, marks=[] if x.name == "caption" else [pytest.mark.long], id=x.name) for x in TASKS],
-)
-def test_a_stopped_training_goes_on_to_the_bit_inside_an_epoch(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(shard_order, "BUFFER_BYTES", 3000)
-    run("data", "pack", case.folder, tmp_path / "shards", "--shard-size", "2kB")
-    pattern = tmp_path / "shards/{train,val}-*.tar"
-    whole = trained(case, pattern, tmp_path / "whole")
-    step = Stepper.step
-
-    def stopped(self, parts, **about):
-        if about["step"] == 7:
-            raise RuntimeError("the power fails")
-        return step(self, parts, **about)
-
-    monkeypatch.setattr(Stepper, "step", stopped)
-    with pytest.raises(RuntimeError, match="the power fails"):
-        trained(case, pattern, tmp_path / "killed")
-    monkeypatch.setattr(Stepper, "step", step)
-    assert same(trained(case, pattern, tmp_path / "killed", "--resume"), whole)
-
-
-def test_packing_twice_makes_the_same_bytes(tmp_path):
-    for case in TASKS:
-        for form in ("tar", "parquet"):
-            folders = [tmp_path / f"{case.name}-{form}-{i}" for i in range(2)]
-            for folder in folders:
-                assert run("data", "pack", case.folder, folder, "--format", form).code == 0
-            files = [sorted(path.name for path in folder.iterdir()) for folder in folders]
-            assert files[0] == files[1]
-            assert all((folders[0] / x).read_bytes() == (folders[1] / x).read_bytes() for x in files[0])
-    again = tmp_path / "again"  # shards are data as well
-    assert run("data", "pack", tmp_path / "caption-tar-0", again).code == 0
-    first, second = (path / "val-000000.tar" for path in (again, tmp_path / "caption-tar-0"))
-    assert first.stat().st_size == second.stat().st_size
-
-
-@pytest.mark.bad_input
-def test_a_pack_that_fails_leaves_nothing_and_begins_anew(tmp_path, monkeypatch):
-    out = tmp_path / "shards"
-    leftover = tmp_path / ".shards.packing"
-    leftover.mkdir()
-    (leftover / "train-000009.tar").write_bytes(b"of a pack that was killed")
-    monkeypatch.setattr("sightline.data.pack._TarWriter.add", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run("data", "pack", DATA / "pictures", out)
-    assert list(tmp_path.iterdir()) == []
-    monkeypatch.undo()
-    assert run("data", "pack", DATA / "pictures", out).code == 0
-    refused = run("data", "pack", DATA / "pictures", out)
-    assert refused.code == 2
-    assert "is in use; choose another" in refused.err
-    for words, said in (
-        (["--shard-size", "many"], "a size is a number of bytes such as 256MB"),
-        (["--shard-size", "0"], "a shard must have at least 1 byte"),
-        (["--format", "tra"], "did you mean 'tar'?"),
-    ):
-        refused = run("data", "pack", DATA / "pictures", tmp_path / "new", *words)
-        assert (refused.code, said in refused.err) == (2, True), refused.err
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_texts_cut_when_asked_for_are_those_cut_in_advance(dropout):
-    texts = [pair.source for pair in read_pairs(DATA / "pairs").split("train")]
-    tokenizer = Tokenizer.train(texts, kind="bpe", vocab_size=150)
-    kept, streamed = (
-        kind(tokenizer, texts, dropout=dropout, variants=5, seed=3)
-        for kind in (SegmentedCorpus, StreamedCorpus)
-    )
-    assert streamed.lengths() == kept.lengths()
-    assert streamed.unknown() == kept.unknown()
-    assert len(streamed) == len(kept)
-    for epoch in range(3):
-        batches = [one.batch([7, 0, 3], epoch, first=1, last=2) for one in (kept, streamed)]
-        assert torch.equal(*batches)
 
 
 def test_an_image_that_can_not_be_read_teaches_nothing_and_is_not_scored(tmp_path):

@@ -90,7 +90,6 @@ KINDS = (
     "train",
     "positions",
     "data",
-    "pack",
     "table",
     "any",
 )
@@ -127,10 +126,6 @@ def _words(chance, out):
     run = str(HERE / RUNS[task] / "finished")
     if chance.random() < 0.1:
         run = chance.choice(TEXTS)
-    if kind == "pack":
-        place = chance.choice(["digits", str(HERE / "data/pictures"), *TEXTS])
-        base = ["data", "pack", place, chance.choice([str(out), str(out), *TEXTS]), "--shard-size", "1MB"]
-        return _with_flags(chance, "sightline data pack", base, out)
     if kind == "table":
         given = chance.choice([*INPUTS[task][:1], *TEXTS, str(IMAGE.parent)])
         base = [task, run, given, "--out", f"{out}.jsonl"]

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from sightline.data.augment import Augment
-from sightline.data.batches import pad
+from sightline.data.batches import pad, shuffled_batches
 from sightline.data.captions import CaptionedImage, CaptionSet, clean
 from sightline.data.counter_rng import random_uniform
-from sightline.data.shard_captions import CaptionRecords
-from sightline.data.shard_order import blocks_of, streamed_batches
+from sightline.data.shard_captions import CaptionShards
+from sightline.data.stream import Stream, stream_of
 from sightline.data.tokens import BOS, EOS, NEVER_GENERATED, PAD, Tokenizer
 from sightline.decode.search import beam, greedy
 from sightline.messages import logger
@@ -26,7 +26,7 @@ from sightline.shapes import Int
 from sightline.tasks.caption.data import CaptionData
 from sightline.tasks.caption.loss import caption_loss, encode_grids
 from sightline.tasks.caption.pixels import Pictures, Pixels, Streamed, load_grids, no_image_error, read_all
-from sightline.tasks.caption.split import Split, StreamedIds
+from sightline.tasks.caption.split import Split
 from sightline.train.config import TrainConfig
 from sightline.train.objective import Loss, Objective
 from sightline.train.processes import spread
@@ -59,6 +59,9 @@ class CaptionBatch:
 class CaptionObjective(Objective):
     """Captions of the train split, evaluated by captions written for the validation split.
 
+    Attributes:
+        stream: Reads the pictures of the train split, where they are too many for any order.
+
     Args:
         captions: The images and what was said about them.
         tokenizer: Learned from the train split.
@@ -90,12 +93,11 @@ class CaptionObjective(Objective):
                 "cached keeps the grids of an encoder that is frozen, and finetune trains it; "
                 "give up one: --no-cached or --no-finetune"
             )
-        trained = captions.split("train")
-        self._n, self._blocks = len(trained), blocks_of(trained)
-        if data.cached and self._blocks is not None:
+        self._n, self.stream = len(captions.split("train")), _open_stream(captions, train)
+        if data.cached and self.stream is not None:
             raise ValueError(
-                "cached keeps a grid of every picture, and shards are read as a training goes; give up one: "
-                "--no-cached, or the pictures as a folder"
+                "cached keeps a grid of every picture, and these are streamed as a training goes; give up "
+                "one: --no-cached, or the pictures as a folder"
             )
         captions.split("val")  # says so now if there is none, before a folder is made
 
@@ -123,13 +125,19 @@ class CaptionObjective(Objective):
 
     def plan(self, epoch: int) -> Sequence[Sequence[int]]:
         """Batches of images."""
+        if self.stream is not None:
+            return self.stream.plan()
         n = len(self.train_split.records) if "train" in self._splits else self._n
-        return streamed_batches(n, self.train.batch_size, self.train.seed, epoch, self._blocks)
+        return shuffled_batches(n, self.train.batch_size, self.train.seed, epoch)
 
     def load(self, indices: Sequence[int], epoch: int) -> CaptionBatch:
         """Captions of some images, all or as many as wanted; their pixels, if not on the device."""
         split = self.train_split
-        pictures = split.pictures.load(indices, epoch)
+        if self.stream is not None and isinstance(split.pictures, Streamed):
+            indices, encoded = self.stream.read(indices, epoch)
+            pictures: Tensor | None = split.pictures.decode(indices, encoded)
+        else:
+            pictures = split.pictures.load(indices, epoch)
         chosen = torch.tensor(indices)
         ids = split.ids[chosen]  # (B, C, L)
         readable = split.readable_rows(indices)
@@ -231,14 +239,13 @@ class CaptionObjective(Objective):
         return self._splits["train"]
 
     def reference_ids(self) -> Int[Tensor, "n C L"]:
-        """Every caption of the train split; of shards too, 8 bytes a token."""
-        ids = self.train_split.ids
-        return ids if isinstance(ids, Tensor) else ids.whole()
+        """Every caption of the train split."""
+        return self.train_split.ids
 
     def for_stage(self, train: TrainConfig) -> "CaptionObjective":
         """The same objective for another stage, with the same images in memory."""
         other = copy.copy(self)
-        other.train = train
+        other.train, other.stream = train, _open_stream(self.captions, train)  # in batches of its own size
         return other
 
     def model_inputs(self, model: Captioner, batch: CaptionBatch) -> Tensor:
@@ -250,10 +257,9 @@ class CaptionObjective(Objective):
         records = self.captions.split(name)[:most]
         size, seed, augment = self.model.image_size, self.train.seed, self.settings.augment
         pictures: Pictures
-        if isinstance(records, CaptionRecords):
+        if self.stream is not None and name == "train":
             pictures = Streamed(self.captions, records, size, augment, seed)
-            return Split(records, pictures, StreamedIds(records, self.encode))
-        if self._keeps_grids():
+        elif self._keeps_grids():
             pictures, records = load_grids(
                 self.captions,
                 records,
@@ -273,7 +279,7 @@ class CaptionObjective(Objective):
         return Split(records, pictures, self.encode(records))
 
     def _keeps_grids(self) -> bool:
-        if self.model.encoder not in NETWORKS or self.model.finetune or self._blocks is not None:
+        if self.model.encoder not in NETWORKS or self.model.finetune or self.stream is not None:
             return False
         # A GPU sees a picture faster than it learns from it, and then every step may see another crop.
         return self.device.type == "cpu" if self.settings.cached is None else self.settings.cached
@@ -320,3 +326,11 @@ class CaptionObjective(Objective):
         loaded = None if loaded is None else loaded[readable].to(self.device)
         images = split.pictures.take(loaded, torch.tensor(left, device=self.device), None)
         return images, split.ids[left].to(self.device), left
+
+
+def _open_stream(captions: CaptionSet, train: TrainConfig) -> Stream | None:
+    """The pictures of the train split one after the other, where they are too many for any order."""
+    if not isinstance(captions, CaptionShards):
+        return None
+    numbers, size, seed = captions.parts["train"], train.batch_size, train.seed
+    return stream_of(captions.shards, numbers, batch_size=size, seed=seed, threads=train.threads)

@@ -1,5 +1,6 @@
 """The pictures of a split, wherever they are kept: on the device, on disk, or as a frozen encoder's grids."""
 
+import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,8 @@ from sightline.data.augment import Augment, apply_augment, as_floats
 from sightline.data.captions import CaptionedImage, CaptionSet
 from sightline.data.counter_rng import random_integers
 from sightline.data.features import Features, cache_features
-from sightline.data.images import BrokenImage
+from sightline.data.images import BrokenImage, read_image
+from sightline.data.shard_readers import Encoded
 from sightline.messages import logger
 from sightline.models.caption_encoders import pretrained_grid, pretrained_network, signature_of
 from sightline.shapes import Float, Int, Shaped
@@ -87,15 +89,26 @@ class Streamed(Pixels):
 
     def load(self, indices: Sequence[int], epoch: int) -> Tensor:  # type: ignore[override]  # noqa: ARG002
         """Read them; a broken one is named the first time, and black: who loads it leaves it out."""
+        return self.decode(indices, [None] * len(indices))
+
+    def decode(self, indices: Sequence[int], encoded: Sequence[Encoded | None]) -> Shaped[Tensor, "B 3 h w"]:
+        """The same for those that a stream has read."""
         images = torch.zeros(len(indices), 3, self._size, self._size, dtype=torch.uint8)
-        for row, i in enumerate(indices):
+        for row, (i, content) in enumerate(zip(indices, encoded, strict=True)):
             try:
-                images[row] = self._captions.open(self._records[i], size=self._size)
+                images[row] = self._opened(self._records[i], content)
             except BrokenImage as problem:
                 if i not in self.broken:
                     logger.warning("%s; it is left out", problem)
                 self.broken.add(i)
         return images
+
+    def _opened(self, record: CaptionedImage, encoded: Encoded | None) -> Shaped[Tensor, "3 h w"]:
+        if encoded is None:
+            return self._captions.open(record, size=self._size)
+        if isinstance(encoded, str):
+            raise BrokenImage(encoded)
+        return read_image(io.BytesIO(encoded), size=self._size, name=record.name)
 
     def to(self, device: torch.device) -> None:
         """Nothing is kept."""

@@ -1,32 +1,15 @@
 """A split of a set of captions as a training takes it: pictures, and captions as ids."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from sightline.data.captions import CaptionedImage
-from sightline.data.shard_captions import CaptionRecords
 from sightline.shapes import Int
 from sightline.tasks.caption.pixels import Pictures, Streamed
 
-__all__ = ["Split", "StreamedIds"]
-
-
-class StreamedIds:
-    """The ids of captions in shards: read and coded when they are asked for."""
-
-    def __init__(self, records: CaptionRecords, encode: Callable[..., Tensor]) -> None:
-        self._records, self._encode, self._most = records, encode, records.most_captions
-
-    def __getitem__(self, indices: Tensor | Sequence[int]) -> Int[Tensor, "B C L"]:
-        """Those of some images."""
-        numbers = indices.tolist() if isinstance(indices, Tensor) else indices
-        return self._encode([self._records[i] for i in numbers], self._most)
-
-    def whole(self) -> Int[Tensor, "n C L"]:
-        """All of them."""
-        return self[range(len(self._records))]
+__all__ = ["Split"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +24,7 @@ class Split:
 
     records: Sequence[CaptionedImage]
     pictures: Pictures
-    ids: Int[Tensor, "n C L"] | StreamedIds
+    ids: Int[Tensor, "n C L"]
 
     def readable_rows(self, indices: Sequence[int]) -> list[int]:
         """The rows of a batch that was loaded whose pictures could be read."""

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sightline.data.augment import apply_augment, mix, partners
+from sightline.data.batches import shuffled_batches
 from sightline.data.class_set import ClassSet
 from sightline.data.shard_classes import ShardPixels
-from sightline.data.shard_order import blocks_of, streamed_batches
 from sightline.models.vit import VisionTransformer
 from sightline.settings import as_json
 from sightline.shapes import Int, Shaped
@@ -54,6 +54,9 @@ class ClassBatch:
 class ClassifyObjective(Objective):
     """Classes of the train split, scored on the validation split.
 
+    Attributes:
+        stream: Reads the images of the train split, where they are too many for any order.
+
     Args:
         images: The set.
         train: Settings of the loop: batch size, seed, label smoothing.
@@ -69,6 +72,12 @@ class ClassifyObjective(Objective):
         self.images, self.train, self.settings, self.augment = images, train, data, data.augment
         self.score = score
         self._split = images.split("train")
+        pixels, threads = self._split.images, train.threads
+        self.stream = (
+            pixels.stream(batch_size=train.batch_size, seed=train.seed, threads=threads)
+            if isinstance(pixels, ShardPixels)
+            else None
+        )
         self._resident: Tensor | None = None
 
     def digest(self) -> str:
@@ -77,31 +86,46 @@ class ClassifyObjective(Objective):
 
     def prepare(self, device: torch.device) -> None:
         """Bring the images to the device, if they fit."""
-        if blocks_of(self._split) is None and self._split.images.nbytes <= _RESIDENT:
-            self._resident = self._split.images.to(device)
+        images = self._split.images
+        if not isinstance(images, ShardPixels) and images.nbytes <= _RESIDENT:
+            self._resident = images.to(device)
 
     def plan(self, epoch: int) -> Sequence[Sequence[int]]:
         """Batches, all of one size where there are several."""
-        blocks, size = blocks_of(self._split), self.train.batch_size
-        batches = streamed_batches(len(self._split), size, self.train.seed, epoch, blocks)
+        batches: Sequence[Sequence[int]]
+        if self.stream is not None:
+            batches = self.stream.plan()
+        else:
+            batches = shuffled_batches(len(self._split), self.train.batch_size, self.train.seed, epoch)
         if len(batches) > _WHOLE_BATCHES and len(batches[-1]) < self.train.batch_size:
             return batches[:-1]
         return batches
 
     def load(self, indices: Sequence[int], epoch: int) -> ClassBatch:
         """Which images, and which they meet; their bytes too, where the device has not got them."""
+        labels = self._split.labels
+        pixels: Tensor | ShardPixels = self._split.images
+        images: Tensor | None = None
+        if self.stream is not None and isinstance(pixels, ShardPixels):
+            indices, encoded = self.stream.read(indices, epoch)
+            images = pixels.decode(indices, encoded)
         chosen = torch.tensor(indices)
-        labels, pixels = self._split.labels, self._split.images
-        others = None
+        if self.stream is None and self._resident is None:
+            images = pixels[chosen]
+        others = other_images = None
         if self.augment.mixes:
-            others = partners(len(self._split), seed=self.train.seed, epoch=epoch, indices=chosen)
-        streamed = self._resident is None
+            n = len(labels) if self.stream is None else len(indices)
+            others = partners(n, seed=self.train.seed, epoch=epoch, indices=chosen)
+            if self.stream is not None and images is not None:
+                others, other_images = chosen[others], images[others]  # of the same batch
+            elif self._resident is None:
+                other_images = pixels[others]
         return ClassBatch(
-            images=pixels[chosen] if streamed else None,  # first: then it is known which can't be read
-            other_images=pixels[others] if streamed and others is not None else None,
+            images=images,
+            other_images=other_images,
             indices=chosen,
             epoch=torch.tensor(epoch),
-            labels=_readable(pixels, chosen, labels[chosen]),
+            labels=_readable(pixels, chosen, labels[chosen]),  # now it is known which can't be read
             others=others,
             other_labels=None if others is None else _readable(pixels, others, labels[others]),
         )

@@ -15,12 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sightline.data.batches import pad
+from sightline.data.batches import batches_by_length, pad, shuffled_batches
 from sightline.data.pair_set import Pair, PairSet
 from sightline.data.pair_tokens import PairTokens
 from sightline.data.segmented_corpus import SegmentedCorpus
-from sightline.data.shard_order import blocks_of, streamed_batches, streamed_by_length
-from sightline.data.streamed_corpus import StreamedCorpus
 from sightline.data.tokens import BOS, EOS, PAD, UNK, Tokenizer
 from sightline.settings import as_json
 from sightline.shapes import Float, Int
@@ -82,15 +80,9 @@ class TranslateObjective(Objective):
         self._check_lengths(pairs.split("val"), longest)
         self._digest = pairs.digest()
 
-        self._blocks = blocks_of(trained)
-
-        def cut(tokenizer: Tokenizer, side: int) -> SegmentedCorpus | StreamedCorpus:
-            p, variants = data.bpe_dropout, data.variants
-            if self._blocks is not None:
-                texts = _Side(trained, side)
-                return StreamedCorpus(tokenizer, texts, dropout=p, variants=variants, seed=train.seed)
-            kept = [pair[side] for pair in trained]
-            return SegmentedCorpus(tokenizer, kept, dropout=p, variants=variants, seed=train.seed)
+        def cut(tokenizer: Tokenizer, side: int) -> SegmentedCorpus:
+            texts, p = [pair[side] for pair in trained], data.bpe_dropout
+            return SegmentedCorpus(tokenizer, texts, dropout=p, variants=data.variants, seed=train.seed)
 
         self._source, self._target = cut(tokens.source, 0), cut(tokens.target, 1)
         both = zip(self._source.lengths(), self._target.lengths(), strict=True)
@@ -122,10 +114,10 @@ class TranslateObjective(Objective):
 
     def plan(self, epoch: int) -> Sequence[Sequence[int]]:
         """Batches of a number of pairs, or of like length and a number of tokens."""
-        seed, lengths, blocks = self.train.seed, self._lengths, self._blocks
+        seed, lengths = self.train.seed, self._lengths
         if self.settings.max_tokens is None:
-            return streamed_batches(len(lengths), self.train.batch_size, seed, epoch, blocks)
-        return streamed_by_length(lengths, self.settings.max_tokens, seed, epoch, blocks)
+            return shuffled_batches(len(lengths), self.train.batch_size, seed, epoch)
+        return batches_by_length(lengths, self.settings.max_tokens, seed, epoch)
 
     def load(self, indices: Sequence[int], epoch: int) -> PairBatch:
         """Some pairs as ids, cut as this epoch has it."""
@@ -180,19 +172,6 @@ class TranslateObjective(Objective):
         """Write the tokenizers."""
         folder.mkdir(parents=True, exist_ok=True)
         self.tokens.save(folder)
-
-
-class _Side(Sequence[str]):
-    """One side of pairs that are read when they are asked for."""
-
-    def __init__(self, pairs: Sequence[Pair], side: int) -> None:
-        self._pairs, self._side = pairs, side
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._pairs[index][self._side]
 
 
 def translation_loss(
