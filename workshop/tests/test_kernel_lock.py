@@ -1,5 +1,7 @@
 """A reduction that Triton 3.6 compiles into a wrong one is found; a launch that differs is named."""
 
+import json
+
 import pytest
 
 from workshop.kernel_lock import lock
@@ -53,6 +55,12 @@ def test_a_slice_has_the_lanes_of_its_parent():
 def test_a_layout_of_another_kind_is_refused():
     with pytest.raises(ValueError, match="not known"):
         wrong_reductions(ttgir("#ttg.amd_wmma<{version = 1}>"))
+
+
+def test_every_kept_launch_is_of_some_request():
+    kept = json.loads(lock.PATH.read_text())
+    assert sorted({i for x in kept["requests"].values() for i in x}) == list(range(len(kept["launches"])))
+    assert lock.differences(lock.read(), lock.read()) == []
 
 
 def test_a_change_is_named():
