@@ -10,9 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from sightline.look.inputs import ScoreInputs
-from sightline.look.kernels import hopper
 from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile, plan_args, plan_strides, tiles_of_rows
-from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.shapes import Tile, blocks_of, power_of_two
 from sightline.look.kernels.tiles import real_keys, tile_logs
 from sightline.look.mass_plan import TILE, MassPlan
@@ -40,11 +38,6 @@ def mass(
     if plan.n_walks == 0:
         return sums
     k = _in_order(args.k, plan)
-    if plan.tile == hopper.MASS_TILE:
-        from sightline.look.kernels.hopper.launch import launch_mass  # noqa: PLC0415
-
-        launch_mass(args, k, plan, sums, several=several)
-        return sums
     tile = tile_of(args.width, args.q.dtype)._replace(keys=plan.tile)
     k_tiles = tiles_of_rows(k, plan.tile, args.width)
     mass_kernel[(blocks_of(args.t, tile.queries) * plan.n_walks, args.b * args.h)](
@@ -58,9 +51,9 @@ def mass(
     return sums
 
 
-def keys_of_tile(inputs: ScoreInputs) -> int:
-    """How many keys a tile of the plan has, so that the fastest kernel can take it."""
-    return hopper.MASS_TILE if hopper.supports(KernelArgs(inputs)) else TILE
+def keys_of_tile(_inputs: ScoreInputs) -> int:
+    """How many keys a tile of the plan has."""
+    return TILE
 
 
 def _in_order(k: Float[Tensor, "B Hkv S D"], plan: MassPlan) -> Float[Tensor, "B Hkv n D"]:
