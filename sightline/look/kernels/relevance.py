@@ -14,9 +14,9 @@ import triton.language as tl
 from torch import Tensor
 
 from sightline.look.inputs import ScoreInputs
-from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile, queries_between, tiles_of_rows
+from sightline.look.kernels.args import KeptArgs, tiles_of_rows
 from sightline.look.kernels.shapes import Tile, blocks_of, power_of_two
-from sightline.look.kernels.tiles import real_keys, tile_logs
+from sightline.look.kernels.tiles import load_lse, load_tile, queries_between, real_keys, tile_logs
 from sightline.shapes import Float
 
 FIXED = tl.constexpr(float(1 << 40))

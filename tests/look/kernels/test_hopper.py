@@ -15,8 +15,8 @@ pytestmark = ON_HOPPER
 def check(pairs, stats_request):
     """Check it with as many programs to a walk as are best, with one as large inputs have, and with three."""
     from sightline.look.kernels import hopper
+    from sightline.look.kernels.args import KernelArgs
     from sightline.look.kernels.hopper import launch
-    from sightline.look.kernels.measure import KernelArgs
 
     assert hopper.supports(KernelArgs(pairs))
     right = stream.measure(
@@ -170,7 +170,7 @@ def check_top(pairs, top):
 
 def test_what_it_leaves_to_the_plain_kernel():
     from sightline.look.kernels import hopper
-    from sightline.look.kernels.measure import KernelArgs
+    from sightline.look.kernels.args import KernelArgs
 
     pairs = pairs_of((1, 1, 131, 131, 64), Mask())
     assert hopper.supports(KernelArgs(pairs))

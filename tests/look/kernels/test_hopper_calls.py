@@ -121,7 +121,7 @@ def launch(monkeypatch):
 
 @pytest.mark.parametrize("mask", [Mask(), causal() & padding(torch.tensor([149, 131]))])
 def test_launches_fit_the_kernels(launch, mask):
-    from sightline.look.kernels.measure import KernelArgs
+    from sightline.look.kernels.args import KernelArgs
 
     b, h, t, s, d = 2, 4, 131, 149, 64
     q, k = torch.zeros(b, h, t, d).half(), torch.zeros(b, 2, s, d).half()
@@ -160,7 +160,7 @@ def test_walks_that_are_shared(n_programs, n_tiles, n_slots):
 
 @pytest.mark.parametrize("s", [937_984, 1_064_960, 1_310_720, 4_194_240])
 def test_no_more_programs_than_a_grid_has(launch, s):
-    from sightline.look.kernels.measure import KernelArgs
+    from sightline.look.kernels.args import KernelArgs
 
     q = k = torch.empty(1, 1, 1, 64).half().expand(1, 1, s, 64)
     args = KernelArgs(ScoreInputs(q, k, Mask().fitted((1, 1), s, s), 0.125))

@@ -13,7 +13,7 @@ import triton
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from sightline.look.kernels.measure import KernelArgs
+    from sightline.look.kernels.args import KernelArgs
 
 _DTYPES = (torch.float16, torch.bfloat16)
 _WIDTHS = (64, 128)

@@ -9,11 +9,11 @@ from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, floa
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from sightline.look.kernels import prepared
+from sightline.look.kernels.args import KernelArgs
 from sightline.look.kernels.hopper import BLOCK, MAX_PROGRAMS, WARPS
 from sightline.look.kernels.hopper.rows import rows_kernel
 from sightline.look.kernels.hopper.top import top_kernel
 from sightline.look.kernels.hopper.weights import weights_kernel
-from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.shapes import blocks_of
 from sightline.look.stream import Cells, StatsRequest
 
