@@ -40,7 +40,7 @@ Found = dict[str, list[Launch]]
 
 
 def record(only: str = "") -> Found:
-    """Ask every request whose name holds this text, and write down what it launches."""
+    """Ask every request whose name holds this text, and return what it launches."""
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # or a moved kernel would have another PTX
     import triton  # noqa: PLC0415 (in an environment of its own)
 
@@ -60,7 +60,7 @@ def record(only: str = "") -> Found:
 
 
 def miscompiled(found: Found) -> list[str]:
-    """Which launches have a reduction that is compiled into a wrong one."""
+    """Return which launches have a reduction that is compiled into a wrong one."""
     lines = (
         f"{name}: {launch.kernel}: {x}"
         for name, launches in found.items()
@@ -197,7 +197,7 @@ def _read_code(compiled: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def _describe(x: Any) -> str:
-    """The kind of an argument and, but for a tensor, its value; without a blank."""
+    """Return the kind of an argument and, but for a tensor, its value; without a blank."""
     if isinstance(x, Tensor):
         text = f"{str(x.dtype).removeprefix('torch.')}*{'' if x.data_ptr() % 16 == 0 else ':unaligned'}"
     elif hasattr(x, "block_shape"):  # a tensor as the copy engine reads it

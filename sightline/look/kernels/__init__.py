@@ -40,7 +40,7 @@ def supports(inputs: ScoreInputs, request: StatsRequest) -> bool:
 
 
 def _is_miscompiled(inputs: ScoreInputs, request: StatsRequest) -> bool:
-    """Whether Triton 3.6 or 3.7 compiles these maxima into wrong ones.
+    """Return whether Triton 3.6 or 3.7 compiles these maxima into wrong ones.
 
     Where a tensor of the mask is loaded, the maxima of groups of keys may come to lie in lanes of a warp
     whose numbers do not follow each other. Those compilers then compare the wrong lanes.

@@ -52,7 +52,7 @@ def mass(
 
 
 def keys_of_tile(_inputs: ScoreInputs) -> int:
-    """How many keys a tile of the plan has."""
+    """Return how many keys a tile of the plan has."""
     return TILE
 
 
