@@ -20,7 +20,13 @@ from benchmarks import attention, look, watch
 from benchmarks.harness import draw, machine, measure, relative_error, table
 
 Shape = tuple[int, int, int, int, int, int]  # B, H, heads of keys, T, S, D
-SHAPES: tuple[Shape, ...] = ((2, 6, 2, 521, 523, 64), (1, 2, 2, 1031, 1031, 128), (2, 2, 2, 131, 67, 40))
+SHAPES: tuple[Shape, ...] = (
+    (2, 6, 2, 521, 523, 64),
+    (1, 2, 2, 1031, 1031, 128),
+    (2, 2, 2, 131, 67, 40),
+    (1, 2, 1, 257, 263, 192),
+    (1, 2, 1, 257, 263, 32),
+)
 MASKS: dict[str, Callable[[int, int, torch.device], sl.Mask | None]] = {
     "none": lambda *_: None,
     "causal": lambda *_: sl.masks.causal(),

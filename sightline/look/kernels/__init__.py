@@ -15,6 +15,7 @@ from sightline.look.stream import StatsRequest
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 _MAX_WIDTH = 256
 _MAX_TOP = 32
+_MAX_WIDTH_OF_PEAKS = 128  # under a bias
 
 
 def supports(inputs: ScoreInputs, request: StatsRequest) -> bool:
@@ -26,8 +27,6 @@ def supports(inputs: ScoreInputs, request: StatsRequest) -> bool:
     q, k, mask = inputs.q, inputs.k, inputs.mask
     if request.top is not None and request.top > _MAX_TOP:
         return False
-    if mask.allowed and (request.peak or request.top is not None):  # Triton 3.6 takes wrong maxima there
-        return False
     return (
         (q.is_cuda or interpreted())
         and q.dtype in _DTYPES
@@ -35,8 +34,21 @@ def supports(inputs: ScoreInputs, request: StatsRequest) -> bool:
         and q.size(3) <= _MAX_WIDTH
         and inputs.shape[2] * inputs.shape[3] > 0
         and not any(x.requires_grad for x in mask.added)
+        and not _is_miscompiled(inputs, request)
         and (not q.is_cuda or _is_available(q.device.index or 0))
     )
+
+
+def _is_miscompiled(inputs: ScoreInputs, request: StatsRequest) -> bool:
+    """Return whether Triton 3.6 or 3.7 compiles these maxima into wrong ones.
+
+    Where a tensor of the mask is loaded, the maxima of groups of keys may come to lie in lanes of a warp
+    whose numbers do not follow each other. Those compilers then compare the wrong lanes.
+    """
+    if request.top is not None:
+        return bool(inputs.mask.allowed or inputs.mask.added)
+    by_width = bool(inputs.mask.added) and inputs.q.size(3) > _MAX_WIDTH_OF_PEAKS
+    return request.peak and (by_width or bool(inputs.mask.allowed))
 
 
 @functools.cache

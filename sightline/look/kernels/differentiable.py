@@ -1,21 +1,17 @@
 """The same with gradients: received, entropy, peak and lse as one function of q and k."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sightline.look.inputs import ScoreInputs
-from sightline.look.kernels import hopper
+from sightline.look.kernels.args import KernelArgs
 from sightline.look.kernels.backward import by_key_kernel, by_query_kernel
-from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.measure import measure as measure_no_grad
 from sightline.look.stream import Stats, StatsRequest
 from sightline.shapes import Float
-
-if TYPE_CHECKING:
-    from sightline.look.kernels.hopper.launch_backward import BackwardPasses
 
 
 def measure(inputs: ScoreInputs, request: StatsRequest, lse: Float[Tensor, "B H T"] | None = None) -> Stats:
@@ -67,10 +63,9 @@ class _MeasureFunction(torch.autograd.Function):
         if g_peak is not None and peak is not None:
             slope = slope - g_peak * peak
         g_received = None if g_received is None else g_received.float().contiguous()
-        passes = _passes(args, lse, g_received)
         if g_received is not None:
             weighted_sum = torch.empty_like(lse)
-            passes.weighted_sums(weighted_sum)
+            _run_by_query(args, lse, lse, None, g_received, weighted_sum, gradient=False)
             slope = slope - weighted_sum
         slope = slope.contiguous()
         g_entropy = None if g_entropy is None else g_entropy.float().contiguous()
@@ -78,37 +73,12 @@ class _MeasureFunction(torch.autograd.Function):
         peaks, grouped = g_peak is not None and peak is not None, k.size(1) != h
         grad_q = q.new_empty((b, h, t, q.size(3)), dtype=torch.float32 if peaks else q.dtype)
         grad_k = q.new_empty((b, h, s, q.size(3)), dtype=torch.float32 if peaks or grouped else k.dtype)
-        passes.by_query(slope, g_entropy, grad_q)
-        passes.by_key(slope, g_entropy, grad_k)
+        _run_by_query(args, lse, slope, g_entropy, g_received, grad_q, gradient=True)
+        _run_by_key(args, lse, slope, g_entropy, g_received, grad_k)
         if g_peak is not None and peak is not None:
             _add_peaks(grad_q, grad_k, q, k, g_peak * peak * ctx.inputs.scale, peak_at)
         grad_k = grad_k.view(b, k.size(1), -1, s, q.size(3)).sum(2) if grouped else grad_k
         return grad_q.to(q.dtype), grad_k.to(k.dtype), None, None, None, None
-
-
-def _passes(args: KernelArgs, lse: Tensor, g_received: Tensor | None) -> "_PlainPasses | BackwardPasses":
-    """The passes over the weights, by the kernels that fit."""
-    if hopper.supports(args):
-        from sightline.look.kernels.hopper import launch_backward  # noqa: PLC0415 (Gluon, where it is known)
-
-        return launch_backward.BackwardPasses(args, lse, g_received)
-    return _PlainPasses(args, lse, g_received)
-
-
-class _PlainPasses:
-    """The passes by the plain kernels, with what they have in common."""
-
-    def __init__(self, args: KernelArgs, lse: Tensor, g_received: Tensor | None) -> None:
-        self._args, self._lse, self._g_received = args, lse, g_received
-
-    def weighted_sums(self, out: Tensor) -> None:
-        _run_by_query(self._args, self._lse, self._lse, None, self._g_received, out, gradient=False)
-
-    def by_query(self, slope: Tensor, g_entropy: Tensor | None, out: Tensor) -> None:
-        _run_by_query(self._args, self._lse, slope, g_entropy, self._g_received, out, gradient=True)
-
-    def by_key(self, slope: Tensor, g_entropy: Tensor | None, out: Tensor) -> None:
-        _run_by_key(self._args, self._lse, slope, g_entropy, self._g_received, out)
 
 
 def _run_by_query(

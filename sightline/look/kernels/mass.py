@@ -10,11 +10,9 @@ import triton.language as tl
 from torch import Tensor
 
 from sightline.look.inputs import ScoreInputs
-from sightline.look.kernels import hopper
-from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile, plan_args, plan_strides, tiles_of_rows
-from sightline.look.kernels.measure import KernelArgs
+from sightline.look.kernels.args import KeptArgs, tiles_of_rows
 from sightline.look.kernels.shapes import Tile, blocks_of, power_of_two
-from sightline.look.kernels.tiles import real_keys, tile_logs
+from sightline.look.kernels.tiles import load_lse, load_tile, real_keys, tile_logs
 from sightline.look.mass_plan import TILE, MassPlan
 from sightline.shapes import Float
 
@@ -40,16 +38,11 @@ def mass(
     if plan.n_walks == 0:
         return sums
     k = _in_order(args.k, plan)
-    if plan.tile == hopper.MASS_TILE:
-        from sightline.look.kernels.hopper.launch import launch_mass  # noqa: PLC0415
-
-        launch_mass(args, k, plan, sums, several=several)
-        return sums
     tile = tile_of(args.width, args.q.dtype)._replace(keys=plan.tile)
     k_tiles = tiles_of_rows(k, plan.tile, args.width)
     mass_kernel[(blocks_of(args.t, tile.queries) * plan.n_walks, args.b * args.h)](
         args.q, *args.q.stride(), k if k_tiles is None else k_tiles, k, *k.stride()[:3], args.lse, *args.mask,
-        *plan_args(plan), sums, plan.n_walks, n_groups, *plan_strides(plan),
+        *_plan_args(plan), sums, plan.n_walks, n_groups, *_plan_strides(plan),
         *args.sizes, *args.scale_and_band, DIRECT=plan.is_direct, SETS=several, **args.has,
         PRECISION=args.precision, BM=tile.queries, BN=tile.keys, BD=args.width, COUNTED=_COUNTED,
         STAGES=tile.stages, BY_TILES=k_tiles is not None,
@@ -58,9 +51,19 @@ def mass(
     return sums
 
 
-def keys_of_tile(inputs: ScoreInputs) -> int:
-    """How many keys a tile of the plan has, so that the fastest kernel can take it."""
-    return hopper.MASS_TILE if hopper.supports(KernelArgs(inputs)) else TILE
+def keys_of_tile(_inputs: ScoreInputs) -> int:
+    """Return how many keys a tile of the plan has."""
+    return TILE
+
+
+def _plan_args(plan: MassPlan) -> tuple[Tensor, ...]:
+    """A plan as a kernel takes it."""
+    return plan.keys, plan.lowest, plan.highest, plan.walks, plan.sets, plan.owners
+
+
+def _plan_strides(plan: MassPlan) -> tuple[int, int]:
+    """How far the places and the tiles of the next item are, 0 where all items have the same plan."""
+    return (plan.keys.size(1), plan.lowest.size(1)) if plan.keys.size(0) > 1 else (0, 0)
 
 
 def _in_order(k: Float[Tensor, "B Hkv S D"], plan: MassPlan) -> Float[Tensor, "B Hkv n D"]:

@@ -11,9 +11,9 @@ import triton.language as tl
 from torch import Tensor
 
 from sightline.look.inputs import ScoreInputs
-from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile
+from sightline.look.kernels.args import KeptArgs
 from sightline.look.kernels.shapes import Tile, blocks_of
-from sightline.look.kernels.tiles import real_keys, tile_logs
+from sightline.look.kernels.tiles import load_lse, load_tile, real_keys, tile_logs
 from sightline.shapes import Float
 
 _PROGRAMS = 1024  # enough to fill a GPU: with fewer distances and heads a band is walked in pieces

@@ -6,10 +6,8 @@ pointers are put in their places, and nothing is looked up, checked or specialis
 these tensors, and whatever could change a compiled kernel is part of its key.
 """
 
-import threading
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,7 +15,10 @@ from torch import Tensor
 from sightline.look.inputs import ScoreInputs
 from sightline.look.stream import Stats, StatsRequest
 
-__all__ = ["Plan", "allocate", "key_of", "measure_again", "note_launch", "planned", "spoil"]
+if TYPE_CHECKING:
+    from sightline.look.kernels.prepared import Record
+
+__all__ = ["Plan", "key_of", "measure_again", "planned"]
 
 # ruff: noqa: SLF001 (torch has no public way to the number of a stream)
 _C: Any = torch._C
@@ -93,9 +94,9 @@ class Plan:
     __slots__ = ("_found", "_index", "_steps", "is_unhooked")
 
     def __init__(self, record: "Record", given: tuple[Tensor, Tensor, Tensor | None], stats: Stats) -> None:
-        own = [step.tensor for step in record.steps if isinstance(step, _Allocated)]
-        from sightline.look.kernels.prepared import is_unhooked  # noqa: PLC0415 (needs Triton)
+        from sightline.look.kernels.prepared import Allocated, is_unhooked  # noqa: PLC0415 (needs Triton)
 
+        own = [step.tensor for step in record.steps if isinstance(step, Allocated)]
         self.is_unhooked = is_unhooked  # whether nobody is to be told of launches
         self._index = given[0].get_device()
         self._steps: list[tuple[Callable[..., Tensor], Tensor] | _Launch] = []
@@ -111,7 +112,7 @@ class Plan:
             raise LookupError("a tensor from elsewhere")
 
         for step in record.steps:
-            if isinstance(step, _Allocated):
+            if isinstance(step, Allocated):
                 self._steps.append((_LIKE[step.make], _template(step.tensor)))
             else:
                 self._steps.append(_Launch(*step, place_of))
@@ -145,65 +146,6 @@ def _template(x: Tensor) -> Tensor:
     Torch reads a shape, a dtype and a device from Python as slowly as it allocates.
     """
     return x.new_empty(()).expand(x.shape)
-
-
-# How a measurement is written down
-
-
-class _Allocated:
-    __slots__ = ("make", "tensor")
-
-    def __init__(self, make: Callable[..., Tensor], tensor: Tensor) -> None:
-        self.make, self.tensor = make, tensor
-
-
-class Record:
-    """What a measurement does, one step after the other.
-
-    Attributes:
-        steps: Allocations and launches.
-        is_whole: Whether nothing happened that can't be written down.
-    """
-
-    def __init__(self) -> None:
-        self.steps: list[_Allocated | tuple[Any, tuple[int, int], tuple[Any, ...]]] = []
-        self.is_whole = True
-
-
-class _Thread(threading.local):
-    record: Record | None = None
-
-
-_THREAD = _Thread()
-
-
-def allocate(make: Callable[..., Tensor], shape: tuple[int, ...], dtype: torch.dtype, like: Tensor) -> Tensor:
-    """``torch.empty`` or ``torch.zeros`` beside a tensor, written down."""
-    x = make(shape, dtype=dtype, device=like.device)
-    if _THREAD.record is not None:
-        _THREAD.record.steps.append(_Allocated(make, x))
-    return x
-
-
-def note_launch(compiled: Any, grid: tuple[int, int], args: tuple[Any, ...]) -> None:
-    """Write down a launch, with all arguments of its kernel."""
-    if _THREAD.record is not None:
-        _THREAD.record.steps.append((compiled, grid, args))
-
-
-def spoil() -> None:
-    """Something happens that can't be written down."""
-    if _THREAD.record is not None:
-        _THREAD.record.is_whole = False
-
-
-@contextmanager
-def _writing() -> Iterator[Record]:
-    before, _THREAD.record = _THREAD.record, Record()
-    try:
-        yield _THREAD.record
-    finally:
-        _THREAD.record = before
 
 
 # Which measurements are alike
@@ -248,9 +190,11 @@ def planned(
         return measure()  # or it can't be told which of the two a kernel was given
     if q.is_cuda and torch.cuda.is_current_stream_capturing():  # what is allocated then belongs to the graph
         return measure()
-    with _writing() as record:
+    from sightline.look.kernels.prepared import Allocated, writing  # noqa: PLC0415 (needs Triton)
+
+    with writing() as record:
         stats = measure()
-    if record.is_whole and any(not isinstance(step, _Allocated) for step in record.steps):
+    if record.is_whole and any(not isinstance(step, Allocated) for step in record.steps):
         try:
             plan = Plan(record, (q, k, lse), stats)
         except LookupError:  # a tensor that is neither given nor allocated

@@ -4,7 +4,9 @@ Triton inspects every argument of every launch to find the kernel compiled for i
 that takes longer than the kernel. Here a compiled kernel is kept for each call, by its arguments' kinds.
 """
 
-from collections.abc import Callable, Hashable
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,8 +14,6 @@ from torch import Tensor
 from triton import knobs
 from triton.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
-
-from sightline.look.kernels import plans
 
 # ruff: noqa: SLF001 (torch has no public way to the number of a stream)
 _C: Any = torch._C
@@ -33,7 +33,7 @@ def launch(kernel: Any, grid: tuple[int, int], *args: Any, **constants: Any) -> 
         constants: The kernel's constexprs, all of them, and options such as ``num_warps``.
     """
     if not isinstance(kernel, JITFunction) or torch.version.hip or torch.compiler.is_compiling():
-        plans.spoil()
+        spoil()
         kernel[grid](*args, **constants)  # the interpreter, or a compiler with other rules
         return
     device = _C._cuda_getDevice()
@@ -41,7 +41,7 @@ def launch(kernel: Any, grid: tuple[int, int], *args: Any, **constants: Any) -> 
     kept = _kept.get(key)
     if kept is not None:
         compiled, rest = kept
-        plans.note_launch(compiled, grid, (*args, *rest))
+        note_launch(compiled, grid, (*args, *rest))
         if is_unhooked():
             stream = _C._cuda_getCurrentRawStream(device)
             run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
@@ -51,13 +51,13 @@ def launch(kernel: Any, grid: tuple[int, int], *args: Any, **constants: Any) -> 
         return
     compiled = kernel[grid](*args, **constants)
     if not isinstance(compiled, CompiledKernel):
-        plans.spoil()
+        spoil()
         return
     rest = tuple(constants[name] for name in kernel.arg_names[len(args) :])
     if len(_kept) >= _MAX_KEPT:
         _kept.clear()
     _kept[key] = compiled, rest
-    plans.note_launch(compiled, grid, (*args, *rest))
+    note_launch(compiled, grid, (*args, *rest))
 
 
 def is_unhooked() -> bool:
@@ -153,3 +153,65 @@ def _kind(x: Any) -> Hashable:
     if hasattr(x, "block_shape"):  # a tensor as the copy engine reads it
         return type(x), x.base.dtype, tuple(x.block_shape), getattr(x, "layout", None), x.padding
     return type(x), x
+
+
+# How a measurement is written down
+
+
+class Allocated:
+    """A tensor that was allocated, and by which function of torch."""
+
+    __slots__ = ("make", "tensor")
+
+    def __init__(self, make: Callable[..., Tensor], tensor: Tensor) -> None:
+        self.make, self.tensor = make, tensor
+
+
+class Record:
+    """What a measurement does, one step after the other.
+
+    Attributes:
+        steps: Allocations and launches.
+        is_whole: Whether nothing happened that can't be written down.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Allocated | tuple[Any, tuple[int, int], tuple[Any, ...]]] = []
+        self.is_whole = True
+
+
+class _Thread(threading.local):
+    record: Record | None = None
+
+
+_THREAD = _Thread()
+
+
+def allocate(make: Callable[..., Tensor], shape: tuple[int, ...], dtype: torch.dtype, like: Tensor) -> Tensor:
+    """``torch.empty`` or ``torch.zeros`` beside a tensor, written down."""
+    x = make(shape, dtype=dtype, device=like.device)
+    if _THREAD.record is not None:
+        _THREAD.record.steps.append(Allocated(make, x))
+    return x
+
+
+def note_launch(compiled: Any, grid: tuple[int, int], args: tuple[Any, ...]) -> None:
+    """Write down a launch, with all arguments of its kernel."""
+    if _THREAD.record is not None:
+        _THREAD.record.steps.append((compiled, grid, args))
+
+
+def spoil() -> None:
+    """Something happens that can't be written down."""
+    if _THREAD.record is not None:
+        _THREAD.record.is_whole = False
+
+
+@contextmanager
+def writing() -> Iterator[Record]:
+    """Write down what happens in a block."""
+    before, _THREAD.record = _THREAD.record, Record()
+    try:
+        yield _THREAD.record
+    finally:
+        _THREAD.record = before

@@ -6,9 +6,9 @@ import triton.language as tl
 from torch import Tensor
 
 from sightline.look.inputs import ScoreInputs
-from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile, queries_between
+from sightline.look.kernels.args import KeptArgs
 from sightline.look.kernels.shapes import Tile
-from sightline.look.kernels.tiles import real_keys, tile_logs
+from sightline.look.kernels.tiles import load_lse, load_tile, queries_between, real_keys, tile_logs
 from sightline.shapes import Float
 
 

@@ -14,10 +14,9 @@ import triton.language as tl
 from torch import Tensor
 
 from sightline.look.inputs import ScoreInputs
-from sightline.look.kernels import hopper
-from sightline.look.kernels.kept import KeptArgs, load_lse, load_tile, queries_between, tiles_of_rows
+from sightline.look.kernels.args import KeptArgs, tiles_of_rows
 from sightline.look.kernels.shapes import Tile, blocks_of, power_of_two
-from sightline.look.kernels.tiles import real_keys, tile_logs
+from sightline.look.kernels.tiles import load_lse, load_tile, queries_between, real_keys, tile_logs
 from sightline.shapes import Float
 
 FIXED = tl.constexpr(float(1 << 40))
@@ -54,12 +53,7 @@ def relevance(
         others, gathered = _units(args, v, gradient), args.rows_like(torch.int64).zero_()
     else:
         others, gathered = factors.float().contiguous(), args.lse
-    if hopper.supports(args) and hopper.supports_values(v, gradient):
-        from sightline.look.kernels.hopper.launch import launch_relevance  # noqa: PLC0415
-
-        launch_relevance(args, v, gradient, others, keys, gathered, by_query=factors is None)
-    else:
-        _launch(args, v, gradient, others, keys, gathered, by_query=factors is None)
+    _launch(args, v, gradient, others, keys, gathered, by_query=factors is None)
     return RelevanceSums(keys, (gathered.double() / others).float() if factors is None else None)
 
 
@@ -73,7 +67,7 @@ def _launch(
     *,
     by_query: bool,
 ) -> None:
-    """Run the plain kernel."""
+    """Run the kernel."""
     width = max(16, power_of_two(v.size(3)))
     tile = tile_of(max(width, args.width), args.q.dtype)
     by_tiles = (

@@ -186,3 +186,42 @@ def cell_of(position, n_cells, length):
 def start_of(cell, n_cells, length):
     """Where a row or column of the map begins."""
     return (cell.to(tl.int64) * length // n_cells).to(tl.int32)
+
+
+@triton.jit
+def load_tile(ptr, rows, row_stride, n_rows, width, width_stride, D):
+    """Some rows of a matrix, zeros beyond its edges."""
+    inside = ((rows >= 0) & (rows < n_rows))[:, None] & (width < D)[None, :]
+    at = rows[:, None].to(tl.int64) * row_stride + width[None, :] * width_stride
+    return tl.load(ptr + at, mask=inside, other=0.0)
+
+
+@triton.jit
+def load_lse(ptr, queries, there):
+    """The lse in units of log2, EMPTY_LSE for a query that looks at nothing."""
+    lse = tl.load(ptr + queries, mask=there, other=float("inf"))
+    return tl.where(tl.abs(lse) < 1e30, lse * LOG2E, EMPTY_LSE)
+
+
+@triton.jit
+def queries_between(
+    first, last, first_key, limit, low, high,
+    HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """The queries of a window that BN keys walk over, [start, end); [inner, outer) are tiles that see all."""
+    start, end = first, last
+    if HAS_HIGH:
+        start = tl.maximum(start, first_key - high)
+    if HAS_LOW:
+        end = tl.minimum(end, first_key + BN - low)
+    if first_key >= limit:
+        end = start
+    inner, outer = start, end
+    if HAS_HIGH:
+        inner = start + tl.cdiv(tl.maximum(first_key + BN - 1 - high - start, 0), BM) * BM
+    if HAS_LOW:
+        outer = tl.minimum(outer, first_key + 1 - low)
+    outer = start + (tl.maximum(outer - start, 0) // BM) * BM
+    if (first_key + BN > limit) | (outer <= inner):
+        inner, outer = end, end
+    return start, inner, outer, end

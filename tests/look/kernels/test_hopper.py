@@ -6,7 +6,6 @@ import torch
 from sightline.attention.masks import Mask, causal, window
 from sightline.look import stream
 from sightline.look.inputs import ScoreInputs, Tile
-from sightline.look.mass_plan import plan_mass
 from sightline.look.stream import Cells, StatsRequest
 from tests.look.kernels.hopper_cases import MASKS, ON_HOPPER, pairs_of
 
@@ -16,8 +15,8 @@ pytestmark = ON_HOPPER
 def check(pairs, stats_request):
     """Check it with as many programs to a walk as are best, with one as large inputs have, and with three."""
     from sightline.look.kernels import hopper
+    from sightline.look.kernels.args import KernelArgs
     from sightline.look.kernels.hopper import launch
-    from sightline.look.kernels.measure import KernelArgs
 
     assert hopper.supports(KernelArgs(pairs))
     right = stream.measure(
@@ -171,7 +170,7 @@ def check_top(pairs, top):
 
 def test_what_it_leaves_to_the_plain_kernel():
     from sightline.look.kernels import hopper
-    from sightline.look.kernels.measure import KernelArgs
+    from sightline.look.kernels.args import KernelArgs
 
     pairs = pairs_of((1, 1, 131, 131, 64), Mask())
     assert hopper.supports(KernelArgs(pairs))
@@ -185,47 +184,3 @@ def weights_of(pairs):
     wide = ScoreInputs(pairs.q.double(), pairs.k.double(), pairs.mask, pairs.scale)
     scores = wide.scores(Tile(slice(0, b), slice(0, h), (0, t), (0, s)))
     return scores.softmax(-1).nan_to_num(), stream.measure(wide, StatsRequest()).lse.float()
-
-
-@pytest.mark.parametrize("d", [64, 128])
-@pytest.mark.parametrize("name", MASKS)
-def test_masses(d, name):
-    from sightline.look.kernels.hopper import MASS_TILE
-    from sightline.look.kernels.mass import keys_of_tile, mass
-
-    t, s = 419, 523
-    pairs = pairs_of((2, 4, t, s, d), MASKS[name](s), kv_heads=2)
-    weights, lse = weights_of(pairs)
-    assert keys_of_tile(pairs) == MASS_TILE
-    at = torch.arange(s, device=pairs.q.device)
-    for ids in (at * 29 % 64, at // 131, at * 300 // s, at // 401):  # spread, near, many sets, few groups
-        members = ids[:, None] == torch.arange(int(ids.max()) + 1, device=ids.device)
-        plan = plan_mass(members, banded=bool(pairs.mask.bands), tile=MASS_TILE)
-        got = mass(pairs, lse, plan, members.size(1))
-        torch.testing.assert_close(got.double(), weights @ members.double(), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("d", [64, 128])
-@pytest.mark.parametrize("name", MASKS)
-def test_relevance(d, name):
-    from sightline.look.kernels import hopper
-    from sightline.look.kernels.measure import KernelArgs
-    from sightline.look.kernels.relevance import relevance
-
-    t, s = 419, 523
-    pairs = pairs_of((2, 4, t, s, d), MASKS[name](s), kv_heads=2)
-    generator = torch.Generator().manual_seed(d)
-    v, gradient, factors = (
-        torch.randn(shape, generator=generator).to(pairs.q) for shape in ((2, 2, s, d), (2, 4, t, d), (2, t))
-    )
-    assert hopper.supports(KernelArgs(pairs))
-    assert hopper.supports_values(v, gradient)
-    weights, lse = weights_of(pairs)
-    right = (weights * (gradient.double() @ v.double().repeat_interleave(2, 1).mT)).clamp(min=0)
-    got, again = (relevance(pairs, lse, v, gradient) for _ in range(2))
-    assert torch.equal(got.keys, again.keys)
-    assert torch.equal(got.queries, again.queries)
-    weighted = relevance(pairs, lse, v, gradient, factors=factors).keys
-    products = torch.einsum("bt,bhts->bhs", factors.double(), right)
-    for a, b in ((got.keys, right.sum(2)), (got.queries, right.sum(3)), (weighted, products)):
-        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)

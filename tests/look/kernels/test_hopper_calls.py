@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sightline
-from sightline.attention.masks import Mask, causal, padding, window
+from sightline.attention.masks import Mask, causal, padding
 from sightline.look.inputs import ScoreInputs
-from sightline.look.mass_plan import plan_mass
 from sightline.look.stream import Cells, StatsRequest
 
 PACKAGE = "sightline.look.kernels.hopper"
@@ -73,10 +72,9 @@ def calls_in(module):
 
 def test_the_kernels_are_found():
     found = {name for module in MODULES for name in defined_in(module)}
-    assert found >= {"weights_kernel", "rows_kernel", "top_kernel", "mass_kernel", "relevance_kernel"}
-    assert "backward_kernel" in found
+    assert found >= {"weights_kernel", "rows_kernel", "top_kernel"}
     called = {function.name for module in MODULES for _, function, _ in calls_in(module)}
-    assert called >= {"ring", "fetch", "scores"}
+    assert called >= {"ring", "fetch", "product"}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -105,8 +103,8 @@ class Launched:
         self.calls = []
 
     def __getitem__(self, grid):
-        def run(*args, num_warps, maxnreg=168, **constants):
-            assert (num_warps, maxnreg) in ((4, 128), (4, 168), (8, 168), (8, 128), (4, None))
+        def run(*args, num_warps, maxnreg, **constants):
+            assert (num_warps, maxnreg) in ((4, 128), (4, 168))
             self.calls.append(self.signature.bind(*args, **constants).arguments)
 
         return run
@@ -115,7 +113,7 @@ class Launched:
 @pytest.fixture
 def launch(monkeypatch):
     launch = pytest.importorskip(f"{PACKAGE}.launch", reason="no Triton with Gluon", exc_type=ImportError)
-    for module in ("weights", "rows", "top", "mass", "relevance"):
+    for module in ("weights", "rows", "top"):
         monkeypatch.setattr(launch, f"{module}_kernel", Launched(module, f"{module}_kernel"))
     monkeypatch.setattr(launch, "_multiprocessors", lambda device: 132)
     return launch
@@ -123,29 +121,23 @@ def launch(monkeypatch):
 
 @pytest.mark.parametrize("mask", [Mask(), causal() & padding(torch.tensor([149, 131]))])
 def test_launches_fit_the_kernels(launch, mask):
-    from sightline.look.kernels.hopper import MASS_TILE
-    from sightline.look.kernels.kept import KeptArgs
+    from sightline.look.kernels.args import KernelArgs
 
     b, h, t, s, d = 2, 4, 131, 149, 64
     q, k = torch.zeros(b, h, t, d).half(), torch.zeros(b, 2, s, d).half()
     lse = torch.zeros(b, h, t)
-    args = KeptArgs(ScoreInputs(q, k, mask.fitted((b, h), t, s), 0.125), lse)
-    whole, sums, keys = torch.zeros(b, h, t).long(), torch.zeros(b, h, t, 3), torch.zeros(b, h, s)
+    args = KernelArgs(ScoreInputs(q, k, mask.fitted((b, h), t, s), 0.125))
+    whole, keys = torch.zeros(b, h, t).long(), torch.zeros(b, h, s)
     groups = torch.zeros(b, h, t, 8, dtype=torch.int32)
-    plan = plan_mass(torch.arange(s)[:, None] % 3 == torch.arange(3), banded=True, tile=MASS_TILE)
     cells = Cells(3, 5, (0, t), (0, s))
     request = StatsRequest(True, True, True, cells)
     launch.launch(args, launch.plan_weights(args, cells), lse, 192, cells, keys, whole, whole, request)
     launch.launch_rows(args, lse, lse, whole)
     launch.launch_top(args, groups)
-    launch.launch_mass(args, k, plan, sums, several=False)
-    launch.launch_relevance(args, k, q, lse.double(), keys, whole, by_query=True)
     filled = {
         "weights": ("received", keys),
         "rows": ("entropy", lse),
         "top": ("groups", groups),
-        "mass": ("sums", sums),
-        "relevance": ("queries", whole),
     }
     for name, (place, tensor) in filled.items():
         (given,) = getattr(launch, f"{name}_kernel").calls
@@ -166,52 +158,9 @@ def test_walks_that_are_shared(n_programs, n_tiles, n_slots):
         assert n_walks == 1, "every program ends at the same time"
 
 
-@pytest.fixture
-def passes(monkeypatch):
-    launch = pytest.importorskip(
-        f"{PACKAGE}.launch_backward", reason="no Triton with Gluon", exc_type=ImportError
-    )
-    monkeypatch.setattr(launch, "backward_kernel", Launched("backward", "backward_kernel"))
-    return launch
-
-
-@pytest.mark.parametrize("mask", [Mask(), window(37, 3) & padding(torch.tensor([149, 131]))])
-def test_launches_of_the_backward_pass_fit_its_kernel(passes, mask):
-    from sightline.look.kernels.measure import KernelArgs
-
-    b, h, t, s, d = 2, 4, 131, 256, 64
-    q, k = torch.zeros(b, h, t, d).half(), torch.zeros(b, 2, s, d).half()
-    lse, g_received = torch.zeros(b, h, t), torch.zeros(b, h, s)
-    lse[0, 0, 0] = -torch.inf  # a query that looks at nothing
-    args = KernelArgs(ScoreInputs(q, k, mask.fitted((b, h), t, s), 0.125))
-    run = passes.BackwardPasses(args, lse, g_received)
-    outs = torch.zeros(b, h, t), torch.zeros_like(q), torch.zeros(b, h, s, d)
-    run.weighted_sums(outs[0])
-    run.by_query(lse, None, outs[1])
-    run.by_key(lse, lse, outs[2])
-    for i, call in enumerate(passes.backward_kernel.calls):
-        assert call["out_ptr"] is outs[i]
-        assert call["GRADIENT"] == (i > 0)
-        assert call["BY_KEY"] == (i == 2)
-        assert call["ENTROPY"] == (i == 2)
-        assert [call[x] for x in ("H", "group", "T", "S", "D")] == [h, 2, t, s, d]
-        assert call["lse_ptr"].shape == (b, h, call["padded_t"]) == (b, h, 256)
-        assert call["g_received_ptr"].shape == (b, h, call["padded_s"]) == (b, h, 256)
-        assert call["own_tiles"].block_shape[2] == call["R"]
-        assert call["other_tiles"].block_shape[2] == call["N"]
-        assert call["own_tiles"].base is (k if i == 2 else q)
-        empty = torch.zeros(b, h, 256, dtype=torch.bool)
-        empty[..., t:] = empty[0, 0, 0] = True
-        assert torch.equal(call["lse_ptr"] < -1e4, empty)
-        if mask.bands:
-            shift = s - t
-            band = (shift - 37, shift + 3)
-            assert (call["low"], call["high"]) == (band if i < 2 else (-band[1], -band[0]))
-
-
 @pytest.mark.parametrize("s", [937_984, 1_064_960, 1_310_720, 4_194_240])
 def test_no_more_programs_than_a_grid_has(launch, s):
-    from sightline.look.kernels.measure import KernelArgs
+    from sightline.look.kernels.args import KernelArgs
 
     q = k = torch.empty(1, 1, 1, 64).half().expand(1, 1, s, 64)
     args = KernelArgs(ScoreInputs(q, k, Mask().fitted((1, 1), s, s), 0.125))

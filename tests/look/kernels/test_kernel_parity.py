@@ -35,6 +35,7 @@ OF_TENSORS = ("dense", "dense_of_batch", "dense_of_all", "from_ones")  # whose m
 KNOWN = (*OF_POSITIONS, "padding", "causal_and_padding", *BIASES)
 NO_MAXIMA = {x: y for x, y in QUESTIONS.items() if x not in {"peak", "logit", "their maximum"}}
 OF_QUERIES = {x: STATISTICS[x] for x in ("lse", "entropy", "peak", "logit")}
+SUMS = {x: STATISTICS[x] for x in ("lse", "received", "entropy")}
 BOTH = (torch.float32, HALF)
 
 
@@ -126,7 +127,10 @@ def largest(mask, dtype, launched):
     for k in (5, 1):
         agrees_at_top(sight.top(k), made.dense, k)
     agrees_at_top(sight.top(11), made.dense, 11)
-    ran(launched, "groups", "choose")
+    if launched is not None and mask in BIASES:  # Triton 3.6 compiles their maxima into wrong ones
+        assert not launched
+    else:
+        ran(launched, "groups", "choose")
 
 
 def gradients(mask, dtype, launched):
@@ -229,6 +233,18 @@ def test_other_sizes(t, s, d, launched):
         sight = sl.look(*made[:4], measure=sl.Look(map=1))
     agrees_at_all(sight, made.dense, questions=QUESTIONS)
     ran(launched, "weights")
+
+
+@pytest.mark.parametrize(("peak", "d"), [(True, 129), (False, 129), (True, 64)])
+def test_peaks_under_a_bias_are_left_to_torch_where_heads_are_wide(peak, d, launched):
+    made = drawn("bias", d=d)
+    with torch.no_grad():
+        sight = sl.look(*made[:4], measure=sl.Look(peak=peak), keep=False)
+    agrees_at_all(sight, made.dense, questions=STATISTICS if peak else SUMS)
+    if launched is not None and peak and d > 128:  # Triton 3.6 compiles their maxima into wrong ones
+        assert not launched
+    else:
+        ran(launched, "rows")
 
 
 # The switch

@@ -64,10 +64,10 @@ class Measurer:
     def measure(self, inputs, lse):
         self.n += 1
         q, compiled = inputs.q, Compiled(self.launches)
-        sums = plans.allocate(torch.zeros, (2, B * H * T), torch.int64, q)
-        plans.note_launch(compiled, (11, 13), (Descriptor(inputs.k), q, sums[1], 3, 0.5, True))
-        received = plans.allocate(torch.empty, (B, H, T), torch.float32, q)
-        plans.note_launch(compiled, (17, 19), (lse, sums, received))
+        sums = prepared.allocate(torch.zeros, (2, B * H * T), torch.int64, q)
+        prepared.note_launch(compiled, (11, 13), (Descriptor(inputs.k), q, sums[1], 3, 0.5, True))
+        received = prepared.allocate(torch.empty, (B, H, T), torch.float32, q)
+        prepared.note_launch(compiled, (17, 19), (lse, sums, received))
         return Stats(lse, received, *(None,) * 6)
 
 
@@ -165,7 +165,7 @@ def test_keys_that_are_the_queries_make_no_plan_and_follow_one():
 def test_what_can_not_be_written_down_is_not_kept():
     measure, lse = Measurer(), torch.randn(B, H, T)
     way = measure.measure
-    measure.measure = lambda *args: (plans.spoil(), way(*args))[1]
+    measure.measure = lambda *args: (prepared.spoil(), way(*args))[1]
     measure(make_inputs(), lse)
     assert not plans._kept
     measure.measure = lambda *args: way(*args)._replace(entropy=torch.ones(3))  # a tensor from elsewhere

@@ -13,7 +13,7 @@ import triton
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from sightline.look.kernels.measure import KernelArgs
+    from sightline.look.kernels.args import KernelArgs
 
 _DTYPES = (torch.float16, torch.bfloat16)
 _WIDTHS = (64, 128)
@@ -22,7 +22,6 @@ _TRITON = "3.6."
 BLOCK = 64  # queries of a tile, keys of half of one
 WARPS = 4
 MAX_TOP = 8  # of the largest weights, for which a thread has registers
-MASS_TILE = 128  # keys of a tile where the weights of groups are added up
 MAX_PROGRAMS = 65_535  # of a head, by CUDA
 
 
@@ -40,11 +39,6 @@ def supports(args: "KernelArgs") -> bool:
         and _is_aligned(k)
         and _is_available(q.device.index)
     )
-
-
-def supports_values(v: Tensor, gradient: Tensor) -> bool:
-    """Whether the kernel of relevance can take these beside q and k."""
-    return v.size(3) in _WIDTHS and _is_aligned(v) and _is_aligned(gradient)
 
 
 def _is_aligned(x: Tensor) -> bool:

@@ -5,20 +5,16 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from triton.experimental.gluon.language import NVMMADistributedLayout, NVMMASharedLayout, bfloat16, float16
+from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from sightline.look.kernels import prepared
+from sightline.look.kernels.args import KernelArgs
 from sightline.look.kernels.hopper import BLOCK, MAX_PROGRAMS, WARPS
-from sightline.look.kernels.hopper.mass import mass_kernel
-from sightline.look.kernels.hopper.relevance import relevance_kernel
 from sightline.look.kernels.hopper.rows import rows_kernel
 from sightline.look.kernels.hopper.top import top_kernel
 from sightline.look.kernels.hopper.weights import weights_kernel
-from sightline.look.kernels.kept import KeptArgs, plan_args, plan_strides
-from sightline.look.kernels.measure import KernelArgs
 from sightline.look.kernels.shapes import blocks_of
-from sightline.look.mass_plan import MassPlan
 from sightline.look.stream import Cells, StatsRequest
 
 _LOG2_STAGES = 1
@@ -26,9 +22,6 @@ _THREE_FIT, _FOUR_FIT = 168, 128  # registers of a thread, so that as many progr
 _ENDS = 8  # tiles that could be worked on while a program begins and ends
 _LONE = 0.6  # what a program takes that has a multiprocessor to itself, of the time beside others
 _MAX_WALKS = 8
-_MASS_STAGES = 2  # tiles of keys on their way or at work
-RELEVANCE_TILE = (64, 128, 4, 2, 1)  # queries, keys, warps, tiles of queries and of gradients on their way
-_COUNTED = 1024  # tiles whose bounds are read at a time
 
 
 class WeightsPlan(NamedTuple):
@@ -150,51 +143,6 @@ def launch_top(args: KernelArgs, groups: Tensor) -> None:
         HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
         K=groups.size(3), D=d, LOG2_STAGES=0, num_warps=WARPS, maxnreg=_FOUR_FIT,
     )  # fmt: skip
-
-
-def launch_mass(args: KeptArgs, k: Tensor, plan: MassPlan, sums: Tensor, *, several: bool) -> None:
-    """Add up the weights of groups, with keys in the order of a plan."""
-    h, group, t, s, d = args.sizes
-    lengths, has = args.limits.lengths, args.has
-    mass_kernel[(args.b * h * plan.n_walks, blocks_of(t, 2 * BLOCK))](
-        as_tiles(args.q, BLOCK), as_tiles(k, plan.tile), args.lse,
-        args.lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
-        *plan_args(plan), sums, plan.n_walks, sums.size(3), *plan_strides(plan),
-        h, group, t, s, *args.scale_and_band,
-        DIRECT=plan.is_direct, SETS=several,
-        HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        D=d, STAGES=_MASS_STAGES, COUNTED=_COUNTED, num_warps=WARPS,
-    )  # fmt: skip
-
-
-def launch_relevance(
-    args: KeptArgs,
-    v: Tensor,
-    gradient: Tensor,
-    others: Tensor,
-    keys: Tensor,
-    gathered: Tensor,
-    *,
-    by_query: bool,
-) -> None:
-    """Add up weights times gradients."""
-    h, group, t, s, d = args.sizes
-    lengths, has = args.limits.lengths, args.has
-    queries, n, warps, stages, of_gradients = RELEVANCE_TILE
-    relevance_kernel[(args.b * h, blocks_of(s, n))](
-        as_tiles(args.q, queries), as_tiles(gradient, queries), as_tiles(args.k, n), as_tiles(v, n), args.lse,
-        args.lse if lengths is None else lengths, *((0, 0) if lengths is None else lengths.stride()),
-        others, keys, gathered, h, group, t, s, *args.scale_and_band, BY_QUERY=by_query,
-        HAS_LENGTHS=has["HAS_LENGTHS"], HAS_LOW=has["HAS_LOW"], HAS_HIGH=has["HAS_HIGH"],
-        D=d, DV=v.size(3), STAGES=stages, G_STAGES=of_gradients, M=queries, N=n, MMA=_products(warps, n),
-        num_warps=warps,
-    )  # fmt: skip
-
-
-@functools.cache
-def _products(warps: int, keys: int) -> NVMMADistributedLayout:
-    """How a tile of products lies in registers."""
-    return NVMMADistributedLayout(version=[3, 0], warps_per_cta=[warps, 1], instr_shape=[16, keys, 16])
 
 
 def as_tiles(x: Tensor, rows: int) -> TensorDescriptor:

@@ -106,19 +106,6 @@ def block_logs(
 
 
 @gluon.jit
-def may_look(queries, keys, limit, low, high, HAS_LOW: gl.constexpr, HAS_HIGH: gl.constexpr):
-    """Which query may look at which key; a place without a key is beyond the limit."""
-    keys = gl.expand_dims(keys, 0)
-    ahead = keys - gl.expand_dims(queries, 1)
-    ok = keys < limit
-    if HAS_HIGH:
-        ok = ok & (ahead <= high)
-    if HAS_LOW:
-        ok = ok & (ahead >= low)
-    return ok
-
-
-@gluon.jit
 def exp2(x):
     """2^x, and 0 where that is denormal."""
     asm: gl.constexpr = "ex2.approx.ftz.f32 $0, $1;"
