@@ -29,6 +29,7 @@ SHAPED_ROOMS = {
     "positions",
     "show",
     "watch",
+    "zoo",
 }
 
 
