@@ -187,6 +187,7 @@ FAST = {
     "text and an image": "LLaVA, sdpa",
     "sinks, a window": "gpt-oss, eager",
     "sparse, which is named": "Longformer, eager",
+    "without a softmax, which is named": "linear attention, toy",
     "flash-attn": "flash-attn, toy",
     "packed sequences": "flash-attn, packed, toy",
     "FlexAttention": "FlexAttention, toy",

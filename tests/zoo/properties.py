@@ -111,8 +111,10 @@ def same_bits(entry):
         assert same(run(model, inputs), blind), "the model itself is not the same twice"
         for options in ({}, {"keep": True}):
             with sl.watch(model, **options) as found:
+                begun = torch.get_rng_state()
                 again = run(model, inputs)
             assert same(again, blind), (train, options)
+            assert torch.equal(begun, after), "the block has drawn random numbers"
             assert torch.equal(torch.get_rng_state(), after), (train, options)
             assert len(found) or not is_seen(entry)
         n_tensors += sum(x is not None for x in blind)
