@@ -32,7 +32,8 @@ def truths(entry, model, inputs):
     """The weights by each oracle."""
     with torch.no_grad():
         if entry.weights is not None:
-            return {"formula": entry.weights(model, inputs), "overheard": truth.overheard(model, inputs)}
+            overheard = [] if entry.compiles else truth.overheard(model, inputs)
+            return {"formula": entry.weights(model, inputs), "overheard": overheard}
         seeded()
         blind = next(tensors(model(**inputs)))
         found = {"overheard": truth.overheard(model, inputs), "returned": truth.returned(model, inputs)}

@@ -62,6 +62,7 @@ class Entry:
         real: Which tokens are no padding (B, T), where it packs its sequences.
         writes: Whether it has ``generate``.
         trains: Whether inputs such as these train it, in eval mode too.
+        compiles: Whether torch.compile is in it.
         needs: The package that it needs beside transformers.
     """
 
@@ -75,6 +76,7 @@ class Entry:
     real: torch.Tensor | None = None
     writes: bool = False
     trains: bool = True
+    compiles: bool = False
     needs: str = ""
 
     def __str__(self):
@@ -169,9 +171,10 @@ def _transformer(package):
 
 
 def toys():
-    """Every way to attend by itself; two of them compiled as well."""
+    """Every way to attend by itself."""
     for name, toy in TOYS.items():
-        known = {"unseen": toy.unseen, "real": REAL if toy.is_packed else None}
+        real = REAL if toy.is_packed else None
+        known = {"unseen": toy.unseen, "real": real, "compiles": bool(toy.compiles)}
         weights = None if toy.unseen else toy.weights
         yield Entry(name, "toy", toy.make, sharpness=3.0, weights=weights, **known)
 
@@ -191,6 +194,7 @@ FAST = {
     "flash-attn": "flash-attn, toy",
     "packed sequences": "flash-attn, packed, toy",
     "FlexAttention": "FlexAttention, toy",
+    "FlexAttention that is compiled": "FlexAttention, compiled, toy",
     "torch's layer, its fast path": "torch.nn TransformerEncoder, fused",
     "torch's layer, its weights": "torch.nn MultiheadAttention, need_weights",
     "ours, an additive score": "sl.attention, additive, toy",

@@ -45,7 +45,7 @@ def applies(holds, entry):
 
 def facts_of(entry, name):
     """Try a property of an entry: its facts."""
-    with heard_by("keys"), torch.set_grad_enabled(entry.trains):
+    with heard_by("a mode" if entry.compiles else "keys"), torch.set_grad_enabled(entry.trains):
         return PROPERTIES[name](entry)
 
 
@@ -64,6 +64,14 @@ def reads_step_by_step(entry):
 
 def writes(entry):
     return entry.writes
+
+
+def is_plain(entry):
+    return not entry.compiles
+
+
+def compiles(entry):
+    return entry.compiles
 
 
 def has_kernels(entry):
@@ -236,7 +244,25 @@ def batched(entry):
     return {"calls": len(alone), "waited": sum(sizes)}
 
 
-@property_of()
+@property_of(compiles)
+def compiled_once(entry):
+    """What is compiled stays so, and is not compiled again in a block or after it."""
+    model, inputs = entry.make()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        model(**inputs)
+        graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        for options in ({}, {"keep": True}):
+            with sl.watch(model, **options) as found:
+                model(**inputs)
+            assert len(found) == 2
+        model(**inputs)
+    assert graphs > 0
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
+    return {}
+
+
+@property_of(is_plain)
 def heard_by_a_mode(entry):
     """Where torch.compile has been in use another listener hears the same, and changes nothing either."""
     model, inputs = entry.make()

@@ -4,6 +4,7 @@ A toy is two layers of self-attention by one function, between linear layers. It
 formula in float64, so that a toy is an oracle of its own.
 """
 
+import functools
 import math
 import warnings
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Toy:
         kv_heads: Heads of keys and values.
         unseen: Words of the reason, where it can't be seen.
         is_packed: Whether sequences have the lengths of ``LENGTHS``.
+        compiles: What of it is compiled: the ``"kernel"`` that it calls, or the ``"model"``.
     """
 
     attend: object
@@ -75,13 +77,15 @@ class Toy:
     kv_heads: int = H
     unseen: str = ""
     is_packed: bool = False
+    compiles: str = ""
 
     def make(self):
         """The model, and what it is called with."""
         attend = [self.attend() if isinstance(self.attend, type) else self.attend for _ in range(2)]
-        return nn.Sequential(*(SelfAttention(x, self.kv_heads) for x in attend)), {
-            "input": torch.randn(B, T, E)
-        }
+        model = nn.Sequential(*(SelfAttention(x, self.kv_heads) for x in attend))
+        if self.compiles == "model":
+            model.compile(backend="aot_eager")
+        return model, {"input": torch.randn(B, T, E)}
 
     def weights(self, model, inputs):
         """The weights of both layers, from the formula."""
@@ -122,14 +126,24 @@ def grouped(q, k, v):
     return F.scaled_dot_product_attention(q, k, v, WINDOW == 0, enable_gqa=True)
 
 
-def flex(q, k, v):
+@functools.cache
+def compiled_flex():
+    return torch.compile(flex_attention, backend="aot_eager")
+
+
+def flex(q, k, v, attend=flex_attention):
     bias = SLOPES.to(q.dtype)
     q, k, v = (x.detach() for x in (q, k, v))  # on a CPU it has no backward pass
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of FlexAttention that is not compiled
-        return flex_attention(q, k, v, lambda s, b, h, i, j: s + bias[h] * (i - j), causal_blocks())
+        return attend(q, k, v, lambda s, b, h, i, j: s + bias[h] * (i - j), causal_blocks())
 
 
+def flex_compiled(q, k, v):
+    return flex(q, k, v, compiled_flex())
+
+
+@functools.cache
 def causal_blocks():
     return create_block_mask(lambda b, h, i, j: j <= i, None, None, T, T, device="cpu")
 
@@ -217,6 +231,8 @@ TOYS = {
     "by hand, sinks": Toy(sinks_by_hand, None, (("sink", SINKS),)),
     "grouped queries, a window": Toy(grouped, WINDOW, kv_heads=KV),
     "FlexAttention": Toy(flex, CAUSAL + DISTANCE),
+    "FlexAttention, compiled": Toy(flex_compiled, CAUSAL + DISTANCE, compiles="kernel"),
+    "a compiled model": Toy(grouped, WINDOW, kv_heads=KV, compiles="model"),
     "flash-attn": Toy(by_flash, WINDOW, (("scale", 0.3),), kv_heads=KV),
     "flash-attn of a hub, sinks": Toy(by_flash_with_sinks, CAUSAL, (("sink", SINKS),)),
     "flash-attn, packed": Toy(packed, CAUSAL + PADDED, (("scale", 0.3),), is_packed=True),

@@ -1,5 +1,6 @@
 """Everything that a watch might leave something in, and what raises inside a model."""
 
+import sys
 import warnings
 
 import torch
@@ -54,7 +55,9 @@ def state_of(model):
     hooks = {
         f"hooks of {name}": [dict(vars(m).get(x, {})) for x in HOOKS] for name, m in model.named_modules()
     }
+    frames = sys.modules.get("torch._dynamo.eval_frame", F)  # what compiled code begins with
     shared = (
+        frames,
         nn.Module,
         nn.MultiheadAttention,
         nn.TransformerEncoderLayer,
