@@ -31,10 +31,8 @@ UNSEEN = {
     "Deformable DETR": NOT_BY_SOFTMAX,
 }
 SEEN_IN_PART = {"LED", "Deformable DETR"}  # of them
-UNTRAINED = {
-    "Reformer",
-    "RWKV",
-}  # one takes gradients of whole chunks in train mode, one writes over its weights
+# Run without gradients: one takes those of whole chunks alone, the other rescales its weights in place.
+UNTRAINED = {"Reformer", "RWKV"}
 NEEDS = {"Gemma 3n, text": "torchvision"}
 # Models that write: with a head for words, called with ``generate``.
 WRITERS = {
@@ -59,11 +57,11 @@ class Entry:
         sharpness: What its weights are multiplied by: random models look everywhere alike.
         unseen: Words of the reason why some of its attentions can't be seen; "" where all are.
         weights: Its own oracle, a function of model and inputs, where there is one.
-        real: Which tokens are no padding (B, T), where it packs its sequences.
+        real: Which tokens are not padding (B, T), where it packs its sequences.
         writes: Whether it has ``generate``.
         trains: Whether inputs such as these train it, in eval mode too.
         compiles: Whether torch.compile is in it.
-        needs: The package that it needs beside transformers.
+        needs: The package that it needs in addition to transformers.
     """
 
     name: str

@@ -85,14 +85,14 @@ def has_kernels(entry):
 def seen(entry):
     """Names, calls, shapes and sources; what is not seen is listed, with the reason and one warning."""
     model, inputs = entry.make()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = watched(model, inputs)
-    said = [x for x in said if "could not be read" in str(x.message) or "/sightline/" in x.filename]
+    ours = [x for x in caught if "could not be read" in str(x.message) or "/sightline/" in x.filename]
     assert bool(len(found)) == is_seen(entry)
     assert bool(found.unseen()) == bool(entry.unseen), found.unseen()
     assert all(entry.unseen in reason for reason in found.unseen().values())
-    assert [x.filename for x in said] == [runs.__file__] * bool(entry.unseen), list(map(str, said))
+    assert [x.filename for x in ours] == [runs.__file__] * bool(entry.unseen), list(map(str, ours))
     return {
         "calls": {name: [described(x) for x in calls] for name, calls in found.items()},
         "unseen": found.unseen(),
@@ -100,7 +100,7 @@ def seen(entry):
 
 
 def described(sight):
-    """A sight in a few words: (B, H, T, S), how it was read, who said what is padding, what its keys are."""
+    """Describe a sight in a few words: shape, how it was read, who gave the padding, what its keys are."""
     words = ["x".join(map(str, (*sight.lead, sight.t, sight.s))), sight.source]
     words += [f"padding by {sight.padding}"] if sight.padding else []
     words += ["masked"] if sight.is_masked else []
@@ -110,7 +110,7 @@ def described(sight):
 
 @property_of()
 def same_bits(entry):
-    """Outputs, all gradients and the random numbers used are those of a run that nobody watches."""
+    """Outputs, all gradients and the random numbers used are those of a run that is not watched."""
     model, inputs = entry.make()
     n_tensors = 0
     for train in (False, True)[: 1 + entry.trains]:

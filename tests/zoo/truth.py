@@ -112,9 +112,9 @@ def fused(q, k, attn_mask=None, *, is_causal=False, scale=None):
 
 
 def fitted(weights, sight):
-    """Weights in the shape of a sight, or of the mean of its heads; None if they are no such weights."""
+    """Weights in the shape of a sight, or of the mean of its heads; None if they fit neither."""
     shape = torch.Size((*sight.lead, sight.t, sight.s))
-    if weights.size(-1) == sight.s + 1:  # a sink, which takes its share and is no key
+    if weights.size(-1) == sight.s + 1:  # a sink, which takes its share and is not a key
         weights = weights[..., :-1]
     if weights.dim() == 3 and weights.numel() == shape.numel():  # items and heads as one
         weights = weights.reshape(shape)
