@@ -7,16 +7,16 @@ from sightline.watch import batching, intercept
 
 
 @contextlib.contextmanager
-def batched_on_a_cpu():
-    """Let short calls wait for each other as on a GPU; give how many were measured together, each time."""
+def batched_on(*devices):
+    """Let short calls wait for each other on these devices; give how many were measured at a time."""
     sizes, stack = [], batching._stack
 
     def counted(members):
         sizes.append(len(members))
         return stack(members)
 
-    devices = mock.patch.object(batching, "_DEVICES", frozenset({"cuda", "cpu"}))
-    with devices, mock.patch.object(batching, "_stack", counted):
+    waiting = mock.patch.object(batching, "_DEVICES", frozenset(devices))
+    with waiting, mock.patch.object(batching, "_stack", counted):
         yield sizes
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.reaches import all_reaches, private_names, reaches
+from tests.contract.reaches import all_reaches, reaches
 from tests.golden.written import written
 
 
@@ -29,10 +29,10 @@ def test_the_net_knows_public_names_alone(room):
         ("def f():\n    from sightline.look import stream", {"sightline.look.stream"}),
         ("from sightline import watch, attention", {"sightline.watch", "sightline.attention"}),
         ("from sightline import Sight", set()),
-        ("batching._DEVICES\nself._DEVICES\ntorch._foreign_name", {"_DEVICES"}),
-        ('monkeypatch.setattr(batching, "_DEVICES", 1)', {"_DEVICES"}),
+        ("module._inside\nself._inside\ntorch._foreign", {"_inside"}),
+        ('monkeypatch.setattr(module, "_inside", 1)', {"_inside"}),
     ],
 )
 def test_what_is_reached_is_found(tmp_path, source, expected):
     (tmp_path / "test_x.py").write_text(source)
-    assert reaches(tmp_path / "test_x.py", private_names()) == expected
+    assert reaches(tmp_path / "test_x.py", {"_inside"}) == expected

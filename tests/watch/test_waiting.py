@@ -12,7 +12,7 @@ import sightline as sl
 from sightline.look.recording import Recording
 from sightline.watch import attention_call, batching, intercept, kernel_calls, modules
 from tests.look.look_oracle import agrees, matrix, randn
-from tests.seams import batched_on_a_cpu
+from tests.seams import batched_on
 from tests.watch.watch_oracle import B, E, H, S, Sdpa, T
 
 pytestmark = pytest.mark.plain
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.plain
 @pytest.fixture(autouse=True)
 def stacks():
     """How many calls were measured together, each time."""
-    with batched_on_a_cpu() as sizes:
+    with batched_on("cpu") as sizes:
         yield sizes
 
 

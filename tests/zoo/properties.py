@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import sightline as sl
-from tests.seams import batched_on_a_cpu, heard_by
+from tests.seams import batched_on, heard_by
 from tests.zoo import runs, truth
 from tests.zoo.compare import CLOSE, compared, magnitude, matched, put_together, truths
 from tests.zoo.models import SEEN_IN_PART
@@ -223,7 +223,7 @@ def batched(entry):
     model, inputs = entry.make()
     blind = run(model, inputs)
     alone = sights_of(watched(model, inputs))
-    with batched_on_a_cpu() as sizes:
+    with batched_on("cpu") as sizes:
         together = watched(model, inputs)
         with sl.watch(model):
             assert same(run(model, inputs), blind)
