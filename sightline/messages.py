@@ -9,6 +9,8 @@ import math
 import numbers
 import re
 import shlex
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,6 +29,7 @@ __all__ = [
     "printable",
     "quoted",
     "shortened",
+    "warn_caller",
 ]
 
 logger = logging.getLogger(
@@ -196,3 +199,11 @@ def shortened(value: Any) -> str:
         return f"a number of {value.bit_length()} bits"  # Python refuses to write the longest
     shown = repr(value)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]}...{shown[-_LONGEST // 2 + 2 :]}"
+
+
+def warn_caller(sentence: str) -> None:
+    """Warn, at the innermost line that is neither Sightline's nor PyTorch's."""
+    frame, level = sys._getframe(1), 2  # noqa: SLF001 (the only way to the caller's frames)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in {"torch", "sightline"}:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, UserWarning, stacklevel=level)

@@ -19,7 +19,6 @@ meet and then one in 64: who has the polarity wrong has it wrong every time. Und
 
 import atexit
 import sys
-import warnings
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
@@ -27,6 +26,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from sightline.messages import warn_caller
 
 __all__ = [
     "check_not_binary",
@@ -230,10 +231,7 @@ def _say(sentence: str, rule: _Rule, mask: Tensor, name: str) -> None:
     sentence = sentence.format(name=name, dtype=mask.dtype, shape=tuple(mask.shape))
     if rule.refused:
         raise ValueError(sentence)
-    frame, level = sys._getframe(0), 1  # noqa: SLF001
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in {"torch", "sightline"}:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(sentence, UserWarning, stacklevel=level)
+    warn_caller(sentence)
 
 
 @atexit.register

@@ -21,6 +21,7 @@ from sightline.attention.multihead import MultiheadAttention
 from sightline.edit.edited_call import Ablation, Change, Pair, edited_attention, read_heads, read_pairs
 from sightline.edit.mha_forward import send_through_attention, slow_path
 from sightline.edit.nested import zero_padding
+from sightline.messages import warn_caller
 from sightline.watch.names import matches
 from sightline.watch.readers.calls import Call, read_attention_call, read_sdpa_call
 
@@ -236,7 +237,7 @@ class Edit:
         """Warn, once for each module."""
         if self._name not in self._warned:
             self._warned.add(self._name)
-            warnings.warn(sentence, stacklevel=3)
+            warn_caller(sentence)
 
     def _is_on(self) -> bool:
         """Whether this is a thread whose calls are changed; hooks run in all of them."""

@@ -25,7 +25,7 @@ def dense(q, k, v, scale, added, softcap=0.0):
     scores = scores if not softcap else softcap * (scores / softcap).tanh()
     scores = scores + added
     lse = scores.logsumexp(-1)
-    weights = (scores - lse[..., None]).exp().nan_to_num(0.0)
+    weights = (scores - lse[..., None]).exp().nan_to_num(0.0).to(v.dtype)
     return (weights @ v.repeat_interleave(q.size(1) // v.size(1), 1)).transpose(1, 2).contiguous(), lse
 
 
@@ -90,7 +90,7 @@ def flash_with_sink(q, k, v, _out, cu_q, cu_k, scale, causal, left, right, s_aux
         if s_aux is None:
             return out, lse
         both = torch.logaddexp(lse, s_aux[:, None].to(lse.dtype))
-        return out * (lse - both).exp().transpose(1, 2)[..., None], both
+        return (out * (lse - both).exp().transpose(1, 2)[..., None]).to(out.dtype), both
 
     if cu_q is None:
         return one(q, k, v)
@@ -109,4 +109,16 @@ HUB = stand_in(
     "float softmax_scale, bool is_causal, int window_size_left, int window_size_right, "
     "Tensor? s_aux_) -> (Tensor, Tensor)",
     flash_with_sink,
+)
+
+
+def flash_in_pages(q, k, v, scale, _causal, _tables):
+    return dense(q, k, v, scale, torch.zeros(q.size(1), k.size(1)))
+
+
+PAGED = stand_in(
+    "xformers_flash::flash_fwd",
+    "(Tensor query, Tensor key, Tensor value, float softmax_scale, bool is_causal, Tensor? block_tables)"
+    " -> (Tensor, Tensor)",
+    flash_in_pages,
 )

@@ -16,6 +16,7 @@ from sightline.watch.attention_call import kernel_call
 from sightline.watch.kernel_calls import KernelCall, kernel_of
 from sightline.watch.padding import Padding
 from tests.look.look_oracle import matrix, near, randn
+from tests.seams import batched_on
 
 pytestmark = pytest.mark.plain
 B, H, T, S, D = 2, 3, 5, 7, 4
@@ -223,9 +224,9 @@ def test_arguments_by_their_names_and_what_was_heard_inside():
 
 
 @pytest.fixture
-def calls(monkeypatch):
-    monkeypatch.setattr(batching, "_DEVICES", frozenset({"cpu"}))
-    return batching.CallQueue()
+def calls():
+    with batched_on("cpu"):
+        yield batching.CallQueue()
 
 
 def heard_call(q, k, bias=None, **more):
@@ -250,9 +251,9 @@ def test_what_may_wait_unread(calls, monkeypatch):
     assert calls.nbytes == 2 * (q.nbytes + k.nbytes) + T * S * 4
     monkeypatch.setattr(batching, "_MUCH", B * H * T * D * S)
     assert calls.put("c", heard_call(q, k)) is None
-    monkeypatch.setattr(batching, "_DEVICES", frozenset({"cuda"}))
-    assert calls.put("c", heard_call(q, k)) is None
     monkeypatch.undo()
+    with batched_on("cuda"):
+        assert calls.put("c", heard_call(q, k)) is None
     groups, lost = calls.take()
     assert ([group.names for group in groups], lost) == ([("a",), ("b",)], [])
     assert (len(calls), calls.nbytes, calls.is_full) == (0, 0, False)
@@ -314,15 +315,13 @@ def test_what_a_group_has_in_common(calls):
     assert [group.stack().lse.shape for group in groups[:2]] == [(2 * B, H, T), (B, H, T)]
 
 
-def test_layers_on_two_devices_are_two_groups(calls, monkeypatch):
-    monkeypatch.setattr(batching, "_DEVICES", frozenset({"cpu", "meta"}))
+def test_layers_on_two_devices_are_two_groups(calls):
     for name in ("cpu", "meta"):
         q = torch.zeros(B, H, T, D, device=name)
         result = (q, torch.zeros(B, H, T, device=name))
-        assert (
-            calls.put(name, KernelCall(kernel_of(SDPA), (q, q.clone(), q, 0.0, False), {}, result))
-            is not None
-        )
+        call = KernelCall(kernel_of(SDPA), (q, q.clone(), q, 0.0, False), {}, result)
+        with batched_on("cpu", "meta"):
+            assert calls.put(name, call) is not None
     groups, _ = calls.take()
     assert [group.names for group in groups] == [("cpu",), ("meta",)]
 

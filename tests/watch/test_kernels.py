@@ -10,7 +10,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import sightline as sl
 from tests.look.look_oracle import agrees, matrix, near, picture, randn
-from tests.watch.flash_stand_ins import FLASH, VARLEN, band, dense, packed, stand_in
+from tests.watch.flash_stand_ins import FLASH, PAGED, VARLEN, band, dense, packed
 
 B, H, T, S, D = 2, 3, 11, 13, 16
 
@@ -207,19 +207,13 @@ def test_xformers(kind, biased):
 
 @pytest.mark.filterwarnings("ignore:.*ran and could not be read:UserWarning")
 def test_a_paged_cache_is_named():
-    paged = stand_in(
-        "xformers_flash::flash_fwd",
-        "(Tensor query, Tensor key, Tensor value, float softmax_scale, bool is_causal, Tensor? block_tables)"
-        " -> (Tensor, Tensor)",
-        lambda q, k, v, scale, causal, tables: dense(q, k, v, scale, torch.zeros(q.size(1), k.size(1))),
-    )
     q, k, v = (x.transpose(1, 2) for x in inputs())
-    model = Calls(lambda q, k, v: paged(q, k, v, 0.3, False, torch.zeros(1, dtype=torch.int32)))
+    model = Calls(lambda q, k, v: PAGED(q, k, v, 0.3, False, torch.zeros(1, dtype=torch.int32)))
     blind = model(q, k, v)[0]
     with sl.watch(model) as seen:
         assert torch.equal(model(q, k, v)[0], blind)
     assert seen.unseen() == {"": "its keys lie in the pages of a cache, which a look does not follow"}
-    model = Calls(lambda q, k, v: paged(q, k, v, 0.3, False, None))
+    model = Calls(lambda q, k, v: PAGED(q, k, v, 0.3, False, None))
     with sl.watch(model, keep=True) as seen:
         model(q, k, v)
     agrees(seen[""], *matrix(*(x.transpose(1, 2).double() for x in (q, k)), scale=0.3))

@@ -12,23 +12,17 @@ import sightline as sl
 from sightline.look.recording import Recording
 from sightline.watch import attention_call, batching, intercept, kernel_calls, modules
 from tests.look.look_oracle import agrees, matrix, randn
+from tests.seams import batched_on
 from tests.watch.watch_oracle import B, E, H, S, Sdpa, T
 
 pytestmark = pytest.mark.plain
 
 
 @pytest.fixture(autouse=True)
-def _on_the_cpu_too(monkeypatch):
-    monkeypatch.setattr(batching, "_DEVICES", frozenset({"cuda", "cpu"}))
-
-
-@pytest.fixture
-def stacks(monkeypatch):
+def stacks():
     """How many calls were measured together, each time."""
-    found = []
-    stack = batching._stack
-    monkeypatch.setattr(batching, "_stack", lambda members: found.append(len(members)) or stack(members))
-    return found
+    with batched_on("cpu") as sizes:
+        yield sizes
 
 
 class Layers(nn.Module):

@@ -1,18 +1,24 @@
 """Write the pages of docs/lookup that come from the code, and the notebooks that come from pages.
 
-Usage: python -m workshop.pages [api] [commands] [textbook] [notebooks]
+Usage: python -m workshop.pages [api] [commands] [models_watched] [textbook] [notebooks]
 """
 
 import sys
 from collections.abc import Callable
 
 from workshop import DOCS
+from workshop.pages.models_watched import models_watched
 from workshop.pages.notebooks import NOTEBOOKS, text_of
 from workshop.pages.reference_api import api
 from workshop.pages.reference_commands import commands
 from workshop.pages.textbook_table import textbook
 
-PAGES: dict[str, Callable[[], str]] = {"api": api, "commands": commands, "textbook": textbook}
+PAGES: dict[str, Callable[[], str]] = {
+    "api": api,
+    "commands": commands,
+    "models_watched": models_watched,
+    "textbook": textbook,
+}
 
 
 def main() -> None:

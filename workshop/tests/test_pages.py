@@ -21,9 +21,10 @@ def test_every_public_name_has_an_example_that_runs():
     assert {name for name, found in names if not public_names.has_example(found)} == set(ELSEWHERE)
 
 
-def test_the_page_of_the_api_is_what_the_code_says():
-    written = (DOCS / "lookup/api.md").read_text(encoding="utf-8")
-    assert written == PAGES["api"](), "`python -m workshop.pages api` writes it"
+@pytest.mark.parametrize("name", ["api", "models_watched"])
+def test_a_page_is_what_the_code_says(name):
+    written = (DOCS / f"lookup/{name}.md").read_text(encoding="utf-8")
+    assert written == PAGES[name](), f"`python -m workshop.pages {name}` writes it"
 
 
 def test_the_help_of_every_command_is_on_its_page(monkeypatch):

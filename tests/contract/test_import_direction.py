@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "sightline"
+PACKAGE = Path(__file__).parents[2] / "sightline"
 
 # Left to right. A file may import from its own place and from places with a smaller number.
 ORDER = [
