@@ -4,11 +4,10 @@ make fuzz MINUTES=30 SEED=1        # all of them
 python -m workshop.fuzz runs --cases 2000 --seed 1
 """
 
-from workshop.fuzz import api, arguments, data, faults, lines, pages, runs
+from workshop.fuzz import api, data, faults, lines, pages, runs
 
 FUZZERS = {
     "api": api.fuzz,
-    "arguments": arguments.fuzz,
     "lines": lines.fuzz,
     "runs": runs.fuzz,
     "data": data.fuzz,
