@@ -28,6 +28,8 @@ SEAMS = {
 }
 DOORS = {
     ("sightline.cli", "main"): "the console script",
+    ("sightline.decode.replay", "GraphReplay"): "a search, recorded",
+    ("sightline.decode.search", "Hypotheses"): "what a search finds",
     ("sightline.decode.search", "beam"): "the searches over a model",
     ("sightline.decode.search", "greedy"): "the searches over a model",
     ("sightline.decode.search", "sample"): "the searches over a model",

@@ -39,6 +39,21 @@ STATEMENTS = {
         "MultiheadAttention._is_plain": ALL,
         "MultiheadAttention.forward": ("return self._infer(query",),
     },
+    "decode/hypotheses.py": {"may_synchronise": ("return t %",)},
+    "decode/replay.py": {
+        "GraphReplay.__call__": (
+            "key =",
+            "if key not in",
+            "if len(self._recordings)",
+            "del self._recordings",
+            "self._recordings[key] =",
+            "recording = ",
+            "recording.",
+            "found = recording.found",
+            "return Hypotheses(",
+        ),
+        "GraphReplay._recorded": ALL,
+    },
     "look/mass.py": {"_by_kernel": ALL, "_sum_members": ("parts.append(_by_kernel(",)},
     "look/measure.py": {
         "measure": (
@@ -58,6 +73,11 @@ STATEMENTS = {
         "relevance": ("assert sums.queries", "return Relevance(sight.restore_lead(sums.keys)"),
         "_weighted": ("return sums.mean(1)",),
         "_weighted_on_gpu": ("return received_from(", "return relevance_on_gpu("),
+    },
+    "train/processes.py": {"own_gpu": ALL, "join": ("torch.cuda.", "backend = \"cpu:gloo,")},
+    "train/stepping.py": {
+        "_seed": ("torch.cuda.",),
+        "accelerator_for": ("os.environ[",),
     },
     "watch/batching.py": {
         "CallQueue._place_of": ("stream = int(", "self._streams[place] ="),
