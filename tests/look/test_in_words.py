@@ -1,0 +1,235 @@
+"""What a sight is in words, tables, JSON and pictures: each number is that of the whole matrix."""
+
+import html
+import importlib.util
+import io
+import json
+import math
+import re
+
+import pytest
+import torch
+from PIL import Image
+
+import sightline as sl
+from sightline.look.heads import head_table, sharpest
+from tests.oracle.dense import Dense
+from tests.oracle.draw import qkv
+from tests.oracle.masks import as_added
+
+LEAD, T, D = (2, 3), 7, 5
+MASKS = {
+    "nothing": None,
+    "causal": sl.masks.causal(),
+    "window": sl.masks.window(2, 1),
+    "padding": sl.masks.padding([7, 4]),
+    "causal and padding": sl.masks.causal() & sl.masks.padding([5, 7]),
+}
+COLUMNS = ("layer", "head", "entropy", "distance", "first", "peak", "evenness", "kind")
+
+
+def looked(name, *, t=T, s=T, keep=True, measure=None):
+    """A sight and its matrix, and the matrix of queries and keys that are all alike: even attention."""
+    q, k, v = qkv(LEAD, t, s, D, dtype=torch.float64)
+    mask = MASKS[name]
+    added = None if mask is None else as_added(mask.dense(t, s))
+    added = added[:, None] if added is not None and added.dim() == 3 else added  # of each item
+    options = {} if measure is None else {"measure": measure}
+    sight = sl.look(q, k, v, mask, keep=keep, **options)
+    return sight, Dense.of(q, k, added), Dense.of(q * 0, k, added)
+
+
+def mean(x, looking):
+    """Of each head, over the queries of the batch that look at something."""
+    return (x * looking).sum((0, -1)) / looking.sum((0, -1)).clamp(min=1)
+
+
+# The table of heads
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["kept", "not kept"])
+@pytest.mark.parametrize("name", MASKS)
+def test_a_table_has_the_numbers_of_the_matrix(name, keep):
+    sight, dense, even = looked(name, keep=keep)
+    looking = dense.is_looking
+    places = torch.arange(T, dtype=torch.float64)
+    far = (dense.weights * (places[:, None] - places).abs()).sum(-1)
+    table = head_table({"encoder.self_attn": sight})
+    assert [(row.layer, row.head) for row in table] == [("encoder.self_attn", i) for i in range(3)]
+    expected = {
+        "entropy": mean(dense.entropy, looking),
+        "first": dense.received[..., 0].sum(0) / looking.sum((0, -1)),
+        "peak": mean(dense.peak, looking),
+        "distance": mean(far, looking),
+        "evenness": mean(dense.entropy, looking) / mean(even.entropy, looking),
+    }
+    for column, values in expected.items():
+        found = [getattr(row, column) for row in table]
+        if column == "distance" and not keep:
+            assert found == [None] * 3
+        elif found != [None] * 3 or keep:
+            assert found == pytest.approx(values.tolist(), abs=1e-6), column
+
+
+def test_a_table_is_the_same_as_text_as_json_and_as_a_page():
+    sights = {name: looked(name)[0] for name in ("nothing", "causal")}
+    table = head_table(sights)
+    shown = [
+        [
+            "-" if x is None else f"{x:.3f}" if isinstance(x, float) else str(x)
+            for x in (getattr(row, c) for c in COLUMNS)
+        ]
+        for row in table
+    ]
+    assert len(shown) == 6
+    header, *lines = str(table).splitlines()
+    assert header.split() == list(COLUMNS)
+    assert [line.split()[: len(row)] for line, row in zip(lines, shown, strict=True)] == [
+        [word for cell in row for word in cell.split()] for row in shown
+    ]
+    assert len({line.index(row[0]) for line, row in zip(lines, shown, strict=True)}) == 1
+    page = table._repr_html_()
+    rows = re.findall(r"<tr>(.*?)</tr>", page)
+    assert page == f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+    assert rows[0] == "".join(f"<th>{name}</th>" for name in COLUMNS)
+    assert rows[1:] == ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in shown]
+    told = json.loads(table.to_json())
+    assert [list(row) for row in told] == [[*COLUMNS, "shares"]] * 6
+    assert [[row[name] for name in COLUMNS] for row in told] == [
+        [getattr(row, name) for name in COLUMNS] for row in table
+    ]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="pandas is not installed")
+def test_a_table_is_a_frame():
+    table = head_table({"a": looked("causal")[0]})
+    frame = table.to_pandas()
+    assert len(frame) == 3
+    assert frame["entropy"].tolist() == [row.entropy for row in table]
+    for kind in table[0].shares:
+        assert frame[f"share of {kind}"].tolist() == [row.shares[kind] for row in table]
+
+
+def test_across_two_sequences_there_is_no_distance():
+    sight, dense, _ = looked("nothing", t=5, s=11)
+    table = head_table({"decoder.cross_attn": sight})
+    assert [row.distance for row in table] == [None] * 3
+    assert [row.entropy for row in table] == pytest.approx(dense.entropy.mean((0, -1)).tolist())
+
+
+def test_the_sharpest_are_those_of_the_least_entropy_for_what_they_may_see():
+    table = head_table({name: looked(name)[0] for name in ("nothing", "causal", "window")})
+    by_evenness = sorted(table, key=lambda row: row.evenness)
+    assert sharpest(table, 4) == by_evenness[:4]
+    assert sharpest(table) == by_evenness[:3]
+    assert sharpest(table, 0) == []
+
+
+# A sight in a few lines
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_sight_says_what_the_matrix_says(name):
+    sight, dense, even = looked(name, measure=sl.Look(map=(2, 3), top=4))
+    looking = dense.is_looking
+    entropy, peak = dense.entropy[looking], dense.peak[looking]
+    share = dense.received.reshape(-1, T).mean(0) / looking.reshape(-1, T).sum(-1).double().mean()
+    evenly = even.received.reshape(-1, T).mean(0)
+    most = int(share.argmax())
+    lines = str(sight).splitlines()
+    assert lines[0] == "Sight: 2 items, 3 heads, T=7 queries, S=7 keys"
+    assert lines[1] == (
+        f"  entropy   {entropy.mean():.3f} nats on average, {entropy.min().abs():.3f} to "
+        f"{entropy.max():.3f}; "
+        f"even is {even.entropy[looking].mean():.3f}"
+    )
+    assert lines[2] == f"  peak      {peak.mean():.3f} on average, {peak.min():.3f} to {peak.max():.3f}"
+    assert lines[3] == (
+        f"  received  most by key {most}, {share[most]:.1%} of all weight; "
+        f"even is {evenly[most] / evenly.sum():.1%}"
+    )
+    assert lines[4] == "  measured  also a map of 2 x 3 and the top 4"
+    assert re.fullmatch(
+        r"  keeps     q and k, 0\.0 MB, for maps, rows and tops; forget\(\) lets them go", lines[-1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("measure", "words"),
+    [
+        (sl.Look(), None),
+        (sl.Look(map=5), "a map of 5 x 5"),
+        (sl.Look(top=2), "the top 2"),
+        (sl.Look(received=False, entropy=False, peak=False, top=1), "the top 1"),
+    ],
+    ids=["nothing", "map", "top", "top alone"],
+)
+def test_a_sight_says_what_else_was_measured(measure, words):
+    text = str(looked("nothing", measure=measure, keep=False)[0])
+    assert ("measured  also" in text) == (words is not None)
+    assert words is None or f"  measured  also {words}\n" in f"{text}\n"
+    assert "keeps" not in text
+    assert ("entropy" in text) == measure.entropy
+    assert ("peak" in text) == measure.peak
+    assert ("received" in text) == measure.received
+
+
+# For other programs
+
+
+@pytest.mark.parametrize("name", ["nothing", "padding"])
+def test_what_was_seen_as_json_has_its_numbers(name):
+    layer = torch.nn.MultiheadAttention(6, 3, batch_first=True)
+    x = qkv((2,), T, T, 6)[0]
+    hidden = None if name == "nothing" else torch.arange(T) >= torch.tensor([[7], [4]])
+    with sl.watch(layer) as seen:
+        layer(x, x, x, key_padding_mask=hidden)
+    (sight,) = (
+        seen.calls("MultiheadAttention") if "MultiheadAttention" in seen else seen.calls(next(iter(seen)))
+    )
+    told = json.loads(seen.to_json())
+    assert "NaN" not in seen.to_json()
+    (found,) = [x for x in _objects(told) if "statistics" in x]
+    assert (found["queries"], found["keys"], found["lead"]) == (T, T, [2, 3])
+    for statistic in ("entropy", "peak", "received", "lse", "peak_at"):
+        values, expected = _tensor(found["statistics"][statistic]), getattr(sight, statistic).double()
+        torch.testing.assert_close(values, expected.masked_fill(expected.isinf(), math.nan), equal_nan=True)
+
+
+def _objects(value):
+    """Every object inside of a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects(inner)
+
+
+def _tensor(values):
+    if isinstance(values, list):
+        return torch.stack([_tensor(x) for x in values])
+    return torch.tensor(math.nan if values is None else values, dtype=torch.float64)
+
+
+# The small picture
+
+# Of weights of 0, 1/16, 2/16 ... 1 of the largest: the colours that pages and notebooks have had.
+KEPT = """fafafa def1f4 c4e6ee acdbe9 96cee3 81c2de 6eb5d9 5da7d3 4e99cd 428bc6 397dbe 336eb5 2f60ab 2d51a0
+2b4295 2a3488 28257b"""
+
+
+def test_a_picture_has_a_square_for_each_weight_and_the_colours_it_had():
+    n = 17
+    weights = torch.arange(n, dtype=torch.float64) / sum(range(n))
+    rows = torch.stack([weights.clamp(min=1e-300).log().roll(i) for i in range(n)])
+    zeros = torch.zeros(1, 1, n, 2, dtype=torch.float64)
+    sight = sl.look(zeros, zeros, zeros, rows, keep=True)
+    picture = Image.open(io.BytesIO(sight._repr_png_()))
+    picture.load()
+    assert picture.mode == "RGB"
+    zoom = 12  # the longer side has at least 192 pixels
+    assert picture.size == (n * zoom, n * zoom)
+    for i in range(n):
+        colours = [picture.getpixel((j * zoom, i * zoom)) for j in range(n)]
+        assert [picture.getpixel((j * zoom + zoom - 1, i * zoom + zoom - 1)) for j in range(n)] == colours
+        expected = KEPT.split()
+        assert ["{:02x}{:02x}{:02x}".format(*colour) for colour in colours] == expected[-i:] + expected[:-i]
