@@ -12,8 +12,10 @@ each for its one purpose, and `DOORS` the names of rooms that have none at `sl`.
 """
 
 import ast
+import contextlib
 import functools
 import importlib
+import importlib.util
 import re
 import sys
 import tomllib
@@ -155,6 +157,9 @@ def _is_public(module, name):
         return True  # a name that must not be there
     if module == "sightline":
         return name is None or name in sl.__all__ or name.startswith("__")
+    if name is not None and importlib.util.find_spec(module).submodule_search_locations:
+        with contextlib.suppress(ImportError):  # a module of its own, which nobody need have imported
+            importlib.import_module(f"{module}.{name}")
     thing = thing if name is None else getattr(thing, name, None)
     return thing is None or id(thing) in _public_ids()
 
@@ -173,7 +178,7 @@ def _public_ids():
     tops = [getattr(sl, name) for name in sl.__all__]
     modules = [x for x in tops if isinstance(x, types.ModuleType)]
     names = [(x, name) for x in modules for name in getattr(x, "__all__", vars(x)) if name[0] != "_"]
-    inner = [getattr(x, name) for x, name in names]
+    inner = [x for x in (getattr(of, name) for of, name in names) if not isinstance(x, types.ModuleType)]
     return {id(x) for x in [*tops, *inner] if not isinstance(x, int | float | str)}
 
 
@@ -211,14 +216,18 @@ def _text(text):
     return [repr(text)] if inside.is_dir() or inside.with_suffix(".py").exists() else []
 
 
+def names(path):
+    """The test functions of a file."""
+    return [name for name in _file(path).names if name.startswith("test")]
+
+
 def main():
     """Print every file of tests: functions of the net, all functions, and what the others reach."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         name = str(path.relative_to(ROOT))
-        tests = [x for x in _file(name).names if x.startswith("test")]
-        why = [reasons(name, test) for test in tests]
+        why = [reasons(name, test) for test in names(name)]
         reached = ", ".join(dict.fromkeys(x for some in why for x in some))[:110]
-        sys.stdout.write(f"{why.count(()):3} of {len(tests):3}  {name}  {reached}\n")
+        sys.stdout.write(f"{why.count(()):3} of {len(why):3}  {name}  {reached}\n")
 
 
 if __name__ == "__main__":

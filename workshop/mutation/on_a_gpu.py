@@ -74,7 +74,7 @@ STATEMENTS = {
         "_weighted": ("return sums.mean(1)",),
         "_weighted_on_gpu": ("return received_from(", "return relevance_on_gpu("),
     },
-    "train/processes.py": {"own_gpu": ALL, "join": ("torch.cuda.", "backend = \"cpu:gloo,")},
+    "train/processes.py": {"own_gpu": ALL, "join": ("torch.cuda.", 'backend = "cpu:gloo,')},
     "train/stepping.py": {
         "_seed": ("torch.cuda.",),
         "accelerator_for": ("os.environ[",),
