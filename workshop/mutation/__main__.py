@@ -4,8 +4,8 @@
     python -m workshop.mutation look --net --n 100
     python -m workshop.mutation look --n 400 --seed 1 --json look.json
 
-The second runs only tests through public names, see ``net.py``. The third, given once more, tries only what
-was not noticed, as long as the room is the same.
+The second runs only tests through public names, as ``make test`` has them, see ``net.py``. The third, given
+once more, tries only what was not noticed, as long as the room is the same.
 
 The tests are collected once. Each mistake gets a child of that process, which has it in memory and runs the
 tests that pass the changed statement, the fastest case of each first, until one fails; which those are is
@@ -68,6 +68,7 @@ def main():
     words = [*options.tests, *(net.files_of(options.room) if options.net else [])]
     words = words or [f"tests/{options.room}", f"sightline/{options.room}", "--doctest-modules"]
     words += ["-q", "-s", "-p", "no:xdist", "--ignore-glob=*/kernels/*", "--no-header", "--no-summary"]
+    words += ["-m", "not long"] if options.net else []
     words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # all is imported already
     with contextlib.chdir(ROOT):
         code = pytest.main(words, plugins=[session])
