@@ -89,6 +89,10 @@ REFUSED = {
         {f"{i}.png": png(i) for i in range(9)} | {"captions.csv": "one,two\nthree,four\n"},
         ["a table of captions starts with a line that names its columns"],
     ),
+    "captions without a column of captions": (
+        captions(9) | {"captions.csv": "image,kind\n" + "".join(f"{i}.png,dog\n" for i in range(9))},
+        ["a table of captions starts with a line that names its columns", "'image,kind'"],
+    ),
     "nothing": ({}, ["there must be images and captions", "is empty"]),
 }
 
@@ -221,3 +225,28 @@ def test_a_set_in_memory_is_named_by_its_examples():
             source="y", examples={"train": [[1.0] * 3] * 2, "val": [[0.0] * 3]}
         ).digest()
     )
+
+
+def test_words_are_counted_as_they_are_read(tmp_path):
+    """In small letters, with one apostrophe, and letters that are drawn together apart."""
+    said = ["Dog\u2019s", "dog's", "DOG'S", "\ufb01sh", "FISH", "\u212b", "\u00e5"]
+    rows = "".join(f"{i}.png,{word} {word}\n" for i, word in enumerate(said))
+    files = {f"{i}.png": png(i) for i in range(8)} | {"captions.csv": f"image,caption\n{rows}"}
+    splits = run("data", "check", written(tmp_path / "set", files), "--json").json["splits"]
+    assert splits["train"]["words"] == 3  # of as many captions as say each in other letters
+    assert [split["longest"] for split in splits.values()] == [2] * len(splits)
+
+
+def test_what_notes_a_row_is_no_text_of_it(tmp_path):
+    """Keys, addresses and numbers have columns of their own beside the texts."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for split in ("train", "val"):
+        columns = {name: [f"{name} {split} {i}" for i in range(7)] for name in ("en", "de")}
+        notes = {
+            name: [f"{name} {i}" for i in range(7)] for name in ("key", "url", "id", "__key__", "__url__")
+        }
+        parquet.write_table(arrow.table(columns | notes), tmp_path / f"{split}-000000.parquet")
+    ended = run("data", "check", tmp_path, "--source", "en", "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json["splits"]["train"]["pairs"] == 7
+    assert "en to de" in " ".join(run("data", "check", tmp_path, "--source", "en").out.split())
