@@ -1,4 +1,4 @@
-"""What trainings give their models is what it was; see ``tests/golden/batches.py``."""
+"""What a training gives its model is what it was; see ``tests/golden/batches.py``."""
 
 import json
 

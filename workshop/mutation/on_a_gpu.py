@@ -31,6 +31,8 @@ STATEMENTS = {
         "_over_heads": ("ones = weights.new_ones", "return (ones @ weights"),
     },
     "attention/mask_values.py": {
+        "_collect": ALL,
+        "_is_due": ALL,
         "_send": ALL,
         "_test": ("_collect()", "_send(rule, mask, version, name)"),
     },
