@@ -10,12 +10,16 @@ import re
 import pytest
 import torch
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 import sightline as sl
 from sightline.look.heads import head_table, sharpest
+from tests.oracle.check import agrees_at_all
 from tests.oracle.dense import Dense
 from tests.oracle.draw import qkv
 from tests.oracle.masks import as_added
+from tests.oracle.questions import QUESTIONS
 
 LEAD, T, D = (2, 3), 7, 5
 MASKS = {
@@ -233,3 +237,88 @@ def test_a_picture_has_a_square_for_each_weight_and_the_colours_it_had():
         assert [picture.getpixel((j * zoom + zoom - 1, i * zoom + zoom - 1)) for j in range(n)] == colours
         expected = KEPT.split()
         assert ["{:02x}{:02x}{:02x}".format(*colour) for colour in colours] == expected[-i:] + expected[:-i]
+
+
+# Every fourth of the 33 colours of each scale of a page.
+SCALES = {
+    "light weights": "fafafa c4e6ee 96cee3 6eb5d9 4e99cd 397dbe 2f60ab 2b4295 28257b",
+    "light differences": "0080a3 00a0bb 6cbfd3 b1deea fafafa f1ccb9 dea180 c87747 ae4c00",
+    "dark weights": "15182b 1e2d55 1c477f 0065a4 0085c1 00a6d7 34c6e5 78e4f0 b9fefd",
+    "dark differences": "00daff 00a5c1 137486 1a454f 191919 533724 8d5934 cb7e47 ffa65b",
+    "glow": "c94e0c d36111 db741c e48729 eb9939 f2ab4a f8be5c fed06f ffe183",
+}
+
+
+def test_a_page_has_the_colours_it_had(tmp_path):
+    layer = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+    with sl.watch(layer, keep=True) as seen:
+        layer(*[torch.zeros(1, 5, 4)] * 3)
+    sl.show.page(seen).save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    found = json.loads(re.search(r"SCALES = (\{.*?\});", page)[1])
+    assert {name: " ".join(x[1:] for x in colours[::4]) for name, colours in found.items()} == SCALES
+
+
+# What was not measured
+
+
+def test_without_a_statistic_of_queries_none_is_padding():
+    sight, dense, _ = looked("nothing", measure=sl.Look(received=True, entropy=False, peak=False), keep=False)
+    mean = sight.mean_heads()
+    assert mean.is_padding.shape == (2, T)
+    assert not mean.is_padding.any()
+    torch.testing.assert_close(mean.received, dense.received.mean(1))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("ask", "remedy"),
+    [
+        (lambda x: x.entropy, "ask for it with measure=sl.Look(entropy=True)"),
+        (lambda x: x.peak, "ask for it with measure=sl.Look(peak=True)"),
+        (lambda x: x.peak_at, "ask single heads for it, with measure=sl.Look(peak=True)"),
+        (lambda x: x.received, "ask for it with measure=sl.Look(received=True)"),
+    ],
+    ids=["entropy", "peak", "peak_at", "received"],
+)
+def test_what_was_not_measured_says_how_to_ask_for_it(ask, remedy):
+    sight, _, _ = looked("nothing", measure=sl.Look(False, False, False, top=1), keep=False)
+    with pytest.raises(ValueError, match=rf"{re.escape(remedy)}$"):
+        ask(sight)
+
+
+# Few queries or keys
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 1), (1, 7), (2, 3)], ids=str)
+@pytest.mark.parametrize("name", ["nothing", "causal", "window"])
+def test_of_one_query_or_key_everything_is_that_of_the_matrix(name, size):
+    sight, dense, _ = looked(name, t=size[0], s=size[1])
+    out = {"mass of ids"} if size[1] == 1 else set()  # of one key, which has no id
+    questions = {name: question for name, question in QUESTIONS.items() if name not in out}
+    agrees_at_all(sight, dense, rtol=1e-9, atol=1e-11, questions=questions)
+
+
+# Files of earlier versions
+
+
+def test_a_file_of_the_format_before_has_its_padding(tmp_path):
+    """Padding counted as queries without a key then."""
+    sight, dense, _ = looked("nothing", keep=False)
+    path = tmp_path / "sight.safetensors"
+    sight.save(path)
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        about = json.loads(file.metadata()["about"])
+    tensors.pop("is_padding", None)
+    hidden = torch.zeros(2, 3, T, dtype=torch.bool)
+    hidden[1, :, 4:] = True
+    tensors["lse"] = tensors["lse"].masked_fill(hidden, -math.inf)
+    tensors["entropy"] = tensors["entropy"].masked_fill(hidden, 0.0)
+    told = {"format": "sightline.Sight/1", "about": json.dumps(about | {"padding": "left out"})}
+    save_file(tensors, path, metadata=told)
+    again = sl.Sight.load(path)
+    assert torch.equal(again.is_padding, hidden)
+    assert again.padding == "mask"
+    assert again.entropy[hidden].isnan().all()
+    torch.testing.assert_close(again.entropy[~hidden], dense.entropy[~hidden])
