@@ -18,6 +18,7 @@ import sightline as sl
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"
+LONG = "long words"  # a folder that is written for the case
 _IMAGES = {"image_size": 12, "channels": 3, "patch": 4, "d_model": 4, "n_heads": 1, "n_layers": 1, "d_ff": 4}
 _SMALL = {"d_model": 4, "n_heads": 1, "n_layers": 1, "d_ff": 4}
 _SCENES = {"data": "scenes", "n_train": 23, "n_val": 5, "n_test": 3, "image_size": 24, "patch": 8, **_SMALL}
@@ -74,6 +75,15 @@ def _cases():
         "other dates": {"data_seed": 5},
     }.items():
         yield f"translate {name}", "translate", {**_DATES, **settings}
+    settings = {
+        "tokens": "bpe",
+        "vocabulary": 60,
+        "bpe_dropout": 0.2,
+        "max_length": 400,
+        "source": "en",
+        **_SMALL,
+    }
+    yield "translate long words", "translate", {"data": LONG, "preset": "default", **settings}
     for layout in sorted(x.name for x in (DATA / "translate").iterdir() if x.name != "problems"):
         place = {"data": _place("translate", layout), "preset": "default", "vocabulary": 60}
         yield f"translate {layout}", "translate", {**place, "max_length": 17, **_SMALL}
@@ -108,13 +118,32 @@ def prepared(kind, settings, out):
     return found[0]
 
 
+def long_words(place):
+    """A folder of pairs whose words have up to some thousand letters."""
+    folder = place / "long"
+    folder.mkdir()
+    sizes = [3, 17, 41, 97, 193, 29, 11, 331] * 3
+    for split, n in (("train", len(sizes)), ("val", 5)):
+        for language, step in (("en", 7), ("de", 11)):
+            words = [
+                "".join(chr(97 + (i * i * step + j) % 6) for i in range(m)) for j, m in enumerate(sizes[:n])
+            ]
+            (folder / f"{split}.{language}").write_text("".join(f"{word} {word[::-1]}\n" for word in words))
+    return str(folder)
+
+
 def seen(name, out):
     """What the model is given: of the training in two epochs, and of the validation."""
     kind, settings = CASES[name]
     settings = settings if "max_tokens" in settings else {"batch_size": 7, **settings}
+    settings = {**settings, "data": long_words(Path(out).parent)} if settings["data"] == LONG else settings
     start = prepared(kind, settings, out)
     model, objective, given = start.model.eval(), start.objective, []
     objective.prepare(torch.device("cpu"))
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters():  # of some a model begins with zeros, and all losses are alike
+            weight.normal_(std=0.2)
     handle = model.register_forward_pre_hook(
         lambda _, args, more: given.extend([*args, *more.values()]), with_kwargs=True
     )
