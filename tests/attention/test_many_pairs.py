@@ -29,6 +29,19 @@ def test_average_and_gradients_are_torchs(name):
     same(found[2], found[3], 1e-9)
 
 
+def test_a_gradient_of_the_average_has_a_gradient():
+    theirs, ours = twins(E, H, batch_first=True)
+    found = []
+    for module in (theirs, ours):
+        q, k = (torch.linspace(-2, 2, n * E, dtype=torch.float64).mul(37).sin().view(1, n, E) for n in (T, S))
+        average = module(q.requires_grad_(), k, k, need_weights=True)[1]
+        upstream = torch.linspace(-1, 1, S, dtype=torch.float64)
+        (gradient,) = torch.autograd.grad((average * upstream).sum(), [q], create_graph=True)
+        found.append(torch.autograd.grad(gradient.square().sum(), [module.in_proj_weight])[0])
+    assert found[0].abs().max() > 0
+    torch.testing.assert_close(found[1], found[0], rtol=1e-7, atol=1e-12)
+
+
 MANY = 2053  # so many pairs that a masked call goes block by block
 LIMITS = {
     "window": sl.masks.window(97, 31),

@@ -62,3 +62,18 @@ def test_rows_that_change_places_take_their_past_along(name):
         for t in range(3, TARGET.size(1)):
             log_probs, state = model.step(state, TARGET[rows, t])
             torch.testing.assert_close(log_probs, whole[:, t], rtol=1e-9, atol=1e-9)
+
+
+def test_steps_have_the_gradients_of_the_whole():
+    model, inputs = translator()
+    weight = next(model.parameters())
+    upstream = torch.linspace(-1, 1, 3 * 5 * 11, dtype=torch.float64).view(3, 5, 11)
+    whole = (model(inputs, TARGET[:, :5]).log_softmax(-1) * upstream).sum()
+    state, steps = model.start(inputs), []
+    for t in range(5):
+        log_probs, state = model.step(state, TARGET[:, t])
+        steps.append(log_probs)
+    in_steps = (torch.stack(steps, 1) * upstream).sum()
+    (expected,), (found,) = (torch.autograd.grad(x, [weight]) for x in (whole, in_steps))
+    assert expected.abs().max() > 0
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)

@@ -87,6 +87,7 @@ STATEMENTS = {
     },
 }
 SIZES = {
+    "attention/additive.py": ("TILE",),
     "edit/edited_call.py": ("_ROWS",),
     "look/uniform.py": ("_TILE", "_TILE_ELSEWHERE"),
     "look/mass.py": ("_FEW",),
