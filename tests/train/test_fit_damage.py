@@ -96,6 +96,14 @@ def test_where_the_newest_is_damaged_the_one_before_is_taken(stopped, whole, cap
     assert said[0].endswith(f"; going on from {older.name}")
 
 
+def test_what_is_no_file_is_not_waited_for(stopped, whole, caplog):
+    out, (_, newer) = stopped
+    (newer / "tensors.safetensors").unlink()
+    os.mkfifo(newer / "tensors.safetensors")
+    assert trained(out, resume=True) == whole
+    assert f"{newer.name}' is damaged: " in caplog.text
+
+
 def test_without_its_pointer_the_newest_is_taken(stopped, whole, caplog):
     out, (_, newer) = stopped
     steps = []

@@ -174,6 +174,10 @@ def test_of_a_command_one_process_speaks(tmp_path):
     assert sum("trainable parameters, on cpu, 2 processes" in line for line in lines) == 1, lines
     assert sum(line.endswith("on cpu, 2 processes") for line in lines) == 1
     assert sum(line.startswith("epoch 1/") for line in lines) == 1
+    (tmp_path / "parts").mkdir()
+    words += ["--sharding", "fsdp"]
+    _, _, lines = commanded(tmp_path / "parts", 2, *words, "--out", tmp_path / "sharded")
+    assert sum(line.endswith("on cpu, 2 processes, weights sharded") for line in lines) == 1
     group, out, lines = commanded(tmp_path, 2, *words, "--out", tmp_path / "run", "--nonsense", "3")
     assert group.codes == [2, 2]
     assert sum("nonsense" in line for line in lines) == 1

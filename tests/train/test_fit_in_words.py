@@ -168,3 +168,21 @@ def test_of_several_processes_none_names_its_gpu(tmp_path, monkeypatch, device):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "5")
     with pytest.raises(ValueError, match="there are 5 processes and 4 GPUs on this machine; start 4"):
         trained(tmp_path / "run", device="cuda")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
+def test_weights_are_sharded_by_one_of_two(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
+    with pytest.raises(ValueError, match=f"Accelerate was told to use {name}; start it without"):
+        trained(tmp_path / "run")
+    monkeypatch.setenv(f"ACCELERATE_USE_{name}", "False")
+    trained(tmp_path / "run", steps=1)
+
+
+def test_one_process_alone_shards_nothing(tmp_path, capsys):
+    for name, settings in (("plain", {}), ("fsdp", {"sharding": "fsdp"})):
+        trained(tmp_path / name, shown=True, **settings)
+    plain, fsdp = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "fsdp"))
+    assert all(torch.equal(plain[name], fsdp[name]) for name in plain)
+    assert "sharded" not in capsys.readouterr().err
