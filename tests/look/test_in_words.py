@@ -322,3 +322,27 @@ def test_a_file_of_the_format_before_has_its_padding(tmp_path):
     assert again.padding == "mask"
     assert again.entropy[hidden].isnan().all()
     torch.testing.assert_close(again.entropy[~hidden], dense.entropy[~hidden])
+
+
+# So many pairs that a line of text does not read their mask
+
+
+def test_of_many_pairs_even_attention_is_said_where_nothing_need_be_read():
+    q, k = (torch.linspace(-2, 2, 4099).mul(n).sin().view(1, 1, 4099, 1) for n in (41, 47))
+    assert f"even is {math.log(4099):.3f}" in str(sl.look(q, k, k))
+
+
+def test_of_an_empty_batch_weights_that_are_kept_are_empty():
+    class ByHand(torch.nn.Module):
+        def forward(self, q, k, v):
+            return (q @ k.mT * D**-0.5).softmax(-1) @ v
+
+    model, empty = ByHand(), torch.zeros(0, 2, 5, D)
+    with sl.watch(model, keep=True) as seen:
+        model(empty, empty, empty)
+    for calls in (calls for _, calls in seen.items()):
+        for sight in calls:
+            assert sight.entropy.shape == (0, 2, 5)
+            assert sight.received.shape == (0, 2, 5)
+            assert sight.map(2).shape == (0, 2, 2, 2)
+    assert len(seen) == 1

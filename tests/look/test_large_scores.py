@@ -54,9 +54,11 @@ def test_every_answer_is_that_of_the_matrix(name, size):
     torch.testing.assert_close(sight.top(2)[0], dense.top(2)[0], rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", MASKS)
-def test_gradients_are_those_of_the_matrix(name):
-    q, k, v, mask, added = drawn(name, 13, 11)
+@pytest.mark.parametrize(
+    ("name", "size"), [*((name, SIZES[0]) for name in MASKS), ("window", (1031, 1033))], ids=str
+)
+def test_gradients_are_those_of_the_matrix(name, size):
+    q, k, v, mask, added = drawn(name, *size)
     for x in (q, k):
         x.requires_grad_()
     sight, dense = sl.look(q, k, v, mask, keep=True), Dense.of(q, k, added)
