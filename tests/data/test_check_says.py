@@ -238,7 +238,7 @@ def test_words_are_counted_as_they_are_read(tmp_path):
 
 
 def test_what_notes_a_row_is_no_text_of_it(tmp_path):
-    """Keys, addresses and numbers have columns of their own beside the texts."""
+    """Keys, addresses and numbers have columns of their own next to the texts."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for split in ("train", "val"):
         columns = {name: [f"{name} {split} {i}" for i in range(7)] for name in ("en", "de")}

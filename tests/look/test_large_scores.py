@@ -1,6 +1,6 @@
 """Scores so large that their log-sum-exp has no digits left for a single weight: each answer is the matrix's.
 
-Rows that a model fills with a huge negative number come to the same, and so do sinks beside either.
+Rows that a model fills with a huge negative number come to the same, and so do sinks next to either.
 """
 
 import pytest

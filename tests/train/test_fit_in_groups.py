@@ -27,7 +27,7 @@ SIGNALLED = 4  # the step in which a process gets its signal
 
 
 class Task(ToyObjective):
-    """With a mean beside the terms; its last batch has one example. One process alone may get a signal."""
+    """With a mean next to the terms; its last batch has one example. One process alone may get a signal."""
 
     def __init__(self, number=None, broken=None, *, mean=True):
         super().__init__(n=27, batch_size=13)

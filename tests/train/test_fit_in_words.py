@@ -33,7 +33,7 @@ def trained(out, objective=None, *, shown=False, resume=False, then=(), model=No
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A second passes whenever somebody asks what time it is."""
+    """A second passes at every question what time it is."""
     seconds = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
 
