@@ -170,3 +170,38 @@ def test_a_limit_is_any_whole_number(longest):
     assert beam(model, model.start(3), max_length=longest).lists() == expected.lists()
     with pytest.raises(TypeError):
         beam(model, model.start(2), max_length=[2.5, 3])
+
+
+class Wide(Toy):
+    """Of many words; the likeliest lie together in one place, or at the end of a row."""
+
+    def __init__(self, vocab_size, *, at):
+        super().__init__(vocab_size)
+        self.at = at
+
+    def step(self, state, ids):
+        log_probs, state = super().step(state, ids)
+        log_probs[:, self.at] += 3.0
+        return log_probs.log_softmax(-1), state
+
+
+@pytest.mark.parametrize("vocab_size", [1664, 1709, 4999])
+@pytest.mark.parametrize(
+    "at", [slice(70, 76), slice(-7, None), slice(3, None, 97)], ids=["near", "end", "far"]
+)
+def test_of_many_words_the_likeliest_are_found(vocab_size, at):
+    model, words = Wide(vocab_size, at=at), range(3, vocab_size)
+    found = beam(model, model.start(2), width=2, n_best=2, alpha=0.7, max_length=2)
+    for number in range(2):
+        expected = plain_beam(model, number, 2, 0.7, 2, words)
+        assert found.lists()[number] == [body for _, body in expected]
+        torch.testing.assert_close(found.scores[number], torch.tensor([score for score, _ in expected]))
+
+
+def test_what_is_not_asked_for_is_as_documented():
+    model = Toy(9, end=-1.0)
+    found = beam(model, model.start(3), max_length=6)
+    asked = beam(model, model.start(3), width=5, n_best=1, alpha=1.0, max_length=6, forbidden=(0, 1))
+    assert found.lists() == asked.lists()
+    assert torch.equal(found.scores, asked.scores)
+    assert found.attention_weights is None

@@ -58,3 +58,12 @@ def test_where_each_beginning_looked_is_kept_if_it_is_known():
     blind = BeamTrace()
     beam(model, model.start(2), width=3, max_length=4, trace=blind)
     assert all(step.weights is None for step in blind.steps)
+
+
+def test_steps_have_nothing_that_can_not_be():
+    """A beam that is wider than there are words has fewer ends."""
+    model, trace = Toy(5), BeamTrace()
+    beam(model, model.start(1), width=11, n_best=11, max_length=3, trace=trace)
+    assert [len(step.ended) for step in trace.steps] == [1, 2, 4]
+    for step in trace.steps:
+        assert min(*step.scores, *step.log_probs, *(score for _, score in step.ended)) > -torch.inf

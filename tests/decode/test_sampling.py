@@ -3,10 +3,9 @@ import inspect
 import pytest
 import torch
 
-from sightline.decode.hypotheses import Hypotheses
 from sightline.decode.replay import GraphReplay
 from sightline.decode.sampling import truncate
-from sightline.decode.search import beam, greedy, sample
+from sightline.decode.search import Hypotheses, beam, greedy, sample
 from tests.decode.toys import BOS, EOS, Toy, log_probability
 
 
@@ -175,3 +174,56 @@ def test_no_probability_at_all_is_refused():
     model = Toy(6)
     with pytest.raises(ValueError, match=r"top_p must be above 0 and at most 1, got 0\.0"):
         sample(model, model.start(2), top_p=0.0, max_length=3)
+
+
+def kept_by_a_loop(log_probs, top_k, top_p):
+    """The tokens that may be drawn: of the likeliest, so many, and those before which less was reached."""
+    kept, reached = [], 0.0
+    chances = log_probs.exp() / log_probs[: top_k or None].exp().sum()
+    for i, chance in enumerate(chances.tolist()):
+        if (top_k is not None and i >= top_k) or (top_p is not None and reached >= top_p):
+            break
+        kept.append(i)
+        reached += chance
+    return kept
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+@pytest.mark.parametrize(("top_k", "top_p"), [(None, 0.5), (2, None), (3, 0.7), (4, 0.95), (11, 1.0)])
+def test_what_is_drawn_is_what_a_loop_keeps(top_k, top_p, temperature):
+    """One row, and several: neither the number of inputs nor that of samples is the number of tokens."""
+    model, forbidden = Toy(9), (0, 1)
+    for n in (1, 3):
+        found = sample(
+            model,
+            model.start(n),
+            samples=700,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            generator=torch.Generator().manual_seed(3),
+            max_length=1,
+            forbidden=forbidden,
+        )
+        for number in range(n):
+            log_probs, _ = model.step(model.start(n).select(torch.tensor([number])), torch.tensor([BOS]))
+            log_probs[0, list(forbidden)] = -torch.inf
+            ordered, tokens = (log_probs[0] / temperature).log_softmax(-1).sort(descending=True)
+            kept = kept_by_a_loop(ordered, top_k, top_p)
+            expected = {int(tokens[i]) for i in kept if ordered[i] > -6.0}  # so likely that 700 draws have it
+            drawn = {ids[0] if ids else EOS for ids in found.lists()[number]}
+            assert expected <= drawn <= {int(tokens[i]) for i in kept}
+
+
+def test_a_search_ends_with_its_last_sequence():
+    class Counting(Toy):
+        steps = 0
+
+        def step(self, state, ids):
+            self.steps += 1
+            return super().step(state, ids)
+
+    for search, options in ((greedy, {}), (sample, {"samples": 2}), (beam, {"width": 1})):
+        model = Counting(7, end=3.0)
+        found = search(model, model.start(3), max_length=97, **options)
+        assert model.steps == found.ids.size(2) == found.lengths.max() + 1 < 97

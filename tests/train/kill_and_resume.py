@@ -16,8 +16,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from sightline.train.config import TrainConfig
-from sightline.train.loop import fit
+from sightline.train import TrainConfig, fit
 from tests.train.toy import Toy, ToyObjective
 
 CONFIG = TrainConfig(

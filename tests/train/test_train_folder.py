@@ -2,16 +2,12 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from sightline.train.checkpoint import read_tensors
-from sightline.train.config import TrainConfig
-from sightline.train.folder import lock_folder
-from sightline.train.loop import fit
-from sightline.train.objective import Stage
+from sightline.train import Stage, TrainConfig, fit
 from tests.train.toy import Toy, ToyObjective
 
 
@@ -126,7 +122,7 @@ def kept_after(tmp_path, scores, **changed):
 
     model = Toy()
     fit(model, Watched(scores), config(epochs=len(scores), **changed), tmp_path / "run", shown=False)
-    kept = read_tensors(tmp_path / "run" / "model.safetensors")
+    kept = load_file(tmp_path / "run" / "model.safetensors")
     names = [name for name, _ in model.named_parameters()]
     same = [all(map(torch.equal, weights, [kept[name] for name in names])) for weights in every]
     return same.index(True)
@@ -159,23 +155,6 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path):
     fit(Toy(), Named("one"), config(steps=5), tmp_path / "run", resume=True, shown=False)
 
 
-def test_one_training_at_a_time_has_a_folder(tmp_path):
-    out = tmp_path / "run"
-    with lock_folder(out, resume=False):
-        with pytest.raises(ValueError, match=r"one process at a time may train in .*wait for it"):
-            fit(Toy(), ToyObjective(), config(), out, shown=False)
-        assert not list(out.iterdir())  # nor does the lock leave a file
-    fit(Toy(), ToyObjective(), config(steps=2), out, shown=False)
-
-
-def test_a_folder_is_free_again_after_a_training(tmp_path):
-    for _ in range(2):
-        with lock_folder(tmp_path / "run", resume=False):
-            pass
-    with pytest.raises(ValueError, match="is a file"), lock_folder(Path(__file__), resume=True):
-        pass
-
-
 def test_where_a_run_goes_on_may_change_but_not_what_it_learns(tmp_path):
     fit(Toy(), ToyObjective(), config(steps=2), tmp_path / "run", shown=False)
     elsewhere = config(steps=2, threads=0, log_every=5, device="auto")
@@ -205,18 +184,18 @@ def test_a_stage_beats_what_it_starts_from_or_begins_to_count_anew(tmp_path, met
     )
     out = tmp_path / "run"
     fit(Toy(), Watched(first), config(epochs=1, metric="accuracy"), out, then=[stage], shown=False)
-    found = read_tensors(out / "model.safetensors")["last.weight"]
+    found = load_file(out / "model.safetensors")["last.weight"]
     assert torch.equal(found, weights[0 if kept == "first" else -1])
 
 
 def test_a_checkpoint_of_an_earlier_version_loses_no_tie(tmp_path):
     out, scores = tmp_path / "run", [{"accuracy": 0.5, "loss": 2.0}] * 2
     fit(Toy(), Scored(scores[:1]), config(epochs=1, metric="accuracy"), out, shown=False)
-    before = read_tensors(out / "model.safetensors")
+    before = load_file(out / "model.safetensors")
     _edit_state(out, "best_loss", "digest", done=False)
     path = out / "config.json"
     path.write_text(path.read_text().replace('"epochs": 1', '"epochs": 2'))
     (out / "manifest.json").unlink()
     fit(Toy(), Scored(scores), config(epochs=2, metric="accuracy"), out, resume=True, shown=False)
-    after = read_tensors(out / "model.safetensors")
+    after = load_file(out / "model.safetensors")
     assert all(torch.equal(before[name], after[name]) for name in before)

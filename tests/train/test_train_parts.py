@@ -5,13 +5,15 @@ import gc
 import math
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from sightline.train.checkpoint import weights_of, write_tensors
-from sightline.train.config import TrainConfig
+from sightline.train.config import TrainConfig, with_min_steps
+from sightline.train.folder import lock_folder
 from sightline.train.optimizer import adamw, named_state, rate, restore
 from sightline.train.progress import Curve, Progress
 from sightline.train.stepping import accelerator_for, to_device
@@ -49,6 +51,25 @@ def test_the_other_schedules():
     assert rates(11, warmup=1.0, schedule="linear", final_lr=0.2)[6] == pytest.approx(0.5 * (0.2 + 0.8 * 0.5))
     ended = rate(TrainConfig(lr=1.0, warmup=0.0, final_lr=0.1), 99, 10)  # longer epochs than the first
     assert ended == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_batches", "epochs", "evaluate_every"),
+    [
+        ({"epochs": 10, "min_steps": 600}, 3, 200, 20),  # evaluated as often as before: ten times
+        ({"epochs": 10, "min_steps": 600}, 60, 10, 1),  # enough as it is
+        ({"epochs": 10, "min_steps": 601}, 60, 11, 1),
+        ({"epochs": 10, "min_steps": None}, 3, 10, 1),
+        ({"epochs": 10, "min_steps": 600, "steps": 7}, 3, 10, 1),  # who says how many steps, gets them
+    ],
+)
+def test_few_examples_are_gone_through_more_often(settings, n_batches, epochs, evaluate_every):
+    config = with_min_steps(TrainConfig(**settings), n_batches)
+    assert (config.epochs, config.evaluate_every, config.save_every) == (
+        epochs,
+        evaluate_every,
+        evaluate_every,
+    )
 
 
 @pytest.mark.bad_input
@@ -172,6 +193,14 @@ def test_moved_keeps_the_shape_of_a_batch():
     assert there["y"][0][0].is_meta
     assert there["y"][0][1] == "name"
     assert there["n"] == 3
+
+
+def test_a_folder_is_free_again_after_a_training(tmp_path):
+    for _ in range(2):
+        with lock_folder(tmp_path / "run", resume=False):
+            pass
+    with pytest.raises(ValueError, match="is a file"), lock_folder(Path(__file__), resume=True):
+        pass
 
 
 def test_the_curve_has_a_column_for_every_name(tmp_path):

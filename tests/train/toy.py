@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from sightline.data.batches import seed_of, shuffled_batches
-from sightline.train.config import TrainConfig
-from sightline.train.objective import Loss, Objective
+from sightline.train import Loss, Objective, TrainConfig
 
 QUICK = TrainConfig(device="cpu", epochs=2, lr=1e-2, tensorboard=False, threads=0)
 
@@ -30,6 +28,11 @@ class Toy(nn.Module):
         return self.last(self.dropout(torch.relu(self.norm(self.first(x)))))
 
 
+def chance(*numbers):
+    """A generator that some numbers seed."""
+    return torch.Generator().manual_seed(hash(numbers) % (1 << 40))
+
+
 class ToyObjective(Objective):
     kind = "toy"
 
@@ -40,13 +43,11 @@ class ToyObjective(Objective):
         self.n, self.batch_size, self.seed, self.noise = n, batch_size, seed, noise
 
     def plan(self, epoch):
-        return shuffled_batches(self.n, self.batch_size, self.seed, epoch)
+        order = torch.randperm(self.n, generator=chance(self.seed, epoch)).tolist()
+        return [order[i : i + self.batch_size] for i in range(0, self.n, self.batch_size)]
 
     def load(self, indices, epoch):
-        noise = [
-            torch.randn(5, generator=torch.Generator().manual_seed(seed_of(self.seed, epoch, i)))
-            for i in indices
-        ]
+        noise = [torch.randn(5, generator=chance(self.seed, epoch, i)) for i in indices]
         return {"x": self.x[indices] + self.noise * torch.stack(noise), "y": self.y[indices]}
 
     def loss(self, model, batch):

@@ -8,7 +8,7 @@ import torch
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from sightline.train.loop import fit
+    from sightline.train import fit
     from tests.train.toy import QUICK, Toy, ToyObjective
 
     torch.manual_seed(7)

@@ -1,15 +1,18 @@
 """Mutation testing: small mistakes are put into a room, one at a time, and its tests must notice.
 
     python -m workshop.mutation attention
+    python -m workshop.mutation look --net --n 100
     python -m workshop.mutation look --n 400 --seed 1 --json look.json
 
-The second command, given once more, tries only what was not noticed, as long as the room is the same.
+The second runs only tests through public names, as ``make test`` has them, see ``net.py``. The third, given
+once more, tries only what was not noticed, as long as the room is the same.
 
 The tests are collected once. Each mistake gets a child of that process, which has it in memory and runs the
-tests that pass the changed statement, the fastest first, until one fails; which those are is found by one run
-of all tests, and kept in a file. The shape hook, under which these tests run in ``make test``, is left out:
-it would notice more. Kernels are left out, which a GPU compiles; so are the statements that ``on_a_gpu.py``
-lists, as long as no test passes them, the sizes of tiles that it lists, and fields of dataclasses.
+tests that pass the changed statement, the fastest case of each first, until one fails; which those are is
+found by one run of all tests, and kept in a file. The shape hook, under which these tests run in
+``make test``, is left out: it would notice more. Kernels are left out, which a GPU compiles; so are the
+statements that ``on_a_gpu.py`` lists, as long as no test passes them, the sizes of tiles that it lists, and
+fields of dataclasses.
 """
 
 import argparse
@@ -27,12 +30,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from workshop.mutation import net
 from workshop.mutation.coverage import ROOT, Coverage, digest_of
 from workshop.mutation.mutants import Living, lines, shown, sites
 from workshop.mutation.on_a_gpu import is_size, only_there
 from workshop.mutation.trials import KILLED, NOT_RUN, SURVIVED, TIMEOUT, begin, together
 
-ROOMS = ("attention", "look", "watch", "edit", "decode", "train")
+ROOMS = ("attention", "look", "watch", "edit", "decode", "train", "data")
 
 
 def main():
@@ -48,6 +52,9 @@ def main():
     parser.add_argument(
         "--tests", nargs="*", default=[], help="these alone, instead of all of the room's own"
     )
+    parser.add_argument(
+        "--net", action="store_true", help="only tests through public names, in the files of net.toml"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="mistakes that are tried at the same time")
     parser.add_argument("--minutes", type=float, help="after which no further mistake is tried")
     parser.add_argument("--seconds", type=float, default=10.0, help="of tests for one mistake")
@@ -58,8 +65,10 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     session = Session(options)
-    words = options.tests or [f"tests/{options.room}", f"sightline/{options.room}", "--doctest-modules"]
+    words = [*options.tests, *(net.files_of(options.room) if options.net else [])]
+    words = words or [f"tests/{options.room}", f"sightline/{options.room}", "--doctest-modules"]
     words += ["-q", "-s", "-p", "no:xdist", "--ignore-glob=*/kernels/*", "--no-header", "--no-summary"]
+    words += ["-m", "not long"] if options.net else []
     words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # all is imported already
     with contextlib.chdir(ROOT):
         code = pytest.main(words, plugins=[session])
@@ -71,6 +80,13 @@ class Session:
 
     def __init__(self, options):
         self.options, self.code = options, 1
+
+    def pytest_collection_modifyitems(self, config, items):
+        """Leave out what is not of the net, where that alone is asked for."""
+        if self.options.net:
+            out = [item for item in items if not net.is_of_the_net(item)]
+            config.hook.pytest_deselected(items=out)
+            items[:] = [item for item in items if item not in out]
 
     def pytest_runtestloop(self, session):
         """Try every mistake, and say what came of it."""

@@ -3,6 +3,7 @@
 import collections
 import hashlib
 import json
+import mmap
 import os
 import random
 import sys
@@ -22,14 +23,17 @@ class Coverage:
         folder.mkdir(parents=True, exist_ok=True)
         kept = folder / f"{options.room}-{digest_of(sources)}.json"
         known = json.loads(kept.read_text()) if kept.exists() else {}
-        files = {str(item.path.relative_to(ROOT)): _digest(item.path) for item in items}
-        new = [x for x in items if _digest(x.path) not in known.get(str(x.path.relative_to(ROOT)), {})]
+        files = collections.defaultdict(list)
+        for item in items:
+            files[item.path].append(item)
+        now = {str(path.relative_to(ROOT)): _digest(path, some) for path, some in files.items()}
+        new = {x: y for x, y in files.items() if _digest(x, y) not in known.get(str(x.relative_to(ROOT)), {})}
         if new:
             known |= _measured(new, living, sources, options.jobs)
             kept.write_text(json.dumps(known))
         self.times, self.passing = {}, collections.defaultdict(list)
-        for path, now in files.items():
-            for name, (seconds, statements) in known[path][now].items():
+        for path, digest in now.items():
+            for name, (seconds, statements) in known[path][digest].items():
                 self.times[name] = seconds
                 for at in statements:
                     self.passing[tuple(at)].append(name)
@@ -61,21 +65,29 @@ class Coverage:
         return sum(self.times[name] for name in names)
 
     def _fastest(self, names, seconds):
-        """The fastest; those of one file follow each other, since they share fixtures."""
+        """The fastest case of each test, then the second of each; those of one file follow each other."""
+        by_time, cases, turn = sorted(names, key=self.times.__getitem__), collections.Counter(), {}
+        for name in by_time:
+            test = name.partition("[")[0]
+            turn[name] = cases[test]
+            cases[test] += 1
         chosen, left = set(), seconds
-        for name in sorted(names, key=self.times.__getitem__):
+        for name in sorted(by_time, key=turn.__getitem__):
             left -= self.times[name]
             if left < 0 and chosen:
                 break
             chosen.add(name)
         files = {}
-        for name in sorted(chosen, key=self.times.__getitem__):
-            files.setdefault(name.partition("::")[0], []).append(name)
+        for name in by_time:
+            if name in chosen:
+                files.setdefault(name.partition("::")[0], []).append(name)
         return [name for names in files.values() for name in names], len(chosen) == len(names)
 
 
-def _digest(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+def _digest(path, items):
+    """Of the text of a file, and of which of its tests were collected."""
+    names = "".join(item.nodeid for item in items)
+    return hashlib.sha256(path.read_bytes() + names.encode()).hexdigest()[:16]
 
 
 def digest_of(sources):
@@ -83,23 +95,20 @@ def digest_of(sources):
     return hashlib.sha256("".join(sources.values()).encode()).hexdigest()[:16]
 
 
-def _measured(items, living, sources, jobs):
+def _measured(files, living, sources, jobs):
     """Run tests, each statement noting that it ran; children share the files. By file and its digest."""
-    files = collections.defaultdict(list)
-    for item in items:
-        files[item.path].append(item)
     ordered = sorted(files.values(), key=len, reverse=True)
     cases = Cases("files", 0, count=len(ordered))
 
     def some(_):
         be_quiet()
-        numbers, hits = {}, bytearray(1 << 20)
+        numbers, hits = {}, mmap.mmap(-1, 1 << 20)  # what a test forks notes it too
         for file, source in sources.items():
             living.instrument(file, source, numbers, hits)
         at = {n: (str(Path(where[0]).relative_to(ROOT)), *where[1:]) for where, n in numbers.items()}
         return {
             str(ordered[n][0].path.relative_to(ROOT)): {
-                _digest(ordered[n][0].path): _measured_file(ordered[n], at, hits)
+                _digest(ordered[n][0].path, ordered[n]): _measured_file(ordered[n], at, hits)
             }
             for n, _ in cases
         }

@@ -31,6 +31,8 @@ STATEMENTS = {
         "_over_heads": ("ones = weights.new_ones", "return (ones @ weights"),
     },
     "attention/mask_values.py": {
+        "_collect": ALL,
+        "_is_due": ALL,
         "_send": ALL,
         "_test": ("_collect()", "_send(rule, mask, version, name)"),
     },
@@ -38,6 +40,21 @@ STATEMENTS = {
         "MultiheadAttention._infer": ALL,
         "MultiheadAttention._is_plain": ALL,
         "MultiheadAttention.forward": ("return self._infer(query",),
+    },
+    "decode/hypotheses.py": {"may_synchronise": ("return t %",)},
+    "decode/replay.py": {
+        "GraphReplay.__call__": (
+            "key =",
+            "if key not in",
+            "if len(self._recordings)",
+            "del self._recordings",
+            "self._recordings[key] =",
+            "recording = ",
+            "recording.",
+            "found = recording.found",
+            "return Hypotheses(",
+        ),
+        "GraphReplay._recorded": ALL,
     },
     "look/mass.py": {"_by_kernel": ALL, "_sum_members": ("parts.append(_by_kernel(",)},
     "look/measure.py": {
@@ -59,12 +76,18 @@ STATEMENTS = {
         "_weighted": ("return sums.mean(1)",),
         "_weighted_on_gpu": ("return received_from(", "return relevance_on_gpu("),
     },
+    "train/processes.py": {"own_gpu": ALL, "join": ("torch.cuda.", 'backend = "cpu:gloo,')},
+    "train/stepping.py": {
+        "_seed": ("torch.cuda.",),
+        "accelerator_for": ("os.environ[",),
+    },
     "watch/batching.py": {
         "CallQueue._place_of": ("stream = int(", "self._streams[place] ="),
         "WaitingGroup.on_stream": ("return torch.cuda.stream(stream)",),
     },
 }
 SIZES = {
+    "attention/additive.py": ("TILE",),
     "edit/edited_call.py": ("_ROWS",),
     "look/uniform.py": ("_TILE", "_TILE_ELSEWHERE"),
     "look/mass.py": ("_FEW",),
