@@ -40,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Look",
     "Mask",
+    "Measure",
     "Monitor",
     "Sight",
     "align",
@@ -47,6 +48,7 @@ __all__ = [
     "edit",
     "look",
     "masks",
+    "measures",
     "models",
     "nn",
     "open_run",
@@ -62,14 +64,16 @@ __all__ = [
 
 # Where names live that are no modules of their own: a module, or a name in a module.
 _HOME = {
-    "Look": "look.sight:Look",
+    "Look": "look.request:Look",
     "Mask": "attention.masks:Mask",
+    "Measure": "look.measure:Measure",
     "Monitor": "watch.monitor:Monitor",
     "Sight": "look.sight:Sight",
     "align": "look.align:align",
     "attention": "attention.attend:attention",
     "edit": "edit.edit:edit",
     "masks": "attention.masks",
+    "measures": "look.measures",
     "open_run": "tasks.run:open_run",
     "reference": "attention.reference",
     "scores": "attention.scores",

@@ -20,7 +20,7 @@ both begin at position zero, torch's rule for ``is_causal``.
 """
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, get_args
 
@@ -129,6 +129,10 @@ class Mask:
             allowed=tuple(fit(x, (*lead, t, s), batch_first=True) for x in self.allowed),
             added=tuple(fit(x, (*lead, t, s), batch_first=False) for x in self.added),
         )
+
+    def unfitted(self) -> "Mask":
+        """Return a fitted mask as one that attention can fit again."""
+        return replace(self, lengths=tuple(x[..., 0, 0] for x in self.lengths))
 
     def keys(self, queries: tuple[int, int], t: int, s: int) -> tuple[int, int]:
         """The range of keys outside of which none of these queries may look, by position alone."""

@@ -20,7 +20,6 @@ from sightline.attention.attend import attention
 from sightline.attention.masks import Mask
 from sightline.attention.scores import named
 from sightline.look.groups import Keys, is_integer, key_index
-from sightline.look.mass import unfitted
 from sightline.shapes import Bool, Float, did_you_mean, leading
 from sightline.watch.readers.calls import Call
 
@@ -96,7 +95,7 @@ def edited_attention(change: Change, call: Call, name: str) -> Edited:
         call.q,
         call.k,
         call.v,
-        unfitted(call.mask),
+        call.mask.unfitted(),
         score=call.score,
         scale=call.scale,
         dropout_p=call.dropout_p,

@@ -1,20 +1,27 @@
 """A sight in a few lines that a person can read."""
 
 import math
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from sightline.look.sight import Sight
-from sightline.look.sight_data import UNKNOWN_PADDING
+from sightline.look.calls import UNKNOWN_PADDING
 from sightline.look.uniform import even_attention
+
+if TYPE_CHECKING:
+    from sightline.look.sight import Sight
 
 _QUICK = 1 << 24  # pairs whose mask may be read for a line of text
 
 
-def describe(sight: Sight) -> str:
+def describe(sight: "Sight") -> str:  # noqa: C901
     """What it is a sight of, how sharp it is, which key got most, and what it costs to keep."""
     of = f" of {sight.name}" if sight.name else ""
     lines = [f"Sight{of}: {_items_and_heads(sight)}, T={sight.t} queries, S={sight.s} keys"]
+    if sight.shard is not None and sight.shard.queries is not None:
+        lines.append(f"  this rank has {sight.shard}; gather() gives each rank all")
+        lines.append(f"  measured  {', '.join(sight.statistics)}")
+        return "\n".join(lines)
     if sight.shard is not None:
         lines.append(f"  this rank has {sight.shard}")
     is_known = sight.t and sight.s and _is_quick(sight) and sight.is_looking.any()
@@ -46,7 +53,7 @@ def describe(sight: Sight) -> str:
     return "\n".join(lines)
 
 
-def _items_and_heads(sight: Sight) -> str:
+def _items_and_heads(sight: "Sight") -> str:
     """Return the sizes of the batch and of the heads in words; a batch without heads has none to count."""
     n = sight.n_batch
     words = [_count(math.prod(sight.lead[:n]), "item")] if n or not sight.has_heads else []
@@ -59,7 +66,7 @@ def _count(n: int, noun: str) -> str:
     return f"{n} {noun}{'s' * (n != 1)}"
 
 
-def padding_words(sight: Sight) -> str:
+def padding_words(sight: "Sight") -> str:
     """How many queries are padding, and who said so."""
     if sight.padding == UNKNOWN_PADDING:
         return (
@@ -70,7 +77,7 @@ def padding_words(sight: Sight) -> str:
     return f"{n} of {of} queries are left out, as {sight.padding} says"
 
 
-def count_padding(sight: Sight) -> tuple[int, int]:
+def count_padding(sight: "Sight") -> tuple[int, int]:
     """How many queries of all items are padding, and how many there are."""
     heads = (-1,) if sight.has_heads else ()
     n_items = math.prod(sight.lead[: sight.n_batch])
@@ -78,18 +85,18 @@ def count_padding(sight: Sight) -> tuple[int, int]:
     return int((hidden[:, 0] if heads else hidden).sum()), n_items * sight.t
 
 
-def _is_quick(sight: Sight) -> bool:
+def _is_quick(sight: "Sight") -> bool:
     """Whether what even attention would give is known without waiting."""
     return sight.t * sight.s <= _QUICK or not any(x.inputs.may_forbid for x in sight.kept)
 
 
-def _mean(x: Tensor, sight: Sight) -> float:
+def _mean(x: Tensor, sight: "Sight") -> float:
     """The mean over the queries that look at something."""
     looking = x[sight.is_looking]
     return float(looking.double().mean()) if looking.numel() else 0.0
 
 
-def _range(sight: Sight, name: str, unit: str = "") -> str:
+def _range(sight: "Sight", name: str, unit: str = "") -> str:
     x = sight.statistics[name].detach().double()
     n_nan = int((x.isnan() & ~sight.is_padding).sum())
     nan = f"NaN for {n_nan} of {int((~sight.is_padding).sum())} queries of all heads"
@@ -100,7 +107,7 @@ def _range(sight: Sight, name: str, unit: str = "") -> str:
     return f"{known}; {nan}" if n_nan else known
 
 
-def _measured_also(sight: Sight) -> list[str]:
+def _measured_also(sight: "Sight") -> list[str]:
     more = []
     if "map" in sight.statistics:
         more.append("a map of {} x {}".format(*sight.statistics["map"].shape[-2:]))

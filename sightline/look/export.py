@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sightline.look.sight import Sight
-
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    from sightline.look.sight import Sight
 
 __all__ = ["sight_to_dict", "sight_to_frame"]
 
 _OF_QUERIES = ("lse", "entropy", "peak", "peak_at")
 
 
-def sight_to_dict(sight: Sight) -> dict[str, Any]:
+def sight_to_dict(sight: "Sight") -> dict[str, Any]:
     """A sight as what ``json.dumps`` takes."""
     sight.require_whole("JSON")
     statistics = {name: _plain(x.detach().cpu().tolist()) for name, x in sight.statistics.items()}
@@ -31,7 +31,7 @@ def sight_to_dict(sight: Sight) -> dict[str, Any]:
     }
 
 
-def sight_to_frame(sight: Sight) -> "pd.DataFrame":
+def sight_to_frame(sight: "Sight") -> "pd.DataFrame":
     """A row for each query of each item and head, those that are padding left out."""
     sight.require_whole("a data frame")
     try:

@@ -4,43 +4,50 @@ Statistics are always written. With ``keep=True`` so is what later questions are
 their own dtype, the log-sum-exp and the mask.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from sightline.attention.band import Band
 from sightline.attention.masks import Mask
+from sightline.look.calls import CallShape
 from sightline.look.inputs import PrecomputedWeights, ScoreInputs
-from sightline.look.recording import Recording
+from sightline.look.measure import nan_where
 from sightline.look.sharded.axes import Axis, Shard
-from sightline.look.sight import CallShape, SavedInputs, Sight
-from sightline.look.sight_data import NAN_AT_PADDING, nan_where
+from sightline.look.source import Block
 from sightline.untrusted import check_unicode, need, parse_json
+
+if TYPE_CHECKING:
+    from sightline.look.recording import Recording
+    from sightline.look.sight import Sight
 
 _SIGHT = "sightline.Sight/2"
 _SEEN = "sightline.Seen/1"
 _READ = {"sightline.Sight/1": "Sight", _SIGHT: "Sight", _SEEN: "Recording"}
 _LEFT_OUT = "left out"  # what files of earlier versions say of padding
-_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens", "is_masked")
+_ABOUT = ("t", "s", "lead", "name", "averaged", "n_batch", "source", "padding", "tokens", "is_masked", "axes")
 _LATER: dict[str, Any] = {
     "source": "kernel",
     "padding": "",
     "tokens": (),
     "skipped": (),
     "is_masked": True,
+    "axes": {},
 }  # what older files don't say
+_NAN_AT_PADDING = ("lse", "entropy", "peak", "top")  # as files of earlier versions hold them
 _MASK = ("lengths", "allowed", "added")
 
 Tensors = dict[str, Tensor]
 
 
-def save(sight: Sight, path: str | Path, *, keep: bool = False) -> None:
+def save(sight: "Sight", path: str | Path, *, keep: bool = False) -> None:
     """Write a sight.
 
     Args:
@@ -52,13 +59,13 @@ def save(sight: Sight, path: str | Path, *, keep: bool = False) -> None:
     _write(Path(path), _SIGHT, about, tensors, "a sight", "look.safetensors")
 
 
-def load(path: str | Path) -> Sight:
+def load(kind: "type[Sight]", path: str | Path) -> "Sight":
     """Read a sight back."""
     about, tensors = _read(Path(path), "Sight")
-    return _unpack(about, tensors, Path(path))
+    return _unpack(kind, about, tensors, Path(path))
 
 
-def save_seen(seen: Recording, path: str | Path, *, keep: bool = False) -> None:
+def save_seen(seen: "Recording", path: str | Path, *, keep: bool = False) -> None:
     """Write all that was seen of a model."""
     tensors: Tensors = {}
     sights: dict[str, list[Any]] = {}
@@ -71,18 +78,18 @@ def save_seen(seen: Recording, path: str | Path, *, keep: bool = False) -> None:
     _write(Path(path), _SEEN, about, tensors, "what was seen", "seen.safetensors")
 
 
-def load_seen(path: str | Path) -> Recording:
+def load_seen(kind: "type[Recording]", sight: "type[Sight]", path: str | Path) -> "Recording":
     """Read what was seen back."""
     path = Path(path)
     about, tensors = _read(path, "Recording")
-    seen = Recording.of(about["seen"])
+    seen = kind.of(about["seen"])
     for i, (name, calls) in enumerate(about["sights"].items()):
         for j, one in enumerate(calls):
-            seen.add(name, _unpack(one, _under(f"{i}.{j}.", tensors), path))
+            seen.add(name, _unpack(sight, one, _under(f"{i}.{j}.", tensors), path))
     return seen
 
 
-def _pack(sight: Sight, *, keep: bool) -> tuple[dict[str, Any], Tensors]:
+def _pack(sight: "Sight", *, keep: bool) -> tuple[dict[str, Any], Tensors]:
     sight.require_whole("a file")
     about = {name: getattr(sight, name) for name in _ABOUT}
     if sight.shard is not None:
@@ -112,7 +119,7 @@ def _unpack_call(about: list[Any]) -> CallShape:
     return CallShape(tuple(lead), t, s, None if parents is None else torch.tensor(parents))
 
 
-def _pack_kept(piece: SavedInputs) -> tuple[dict[str, Any], Tensors]:
+def _pack_kept(piece: Block) -> tuple[dict[str, Any], Tensors]:
     inputs = piece.inputs
     if inputs.score is not None or inputs.modify is not None:
         raise ValueError(
@@ -123,10 +130,11 @@ def _pack_kept(piece: SavedInputs) -> tuple[dict[str, Any], Tensors]:
         "scale": inputs.scale,
         "bands": [asdict(band) for band in inputs.mask.bands],
         "rows": isinstance(inputs, PrecomputedWeights),
-        "first_key": piece.first_key,
-        "first_query": piece.first_query,
+        "first_key": piece.key,
+        "first_query": piece.position,
         "mask": {kind: len(getattr(inputs.mask, kind)) for kind in _MASK},
     }
+    assert piece.lse is not None  # noqa: S101
     tensors = {"q": inputs.q, "k": inputs.k, "lse": piece.lse}
     for name in ("padding", "sink"):
         if getattr(inputs, name) is not None:
@@ -136,13 +144,15 @@ def _pack_kept(piece: SavedInputs) -> tuple[dict[str, Any], Tensors]:
     return about, tensors
 
 
-def _unpack(about: Mapping[str, Any], tensors: Tensors, path: Path) -> Sight:
+def _unpack(kind: "type[Sight]", about: Mapping[str, Any], tensors: Tensors, path: Path) -> "Sight":
     about = _LATER | dict(about)
     try:
         fields = {name: about[name] for name in _ABOUT}
-        kept = tuple(
+        pieces = [
             _unpack_kept(one, _under(f"kept.{i}.", tensors)) for i, one in enumerate(about.get("kept", ()))
-        )
+        ]
+        starts = itertools.accumulate([x.inputs.shape[2] for x in pieces], initial=0)
+        kept = tuple(replace(x, query=start) for x, start in zip(pieces, starts, strict=False))
     except (KeyError, TypeError):
         raise ValueError(f"{path} is damaged, what it says of itself is {about!r}") from None
     statistics = {name: x for name, x in tensors.items() if not name.startswith("kept.")}
@@ -155,13 +165,13 @@ def _unpack(about: Mapping[str, Any], tensors: Tensors, path: Path) -> Sight:
         fields["shard"] = Shard(**axes, note=about.get("note", ""))
     if fields["padding"] == _LEFT_OUT and "lse" in statistics:
         fields["padding"], statistics = "mask", _as_padding(statistics)
-    return Sight(**fields, statistics=statistics, kept=kept)
+    return kind(**fields, statistics=statistics, kept=kept)
 
 
 def _as_padding(statistics: Tensors) -> Tensors:
     """Return statistics of a file of an earlier version, where padding counted as queries without keys."""
     hidden = statistics["lse"] == -torch.inf
-    found = {name: nan_where(hidden, x) if name in NAN_AT_PADDING else x for name, x in statistics.items()}
+    found = {name: nan_where(hidden, x) if name in _NAN_AT_PADDING else x for name, x in statistics.items()}
     return found | {"is_padding": hidden}
 
 
@@ -170,13 +180,14 @@ def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
 
 
-def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> SavedInputs:
+def _unpack_kept(about: Mapping[str, Any], tensors: Tensors) -> Block:
     bands = tuple(Band(**band) for band in about["bands"])
     parts = (tuple(tensors[f"{kind}.{i}"] for i in range(about["mask"][kind])) for kind in _MASK)
     made = PrecomputedWeights if about["rows"] else ScoreInputs
     inputs = made(tensors["q"], tensors["k"], Mask(bands, *parts), about["scale"])
     inputs = replace(inputs, padding=tensors.get("padding"), sink=tensors.get("sink"))
-    return SavedInputs(inputs.with_versions(), tensors["lse"], about["first_key"], about.get("first_query"))
+    inputs = inputs.with_versions()
+    return Block(inputs, tensors["lse"], key=about["first_key"], position=about.get("first_query"))
 
 
 def _write(path: Path, kind: str, about: Any, tensors: Tensors, what: str, example: str) -> None:

@@ -19,13 +19,17 @@ A head gets the first name that fits. Names are hypotheses: test them with ``sl.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from sightline.look.groups import is_integer
-from sightline.look.sight import Sight, Span
+from sightline.look.sight import Span
 from sightline.shapes import Float
+
+if TYPE_CHECKING:
+    from sightline.look.sight import Sight
 
 __all__ = ["head_shares", "kind_of", "received_by_first"]
 
@@ -42,7 +46,7 @@ _LEAST_EVENNESS = 0.95  # of a uniform head: among few keys it would pass for a 
 
 
 def head_shares(
-    sight: Sight, *, is_cross: bool, period: int | None = None, span: Span | None = None
+    sight: "Sight", *, is_cross: bool, period: int | None = None, span: Span | None = None
 ) -> dict[str, Float[Tensor, " heads"]]:
     """The share of each head's weight that each kind accounts for, averaged over the batch.
 
@@ -74,7 +78,7 @@ def head_shares(
     return shares
 
 
-def received_by_first(sight: Sight) -> Float[Tensor, "..."]:
+def received_by_first(sight: "Sight") -> Float[Tensor, "..."]:
     """Return what the first key of each item received, of self-attention the first that is no padding."""
     if sight.t != sight.s or not sight.s:
         return sight.received[..., :1].sum(-1)
@@ -96,7 +100,7 @@ def kind_of(shares: Mapping[str, float], evenness: float | None = None) -> str:
     return next((kind for kind, least in _LEAST.items() if shares.get(kind, 0.0) >= least), "")
 
 
-def _induction(sight: Sight, by_distance: Tensor, period: int) -> Float[Tensor, " heads"]:
+def _induction(sight: "Sight", by_distance: Tensor, period: int) -> Float[Tensor, " heads"]:
     """The weight on what came after the last occurrence, of the queries that have one."""
     if not is_integer(period) or not 2 <= period <= sight.s:
         raise ValueError(
@@ -111,7 +115,7 @@ def _induction(sight: Sight, by_distance: Tensor, period: int) -> Float[Tensor, 
     return sums / counts.clamp(min=1)
 
 
-def _mean(x: Tensor, sight: Sight) -> Float[Tensor, " heads"]:
+def _mean(x: Tensor, sight: "Sight") -> Float[Tensor, " heads"]:
     """Sums over queries as a share of those that look, over the whole batch."""
     heads = sight.lead[-1] if sight.has_heads else 1
     sums, count = (a.double().sum(-1).reshape(-1, heads).sum(0) for a in (x, sight.is_looking))

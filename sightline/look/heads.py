@@ -8,27 +8,28 @@ kept q and k, in O(T + S) memory. It is about positions in one sequence, so cros
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from sightline.look.head_kinds import head_shares, kind_of, received_by_first
 from sightline.look.head_rows import Head, HeadTable
-from sightline.look.inputs import ScoreInputs, Tile
+from sightline.look.measures_more import Distance
 from sightline.look.module_names import is_cross_name
-from sightline.look.recording import Recording
 from sightline.look.sight import Sight, Span
-from sightline.look.sight_data import SightData
-from sightline.look.tile_pass import over_tiles
 from sightline.look.uniform import even_attention
 from sightline.messages import check_integer, format_value
 from sightline.shapes import Float
+
+if TYPE_CHECKING:
+    from sightline.look.recording import Recording
 
 __all__ = ["Head", "HeadTable", "by_layer", "distance", "head_table", "mean_per_head", "share", "sharpest"]
 
 
 def head_table(
-    seen: Recording | Mapping[str, Sight], *, period: int | None = None, span: Span | None = None
+    seen: "Recording | Mapping[str, Sight]", *, period: int | None = None, span: Span | None = None
 ) -> HeadTable:
     """Describe and name every head that was seen, layer by layer.
 
@@ -92,16 +93,16 @@ def _evenness(sight: Sight) -> dict[str, Float[Tensor, " heads"]]:
     return {"evenness": torch.where((whole > 0) | own.isnan(), own / whole.clamp(min=1e-30), 0.0)}
 
 
-def by_layer(seen: Recording | Mapping[str, Sight], *, follow: bool = True) -> dict[str, Sight]:
+def by_layer(seen: "Recording | Mapping[str, Sight]", *, follow: bool = True) -> dict[str, Sight]:
     """One sight for each name: the steps of a decoding loop stacked, runs and other calls numbered.
 
     Calls are steps where the keys are those of a cache that grows, slides or stays; others are layers that
     share a module, or the same model run again. ``follow`` as in :meth:`Recording.runs`.
     """
-    if not isinstance(seen, Recording | Mapping):
-        raise TypeError(f"seen must be a Recording or a dict of sights by name, got {format_value(seen)}")
-    if not isinstance(seen, Recording):
+    if isinstance(seen, Mapping):
         return dict(seen)
+    if not hasattr(seen, "runs"):
+        raise TypeError(f"seen must be a Recording or a dict of sights by name, got {format_value(seen)}")
     layers: dict[str, Sight] = {}
     for name in seen:
         runs = seen.runs(name, follow=follow)
@@ -146,22 +147,18 @@ def distance(sight: Sight, first: int | None = None) -> Float[Tensor, "... T"]:
     sight.require_whole("the distance")
     if not sight.kept:
         raise ValueError("the distance needs q and k, which were not kept; keep them with keep=True")
-    if first is None and not is_aligned(sight):
+    if first is None and not sight.is_aligned:
         raise ValueError(
             f"T={sight.t} queries and S={sight.s} keys are not the same tokens, so nothing says how far they "
             "are apart; if they are of one sequence, say where the first query stands with first="
         )
-    parts, position = [], first or 0
-    for inputs, lse, first_key, first_query in sight.require_kept("the distance"):
-        position = first_query if first is None and first_query is not None else position
-        parts.append(_mean_distance(inputs, lse, position - first_key))
-        position += inputs.shape[2]
-    return sight.restore_queries(torch.cat(parts, dim=-1))
+    found: Tensor = sight.ask(Distance(first))
+    return found.detach()
 
 
 def is_cross(name: str, sight: Sight) -> bool:
     """Whether a layer looks from one sequence into another, as its name or its lengths tell."""
-    return is_cross_name(name) or not is_aligned(sight)
+    return is_cross_name(name) or not sight.is_aligned
 
 
 def sum_queries(x: Float[Tensor, "... T"], sight: Sight) -> Float[Tensor, "..."]:
@@ -175,26 +172,3 @@ def mean_per_head(sums: Float[Tensor, "..."], sight: Sight) -> Float[Tensor, " h
     count = sight.is_looking.sum(-1)
     sums, count = (x.detach().double().reshape(-1, heads).sum(0) for x in (sums, count))
     return sums / count.clamp(min=1)
-
-
-def _mean_distance(inputs: ScoreInputs, lse: Tensor, first: int) -> Float[Tensor, "B H T"]:
-    def mean(weights: Tensor, tile: Tile) -> Tensor:
-        queries = torch.arange(*tile.rows, device=lse.device) + first
-        keys = torch.arange(*tile.columns, device=lse.device)
-        return torch.linalg.vecdot(weights, (queries[:, None] - keys).abs_().to(weights.dtype))
-
-    distances = torch.zeros_like(lse)
-    for tile, part in over_tiles(inputs, lse, mean):
-        distances[tile.row_index] = part
-    return distances
-
-
-def is_aligned(sight: SightData) -> bool:
-    """Whether each query's own key is the one at its place, whether all at once or step by step."""
-    if not sight.kept:
-        return sight.t == sight.s
-    ends, end = [], 0
-    for inputs, _, first_key, first_query in sight.kept:
-        end += inputs.shape[2]
-        ends.append(first_query is not None or inputs.shape[3] + first_key == end)
-    return all(ends)

@@ -2,6 +2,8 @@
 
 import contextlib
 import copy
+import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -12,6 +14,8 @@ from torch import Tensor
 from sightline.attention.masks import Mask
 from sightline.attention.scores import Score
 from sightline.shapes import Bool, Float, autocasting
+
+LOG2E = 1 / math.log(2)
 
 
 class Tile(NamedTuple):
@@ -97,13 +101,13 @@ class ScoreInputs:
     sink: Float[Tensor, "1 H 1"] | None = None
     is_trained: bool = True
 
-    @property
+    @functools.cached_property
     def shape(self) -> tuple[int, int, int, int]:
         """(B, H, T, S)."""
         b, h, t = self.q.shape[:3]
         return b, h, t, self.k.size(2)
 
-    @property
+    @functools.cached_property
     def dtype(self) -> torch.dtype:
         """What statistics are computed in: half precision only rounds the inputs."""
         return torch.float64 if self.q.dtype == torch.float64 else torch.float32
@@ -207,35 +211,70 @@ class ScoreInputs:
         """What keeping it costs, if nobody else holds on to it."""
         return sum(x.nbytes for x in (self.q, self.k, *self.mask.tensors))
 
+    @functools.cached_property
+    def unit(self) -> float:
+        """What scores are multiplied by for weights to be 2 ** score: log2 e, or 1 if that could overflow.
+
+        A bias may be the least number that there is, which is finite; so may be what a function gives.
+        """
+        return LOG2E if self.score is None and self.modify is None and not self.mask.added else 1.0
+
     def scores(
-        self, tile: Tile, out: Tensor | None = None, *, masked: bool = True
+        self,
+        tile: Tile,
+        out: Tensor | None = None,
+        *,
+        less: Float[Tensor, "b h t"] | None = None,
+        unit: float = 1.0,
+        masked: bool = True,
     ) -> Float[Tensor, "b h t s"]:
-        """The scores of a tile, -inf where a query may not look.
+        """Return the scores of a tile, -inf where a query may not look.
 
         Args:
             tile: Which of them.
             out: Where to put them, if not into a new tensor.
+            less: What to take off the scores of each query, in the unit of the scores.
+            unit: What scores are multiplied by, 1 or that of :attr:`unit`.
             masked: Whether the mask is applied.
         """
+        scores = self._products(tile, out, less if self.unit != 1.0 else None, unit)
+        if self.modify is not None:
+            with torch.set_grad_enabled(self.requires_grad):
+                scores = self.modify(scores, tile)
+        if masked:
+            self._apply_mask(scores, tile)
+        if out is not None and scores is not out:
+            scores = out.copy_(scores)
+        if less is not None and self.unit == 1.0:
+            scores = scores.sub_(less.unsqueeze(-1))
+        return scores
+
+    def _products(
+        self, tile: Tile, out: Tensor | None, less: Tensor | None, unit: float
+    ) -> Float[Tensor, "b h t s"]:
+        """Return scores before anything changes or forbids them."""
         group = self.q.size(1) // self.k.size(1)
         kv_heads = slice(tile.heads.start // group, -(-tile.heads.stop // group))
         q, k = self.q[tile.row_index], self.k[tile.batch, kv_heads, slice(*tile.columns)]
         if self.score is not None:
             with torch.set_grad_enabled(self.requires_grad):
-                scores = self.score(q, k.repeat_interleave(group, 1)).to(self.dtype) * self.scale
-        else:  # the heads that share their keys are rows of one product
-            rows = (q.to(self.dtype) * self.scale).reshape(q.size(0) * k.size(1), -1, q.size(-1))
-            keys = k.to(self.dtype).reshape(q.size(0) * k.size(1), k.size(2), k.size(3))
-            product = None if out is None else out.view(rows.size(0), rows.size(1), keys.size(1))
-            with torch.autocast(q.device.type, enabled=False) if autocasting(q) else contextlib.nullcontext():
-                product = torch.bmm(rows, keys.mT, out=product)
-            scores = product.view(*q.shape[:3], k.size(2)) if out is None else out
-        if self.modify is not None:
-            with torch.set_grad_enabled(self.requires_grad):
-                scores = self.modify(scores, tile)
-        for span in self._mask_spans(tile) if masked else ():
+                return self.score(q, k.repeat_interleave(group, 1)).to(self.dtype) * (self.scale * unit)
+        n = q.size(0) * k.size(1)  # the heads that share their keys are rows of one product
+        rows = (q.to(self.dtype) * (self.scale * unit)).reshape(n, -1, q.size(-1))
+        keys = k.to(self.dtype).reshape(n, k.size(2), k.size(3)).mT
+        product = None if out is None else out.view(n, rows.size(1), k.size(2))
+        with torch.autocast(q.device.type, enabled=False) if autocasting(q) else contextlib.nullcontext():
+            if less is None:
+                product = torch.bmm(rows, keys, out=product)
+            else:  # a pass less than a subtraction
+                product = torch.baddbmm(less.neg().reshape(n, -1, 1), rows, keys, out=product)
+        return product.view(*q.shape[:3], k.size(2)) if out is None else out
+
+    def _apply_mask(self, scores: Tensor, tile: Tile) -> None:
+        """Write -inf where a query may not look, and add what the mask adds."""
+        for span in self._mask_spans(tile):
             part = scores[..., span[0] - tile.columns[0] : span[1] - tile.columns[0]]
-            block = self.mask.block(tile.rows, span, *self.shape[2:], device=q.device)
+            block = self.mask.block(tile.rows, span, *self.shape[2:], device=self.q.device)
             if block.dim() == 4:
                 block = block[tile.batch] if block.size(0) != 1 else block
                 block = block[:, tile.heads] if block.size(1) != 1 else block
@@ -245,7 +284,6 @@ class ScoreInputs:
                 part.add_(block)
         if self.padding is not None:
             scores.masked_fill_(self.padding[tile.batch, :, slice(*tile.rows), None], -torch.inf)
-        return scores
 
     def widened(self) -> "ScoreInputs":
         """The same with q and k in the dtype of statistics, so that not every tile has to convert its own."""
@@ -282,10 +320,12 @@ class ScoreInputs:
 
     def _mask_spans(self, tile: Tile) -> list[tuple[int, int]]:
         """Those in which the mask does it."""
-        left, right = tile.columns
-        if self.mask.tensors:
+        mask = self.mask
+        if mask.lengths or mask.allowed or mask.added:
             return [tile.columns]
-        first, last = left, right
+        if not mask.bands:
+            return []
+        left, right = first, last = tile.columns
         for band in self.mask.bands:
             low, high = band.keys_of_all(tile.rows, *self.shape[2:])
             first, last = max(first, low), min(last, high)
@@ -295,9 +335,10 @@ class ScoreInputs:
 
     def may_have_empty_rows(self, tile: Tile | None = None) -> bool:
         """Whether some query of a tile, or of all, might have nothing to look at."""
-        if self.mask.tensors or len(self.mask.bands) > 1 or self.modify is not None:
+        mask = self.mask
+        if mask.lengths or mask.allowed or mask.added or len(mask.bands) > 1:
             return True
-        if self.padding is not None:
+        if self.modify is not None or self.padding is not None:
             return True
         if not self.mask.bands:
             return self.k.size(2) == 0
@@ -307,18 +348,23 @@ class ScoreInputs:
         return any(first >= last for first, last in spans)
 
     def tiles(
-        self, size: int, queries: tuple[int, int] | None = None, keys: tuple[int, int] | None = None
+        self,
+        size: int,
+        queries: tuple[int, int] | None = None,
+        keys: tuple[int, int] | None = None,
+        n_heads: int | None = None,
     ) -> Iterator[Tile]:
         """Cut the pairs into tiles of about ``size``, each with all the keys that it may look at.
 
         Args:
             size: How many pairs a tile should hold.
             queries, keys: Look at these only.
+            n_heads: How many heads a tile has. Default: as many as fit.
         """
         b, h, t, s = self.shape
         top, bottom = queries or (0, t)
         left, right = keys or (0, s)
-        group = max(1, h // max(1, self.k.size(1)))  # there may be no head
+        group = n_heads or max(1, h // max(1, self.k.size(1)))  # there may be no head
         row = max(1, right - left)
         rows = min(max(1, bottom - top), max(1, size // (row * group)))
         if self.mask.bands:  # thin tiles follow the edge of a band, and skip what lies behind it
@@ -361,12 +407,16 @@ class PrecomputedWeights(ScoreInputs):
     def scores(
         self,
         tile: Tile,
-        out: Tensor | None = None,  # noqa: ARG002
+        out: Tensor | None = None,
         *,
+        less: Float[Tensor, "b h t"] | None = None,
+        unit: float = 1.0,
         masked: bool = True,  # noqa: ARG002
     ) -> Float[Tensor, "b h t s"]:
-        """The logarithms of the kept weights."""
-        return self.q[tile.row_index][..., slice(*tile.columns)].log()
+        """Return the logarithms of the kept weights."""
+        weights = self.q[tile.row_index][..., slice(*tile.columns)]
+        scores = (torch.log if unit == 1.0 else torch.log2)(weights, out=out)
+        return scores if less is None else scores.sub_(less.unsqueeze(-1))
 
     def masked_spans(self, tile: Tile) -> list[tuple[int, int]]:
         """Some weights may be zero, anywhere."""

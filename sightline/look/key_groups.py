@@ -1,6 +1,6 @@
 """Which keys belong to which group, read: what ``sight.mass`` works with."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,7 @@ class KeyGroups:
     names: tuple[str, ...]
     device: torch.device
     _plans: dict[tuple[bool, int], MassPlan] = field(default_factory=dict, repr=False)
+    _elsewhere: dict[torch.device, "KeyGroups"] = field(default_factory=dict, repr=False)
 
     @property
     def s(self) -> int:
@@ -50,6 +51,22 @@ class KeyGroups:
         if self._is_members:
             return marks
         return marks.unsqueeze(-1) == torch.arange(len(self.names), device=self.device)
+
+    def on(self, device: torch.device) -> "KeyGroups":
+        """Return the same groups on another device."""
+        if device == self.device:
+            return self
+        if device not in self._elsewhere:
+            self._elsewhere[device] = replace(self, device=device, _plans={}, _elsewhere={})
+        return self._elsewhere[device]
+
+    def repeated(self, n: int) -> "KeyGroups":
+        """Return the groups of n batches after one another."""
+        if n == 1 or self.n_items in (None, 1):
+            return self
+        return replace(
+            self, marks=self.marks.repeat(n, *(1,) * (self.marks.dim() - 1)), _plans={}, _elsewhere={}
+        )
 
     def plan(self, *, banded: bool, tile: int) -> MassPlan:
         """How a kernel goes through the keys, made once; see :func:`plan_mass`."""

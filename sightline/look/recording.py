@@ -5,18 +5,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
+from sightline.look.calls import CallShape
 from sightline.look.groups import is_integer
 from sightline.look.isolate import isolated
 from sightline.look.module_names import is_cross_name
 from sightline.look.notebook import NotebookRepr
 from sightline.look.recording_text import by_reason, seen_lines, seen_table
 from sightline.look.runs import are_steps, split_runs
-from sightline.look.sight import CallShape, Sight
-from sightline.look.stacked_sight import StackedSight
+from sightline.look.sight import Sight
 from sightline.look.steps import stack
 from sightline.messages import check_bool, did_you_mean, format_value
 from sightline.shapes import Int
@@ -31,6 +31,28 @@ _DARK = (
     "no attention kernel and no softmax over products of queries and keys ran in it; a look can't follow "
     "other ways to compute attention"
 )
+
+
+class StackedCalls(NamedTuple):
+    """What was seen of calls that were measured as one; it holds on to nothing else of them.
+
+    Attributes:
+        sight: Of all of them, stacked along the batch.
+        names: Their modules.
+        orders: Their numbers.
+    """
+
+    sight: Sight
+    names: tuple[str, ...]
+    orders: tuple[int, ...]
+
+    def split(self) -> Iterator[tuple[int, str, Sight]]:
+        """Yield the number, the module and the sight of each call."""
+        sight, n = self.sight, self.sight.lead[0] // len(self.names)
+        parts = {name: x.split(n) for name, x in sight.statistics.items()}
+        for i, (order, name) in enumerate(zip(self.orders, self.names, strict=True)):
+            statistics = {key: pieces[i] for key, pieces in parts.items()}
+            yield order, name, replace(sight, lead=(n, *sight.lead[1:]), statistics=statistics, name=name)
 
 
 class Recording(NotebookRepr):
@@ -52,7 +74,7 @@ class Recording(NotebookRepr):
         self.tokens: tuple[tuple[str, ...], ...] = ()
         self.launch: Callable[[], None] = do_nothing  # measures calls that wait
         self._stacked: list[
-            tuple[StackedSight, Callable[[int, Sight], Sight]]
+            tuple[StackedCalls, Callable[[int, Sight], Sight]]
         ] = []  # not split into calls yet
         self._expected: set[str] = set()  # the modules of calls that have been measured
         self._settled: dict[str, list[Sight]] = {}
@@ -100,7 +122,7 @@ class Recording(NotebookRepr):
         """Note why nothing may be heard of a module that looks like attention, in case that nothing is."""
         self._silence.setdefault(name, reason)
 
-    def expect(self, stacked: StackedSight, finish: Callable[[int, Sight], Sight]) -> None:
+    def expect(self, stacked: StackedCalls, finish: Callable[[int, Sight], Sight]) -> None:
         """Note that calls have been measured together; each of them gets its sight when one is asked for.
 
         Args:
@@ -222,7 +244,7 @@ class Recording(NotebookRepr):
         """Read what :meth:`save` wrote."""
         from sightline.look.files import load_seen  # noqa: PLC0415
 
-        return load_seen(path)
+        return load_seen(cls, Sight, path)
 
     def to_json(self) -> str:
         """All sights as a JSON object: names, and a list of calls for each."""

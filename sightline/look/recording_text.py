@@ -5,12 +5,12 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from sightline.look.calls import UNKNOWN_PADDING
 from sightline.look.describe import count_padding
-from sightline.look.sight import Sight
-from sightline.look.sight_data import UNKNOWN_PADDING
 
 if TYPE_CHECKING:
     from sightline.look.recording import Recording
+    from sightline.look.sight import Sight
     from sightline.watch.modules import ModuleResolver
 
 __all__ = ["by_reason", "closing_words", "seen_lines", "seen_sizes", "seen_table"]
@@ -89,7 +89,7 @@ def closing_words(seen: "Recording", limit: int, owners: "ModuleResolver") -> It
         )
 
 
-def _mean(sight: Sight, name: str) -> float:
+def _mean(sight: "Sight", name: str) -> float:
     """The mean of a statistic over the queries that look at something; NaN where one of them is."""
     values = sight.statistics[name].detach()
     values = values[sight.is_looking | (values.isnan() & ~sight.is_padding)]

@@ -1,18 +1,17 @@
 """What to measure, and how large a map may be."""
 
-import functools
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
+from sightline.look.cells import Cells
 from sightline.look.groups import is_integer
-from sightline.look.stream import Cells, StatsRequest
 from sightline.messages import check_bool
 
 __all__ = [
     "Look",
     "Size",
     "Span",
-    "check_measure",
+    "check_span",
     "check_top",
     "is_integer_pair",
     "make_cells",
@@ -53,6 +52,8 @@ class Look:
             raise ValueError(f"top must be a whole number >= 1, got {self.top!r}; None keeps no weights")
         if self.map is not None and min(parse_map_size(self.map)) < 1:
             raise ValueError(f"a map must be at least 1 x 1, got {self.map}; None draws none")
+        if self.map is not None and not is_integer(self.map):
+            object.__setattr__(self, "map", parse_map_size(self.map))
 
     def clip(self, t: int, s: int) -> "Look":
         """As much of it as T queries and S keys have: a map that is too large, or a top, is cut to them."""
@@ -62,31 +63,11 @@ class Look:
         size = (min(rows, t), min(columns, s)) if rows and t and s else None
         return replace(self, map=size, top=min(self.top or 0, s) or None)
 
-    def request(self, t: int, s: int) -> StatsRequest:
-        """The same as an order to the second pass over T x S."""
-        size: Any = self.map
-        return _request(replace(self, map=tuple(size)) if isinstance(size, list) else self, t, s)
-
-
-@functools.lru_cache(256)
-def _request(look: Look, t: int, s: int) -> StatsRequest:
-    """What a look asks of T x S, kept, since models look at the same sizes again and again."""
-    if look.top is not None:
-        check_top(look.top, s)
-    cells = None if look.map is None else make_cells(look.map, t, s)
-    return StatsRequest(look.received, look.entropy, look.peak, cells, look.top)
-
 
 def make_cells(size: Size, t: int, s: int, queries: Span | None = None, keys: Span | None = None) -> Cells:
     """Lay a grid over T x S or a window of it, or say why it does not fit."""
     rows, columns = parse_map_size(size)
-    spans = []
-    for name, span, n in (("queries", queries, t), ("keys", keys, s)):
-        whole = (0, n) if span is None else span
-        if not is_integer_pair(whole) or not 0 <= whole[0] < whole[1] <= n:
-            raise ValueError(f"{name} must be a range (first, past_the_last) within 0..{n}, got {whole!r}")
-        spans.append(whole)
-    (top, bottom), (left, right) = spans
+    (top, bottom), (left, right) = check_span("queries", queries, t), check_span("keys", keys, s)
     if not 1 <= rows <= bottom - top or not 1 <= columns <= right - left:
         raise ValueError(
             f"a map has at least one cell and no more than queries and keys, got {rows} x {columns} "
@@ -94,6 +75,14 @@ def make_cells(size: Size, t: int, s: int, queries: Span | None = None, keys: Sp
             f"{bottom - top, right - left}"
         )
     return Cells(rows, columns, (top, bottom), (left, right))
+
+
+def check_span(name: str, span: Span | None, n: int) -> Span:
+    """Return a range of queries or keys within the n that there are; all of them by default."""
+    whole = (0, n) if span is None else span
+    if not is_integer_pair(whole) or not 0 <= whole[0] < whole[1] <= n:
+        raise ValueError(f"{name} must be a range (first, past_the_last) within 0..{n}, got {whole!r}")
+    return whole
 
 
 def check_top(k: int, s: int) -> None:
@@ -104,20 +93,12 @@ def check_top(k: int, s: int) -> None:
         )
 
 
-def check_measure(measure_: object) -> None:
-    """Refuse an order that is no Look."""
-    if not isinstance(measure_, Look):
-        raise TypeError(
-            f"measure must be a sl.Look, got {type(measure_).__name__}; sl.Look(map=64) also draws a map"
-        )
-
-
 def parse_map_size(size: Size) -> tuple[int, int]:
     """Read the size of a map."""
     pair = (size, size) if is_integer(size) else size
     if not is_integer_pair(pair):
         raise ValueError(f"the size of a map is a whole number or (rows, columns), got {size!r}")
-    return pair
+    return pair[0], pair[1]
 
 
 def is_integer_pair(x: object) -> TypeGuard[tuple[int, int]]:

@@ -19,8 +19,9 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sightline.look.calls import CallShape
 from sightline.look.module_names import is_cross_name
-from sightline.look.sight import CallShape, Sight
+from sightline.look.sight import Sight
 
 __all__ = ["Place", "are_steps", "items_of", "places_of", "split_runs"]
 

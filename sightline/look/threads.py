@@ -18,7 +18,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -59,8 +59,12 @@ def by_tile(
     if shares_tiles(inputs):
         yield from in_order(work, tiles)
         return
+    if torch.get_num_threads() == 1 or not _is_ours(inputs):
+        for tile in tiles:
+            yield tile, work(tile)
+        return
     for tile in tiles:
-        with one_thread() if _is_ours(inputs) else nullcontext():
+        with one_thread():
             result = work(tile)
         yield tile, result
 

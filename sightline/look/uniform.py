@@ -52,10 +52,10 @@ def even_attention(sight: "Sight") -> UniformAttention | None:
     if not sight.kept:
         return None if sight.is_masked else _unmasked(sight)
     b, h = sight.kept[0].inputs.shape[:2]
-    device = sight.kept[0].lse.device
+    device = sight.kept[0].inputs.q.device
     received = torch.zeros(b, h, sight.s, device=device)
     counts = []
-    for inputs, _, first_key, _ in sight.kept:
+    for inputs, first_key in ((x.inputs, x.key) for x in sight.kept):
         reach, shares = (_of_bands if _has_bands_alone(inputs) else _of_tiles)(inputs)
         received[..., first_key : first_key + inputs.shape[3]] += shares
         counts.append(reach.expand(inputs.shape[:3]))

@@ -9,9 +9,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from sightline.look.calls import CallShape
 from sightline.look.recording import Recording
 from sightline.look.sharded.axes import Shard
-from sightline.look.sight import CallShape, Sight
+from sightline.look.sight import Sight
 from sightline.shapes import Int
 from sightline.watch.beams import BeamReorderTracker
 from sightline.watch.intercept import track_beam_reorders

@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode
 from sightline.attention.attend import attention, four_dimensional
 from sightline.attention.from_torch import heads, mask_from_torch
 from sightline.attention.masks import Mask, causal
-from sightline.look.look import make_score_inputs
 from sightline.look.output_gradient import OutputGradient
+from sightline.look.score_inputs import make_score_inputs
 from sightline.shapes import leading
 from sightline.watch.readers.calls import Call, read_attention_call, read_sdpa_call
 from sightline.watch.readers.sdpa import AttentionCall, UnreadableError

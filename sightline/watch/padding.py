@@ -26,9 +26,9 @@ from typing import Any, NamedTuple, TypeGuard
 import torch
 from torch import Tensor, nn
 
+from sightline.look.calls import NO_PADDING, UNKNOWN_PADDING
 from sightline.look.inputs import PrecomputedWeights, ScoreInputs
 from sightline.look.module_names import is_cross_name
-from sightline.look.sight_data import NO_PADDING, UNKNOWN_PADDING
 from sightline.messages import format_value
 from sightline.shapes import Bool, is_tensor
 from sightline.watch.crossing import is_cross_attention

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 
+from sightline.look.asked import Asked, fitted, measure_sight
+from sightline.look.engine import tile_weights
 from sightline.look.inputs import PrecomputedWeights, Tile
 from sightline.look.isolate import isolated
-from sightline.look.recording import Recording, do_nothing
+from sightline.look.recording import Recording, StackedCalls, do_nothing
 from sightline.look.sharded.axes import Shard
-from sightline.look.sight import Look, SavedInputs, Sight, measure_sight
-from sightline.look.stacked_sight import StackedSight
-from sightline.look.stream import tile_weights
+from sightline.look.sight import Sight
+from sightline.look.source import Block
 from sightline.watch.batching import WRITTEN_TO, CallQueue
 from sightline.watch.call_info import CallInfo, CallTracker
 from sightline.watch.kernel_calls import KernelCall, KernelParams
@@ -46,7 +47,7 @@ class WatchOptions(NamedTuple):
 
     is_selected: Callable[[str], bool]
     every: int
-    measure: Look
+    measure: Asked
     keep: bool
     in_main_memory: bool
     limit: int
@@ -192,8 +193,8 @@ class CallSession:
             for group in groups:
                 try:
                     with group.on_stream():
-                        sight = self._measure(group.names[0], group.stack())
-                    stacked = StackedSight(sight=sight, names=group.names, orders=group.orders)
+                        sight = self._measure(group.names[0], group.stack(), len(group.names))
+                    stacked = StackedCalls(sight, group.names, group.orders)
                     self._seen.expect(stacked, self._finish_sight)
                 except Exception as error:  # noqa: BLE001 (the model must not feel it)
                     for name in group.names:
@@ -205,7 +206,7 @@ class CallSession:
         self._seen.full = self._seen.nbytes > self._options.limit
         return self._seen.full
 
-    def _measure(self, name: str, call: AttentionCall) -> Sight:
+    def _measure(self, name: str, call: AttentionCall, n_calls: int = 1) -> Sight:
         """Measure a call, or several of one shape that have been stacked."""
         padding, source = place_padding(call.said, call.inputs)
         if call.inputs.padding is None:
@@ -214,7 +215,7 @@ class CallSession:
         with contextlib.nullcontext() if call.inputs.score is None else RefuseRandom():
             sight = measure_sight(
                 call.inputs.detached() if keep_apart else call.inputs,
-                self._options.measure.clip(*call.inputs.shape[2:]),
+                fitted(self._options.measure, *call.inputs.shape[2:], n_calls),
                 lead=call.lead,
                 lse=call.lse,
                 keep=self._options.keep,
@@ -246,11 +247,11 @@ def _finish_sight(notes: list[CallInfo], order: int, sight: Sight) -> Sight:
 
 def _keep_rows(sight: Sight) -> Sight:
     """Keep the weights themselves instead of q and k."""
-    ((inputs, lse, *_),) = sight.kept
-    b, h, t, s = inputs.shape
-    tile = Tile(slice(0, b), slice(0, h), (0, t), (0, s))
-    rows = PrecomputedWeights.of(tile_weights(inputs, tile, lse))
-    return sight.with_kept((SavedInputs(rows, torch.zeros_like(lse)),))
+    (block,) = sight.kept
+    b, h, t, s = block.inputs.shape
+    weights = tile_weights(block, Tile(slice(0, b), slice(0, h), (0, t), (0, s)))
+    rows = PrecomputedWeights.of(weights).with_versions()
+    return sight.with_kept((Block(rows, weights.new_zeros(b, h, t, dtype=torch.float64)),))
 
 
 def _capturing() -> bool:

@@ -12,13 +12,15 @@ from typing import Any
 from torch import Tensor
 
 from sightline.attention.masks import Mask, causal
+from sightline.look.asked import Asked, fitted
+from sightline.look.engine import Found, collect, finish, parts_of, run
 from sightline.look.inputs import ScoreInputs
+from sightline.look.measure import Lse
 from sightline.look.recording import Recording
-from sightline.look.request import Look
-from sightline.look.sharded.look import sight_of
+from sightline.look.sharded.look import sight_of, without_lse
 from sightline.look.sharded.placements import is_dtensor, local, spread_of
-from sightline.look.sharded.ring import make_ring
-from sightline.look.sharded.ring_pass import Partial, lse_round, measure_round, reduce_partials
+from sightline.look.sharded.ring import RingSource, make_ring, reduce_together
+from sightline.look.source import OutAxis
 from sightline.watch.attention_call import AttentionCall, UnreadableError
 from sightline.watch.call_info import CallInfo
 
@@ -91,9 +93,24 @@ def _is_balanced(func: Any, q: Any) -> bool:
 class _RingCall:
     name: str
     call: AttentionCall
-    lse: Tensor
-    partial: Partial
+    source: RingSource
+    found: Found
     note: CallInfo
+
+    @property
+    def parts(self) -> list[tuple[OutAxis, str, Tensor]]:
+        """What has to be put together over the ranks."""
+        return [(out.axis, m.op, x) for m, out, x in parts_of(self.found)]
+
+    @property
+    def nbytes(self) -> int:
+        """How much of it is sent."""
+        return sum(x.nbytes for axis, _, x in self.parts if axis != "query")
+
+    def answers(self, whole: list[Tensor]) -> dict[str, Tensor]:
+        """Return the statistics, from what the ranks have found together."""
+        parts = iter(whole)
+        return finish({m: [next(parts) for _ in xs] for m, xs in self.found.items()})
 
 
 class RingCalls:
@@ -103,15 +120,17 @@ class RingCalls:
         self._seen = seen
         self._calls: list[_RingCall] = []
 
-    def measure(self, name: str, call: AttentionCall, look: Look, note: CallInfo, *, keep: bool) -> None:
+    def measure(self, name: str, call: AttentionCall, asked: Asked, note: CallInfo, *, keep: bool) -> None:
         """Pass the keys round, and keep what has to be added up."""
         assert call.ring is not None  # noqa: S101
         self._seen.mark_dark(name, _LATER)
-        lse = lse_round(call.inputs, call.ring) if call.lse is None else call.lse.double()
-        request = look.clip(*call.ring.whole).request(*call.ring.whole)
-        partial = measure_round(call.inputs, lse, request, call.ring)
-        self._calls.append(_RingCall(name, call, lse, partial, note))
-        if sum(x.partial.nbytes for x in self._calls) > _MUCH:
+        lse = call.lse
+        if lse is None:
+            lse = run([Lse()], call.ring.source(call.inputs, None))["lse"]
+        source = call.ring.source(call.inputs, lse)
+        found = collect(without_lse(fitted(asked, *call.ring.whole)), source)
+        self._calls.append(_RingCall(name, call, source, found, note))
+        if sum(x.nbytes for x in self._calls) > _MUCH:
             self.finish(keep=keep)
 
     def finish(self, *, keep: bool) -> None:
@@ -119,11 +138,12 @@ class RingCalls:
         calls, self._calls = self._calls, []
         by_group: dict[int, list[_RingCall]] = {}
         for one in calls:
-            by_group.setdefault(id(one.partial.ring.group), []).append(one)
+            by_group.setdefault(id(one.source.ring.group), []).append(one)
         found: dict[int, dict[str, Tensor]] = {}
         for some in by_group.values():
             try:
-                found |= zip(map(id, some), reduce_partials([x.partial for x in some]), strict=True)
+                whole = reduce_together([(x.source.ring, x.parts) for x in some])
+                found |= {id(x): x.answers(parts) for x, parts in zip(some, whole, strict=True)}
             except Exception as error:  # noqa: BLE001 (a rank that is gone must not end this one's block)
                 for one in some:
                     self._seen.mark_unseen(one.name, f"{_APART}: {type(error).__name__}: {error}"[:300])
@@ -133,12 +153,12 @@ class RingCalls:
 
     def _add(self, one: _RingCall, statistics: dict[str, Tensor], *, keep: bool) -> None:
         sight = sight_of(
-            one.partial, statistics, one.call.inputs, one.lse, lead=one.call.lead, beside=one.call.shard,
-            keep=keep, name=one.name,
+            one.source, statistics, tuple(one.found), lead=one.call.lead, beside=one.call.shard, keep=keep,
+            name=one.name,
         )  # fmt: skip
         self._seen.add(one.name, one.note.onto(sight), is_counted=True)
         # The same number on every rank, whatever its part: all of them reach the limit at the same call.
-        self._seen.nbytes += one.partial.nbytes
+        self._seen.nbytes += one.nbytes
 
     def drop(self) -> None:
         """Let go of what waits: some rank may never come by."""

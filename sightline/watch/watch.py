@@ -17,13 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from sightline.attention.observers import observe
+from sightline.look.asked import check_measure
 from sightline.look.groups import is_integer
 from sightline.look.isolate import isolated
-from sightline.look.look import captured_lse
+from sightline.look.measure import Measure
 from sightline.look.recording import Recording
 from sightline.look.recording_text import closing_words, seen_sizes
+from sightline.look.request import Look
+from sightline.look.score_inputs import captured_lse
 from sightline.look.sharded.placements import HeadFinder, may_be_sharded
-from sightline.look.sight import Look, Sight, check_measure
+from sightline.look.sight import Sight
 from sightline.messages import check_bool
 from sightline.shapes import Int, Shaped
 from sightline.watch.call_info import CallTracker
@@ -65,7 +68,7 @@ def watch(
     *,
     layers: str | Callable[[str], bool] | None = None,
     every: int = 1,
-    measure: Look = _EVERYTHING,
+    measure: Look | Sequence[Measure] = _EVERYTHING,
     keep: bool | Literal["cpu"] = False,
     limit: int = 2 << 30,
     attention_mask: Shaped[Tensor, "B T"] | None = None,
@@ -112,7 +115,7 @@ def watch(
         raise TypeError(f"watch takes an nn.Module, got {type(model).__name__}; sl.look looks at q, k and v")
     if not is_integer(every) or every < 1:
         raise ValueError(f"every must be a whole number >= 1, got {every!r}; 1 measures each call")
-    check_measure(measure)
+    asked = check_measure(measure)
     if not is_integer(limit) or limit < 0:
         raise ValueError(
             f"limit must be a whole number of bytes >= 0, got {limit!r}; 2 << 30 is two gigabytes"
@@ -128,7 +131,7 @@ def watch(
     options = WatchOptions(
         is_selected=name_filter(layers),
         every=every,
-        measure=measure,
+        measure=asked,
         keep=bool(keep) or grad,
         in_main_memory=keep == "cpu",
         limit=limit,

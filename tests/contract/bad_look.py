@@ -88,8 +88,17 @@ BAD = {
     "sl.Sight.mean_heads(): no heads": (lambda: sight()[0, 0].mean_heads(), ValueError, "no heads", "()"),
     "sl.Sight.__getitem__(index): too far": (lambda: sight()[2], ValueError, "2", "(2, 6)"),
     "sl.Sight.__getitem__(index): too many": (lambda: sight()[0, 1, 2], ValueError, "(2, 6)", "3 indices"),
-    "sl.Sight.__getitem__(index): a text": (lambda: sight()["a"], TypeError, "whole numbers", "str"),
+    "sl.Sight.__getitem__(index): a text": (lambda: sight()["a"], ValueError, "no a", "entropy"),
     "sl.Sight.__getitem__(index): backwards": (lambda: sight()[::-1], ValueError, "forward", "-1"),
+    "sl.Sight.ask(measure): a text": (lambda: sight().ask("entropy"), TypeError, "sl.measures", "entropy"),
+    "sl.Sight.__matmul__(x): too short": (lambda: sight() @ torch.ones(6, 2), ValueError, "S=7", "(6, 2)"),
+    "sl.Sight.__matmul__(x): a list": (lambda: sight() @ [1.0], ValueError, "S=7", "[1.0]"),
+    "sl.look(measure): a class": (
+        lambda: sl.look(Q, K, V, measure=[sl.measures.Entropy]), TypeError, "the class Entropy", "call it",
+    ),
+    "sl.look(measure): twice": (
+        lambda: sl.look(Q, K, V, measure=[sl.measures.Entropy()] * 2), ValueError, "'entropy'", "twice",
+    ),
     "sl.Sight.to(device): unknown": (lambda: sight().to("gpu"), (ValueError, RuntimeError), "gpu"),
     "sl.Sight.save(path): no folder": (lambda: sight().save("/nowhere/x"), ValueError, "/nowhere"),
     "sl.Sight.save(path): a folder": (lambda: sight().save("/"), ValueError, "folder", "/"),

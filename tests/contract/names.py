@@ -8,13 +8,14 @@ from torch import nn
 
 import sightline as sl
 
-MODULES = ("masks", "scores", "positions", "nn", "models", "show", "reference", "tasks", "train")
+MODULES = ("masks", "measures", "scores", "positions", "nn", "models", "show", "reference", "tasks", "train")
 # What has no underscore and is Sightline's own all the same: it may change without a word.
 OURS_ALONE = {
-    "sl.Sight": """ after backward check_span is_followed kept parents require_kept require_whole restore_lead
+    "sl.Sight": """ after axes axis_of backward check_position check_span is_aligned is_followed kept parents
+        require_kept require_whole restore_lead
         restore_queries shard skipped with_kept""",
     "sl.Look": " clip request",
-    "sl.Mask": " block fitted keys limits tensors",
+    "sl.Mask": " block fitted keys limits tensors unfitted",
     "sl.masks.Band": " allows clipped keys keys_of_all zero_outside",
     "Recording": """ about add expect explain_silence explanation full launch list_unseen mark_called
         mark_dark mark_skipped mark_unseen note_skipped of ran rename settle take_back
@@ -40,6 +41,9 @@ def contract():
         inside = getattr(sl, module)
         own = [x for x in public(inside) if is_ours(getattr(inside, x))]
         found |= {f"sl.{module}.{name}": described(getattr(inside, name)) for name in own}
+    for name, one in found.items():  # what a measure of one's own defines is said once, by sl.Measure
+        if name.startswith("sl.measures.") and name not in {"sl.measures.Measure", "sl.measures.Out"}:
+            found[name] = {"": one[""]} if isinstance(one, dict) else one
     recording = seen()
     attributes = dict.fromkeys((name for name in vars(recording) if name[0] != "_"), "attribute")
     found["Recording"] = described(type(recording)) | attributes

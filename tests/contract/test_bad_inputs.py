@@ -27,6 +27,8 @@ ROWS = {name: row for room in ROOMS for name, row in room.BAD.items()}
 LONGEST = 300
 DROP_INS = ("sl.nn.Transformer", "sl.nn.MultiheadAttention")  # say what torch's classes of these names say
 LATER = (
+    "sl.Measure.",  # what a subclass defines
+    "sl.measures.",
     "sl.models.",
     "sl.show.",
     "sl.tasks.",

@@ -1,6 +1,7 @@
 """The first and the last of everything that is counted, and the sentences of those who ask for one more."""
 
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -8,11 +9,11 @@ import torch
 
 import sightline as sl
 from sightline.look import groups as groups_module
+from sightline.look.calls import CallShape
 from sightline.look.groups import is_integer, key_index, read_groups
 from sightline.look.head_kinds import head_shares, kind_of
-from sightline.look.heads import distance, head_table, is_aligned, mean_per_head, share, sharpest
+from sightline.look.heads import distance, head_table, mean_per_head, share, sharpest
 from sightline.look.request import check_top, is_integer_pair, make_cells, parse_map_size
-from sightline.look.sight import CallShape, SavedInputs
 from sightline.look.steps import stack
 from tests.look.look_oracle import near, randn
 
@@ -64,10 +65,6 @@ def test_what_a_look_measures_is_cut_to_what_there_is():
     assert sl.Look(map=2).clip(5, 7) == sl.Look(map=(2, 2))
     plain = sl.Look()
     assert plain.clip(5, 7) is plain
-    request = sl.Look(map=[2, 3], top=7, entropy=False).request(5, 7)
-    assert (request.received, request.entropy, request.peak, request.top) == (True, False, True, 7)
-    assert request.cells[:2] == (2, 3)
-    assert sl.Look().request(5, 7).cells is None
 
 
 @pytest.mark.bad_input
@@ -262,16 +259,22 @@ def test_the_sharpest_heads_come_first():
 
 
 def piece_of(t, s, first_key=0, first_query=None):
-    ((inputs, lse, *_),) = look(t=t, s=s).kept
-    return SavedInputs(inputs, lse, first_key, first_query)
+    (block,) = look(t=t, s=s).kept
+    return replace(block, key=first_key, position=first_query)
+
+
+def kept(*pieces):
+    """Steps, the queries of each after those of the step before."""
+    starts = accumulate([x.inputs.shape[2] for x in pieces], initial=0)
+    return tuple(replace(x, query=start) for x, start in zip(pieces, starts, strict=False))
 
 
 def test_queries_that_stand_at_their_own_keys():
     sight = look(t=5, s=5)
-    assert is_aligned(sight) is True
-    assert is_aligned(sight.forget()) is True
-    assert is_aligned(look()) is False
-    assert is_aligned(look().forget()) is False
+    assert sight.is_aligned is True
+    assert sight.forget().is_aligned is True
+    assert look().is_aligned is False
+    assert look().forget().is_aligned is False
     for pieces, aligned in (
         ([piece_of(3, 3), piece_of(2, 5)], True),
         ([piece_of(3, 3), piece_of(2, 3, first_key=2)], True),  # the cache slid by two
@@ -280,13 +283,13 @@ def test_queries_that_stand_at_their_own_keys():
         ([piece_of(3, 3), piece_of(2, 7, first_key=2, first_query=7)], True),
         ([piece_of(3, 4), piece_of(2, 5)], False),
     ):
-        assert is_aligned(sight.with_kept(tuple(pieces))) is aligned
+        assert sight.with_kept(kept(*pieces)).is_aligned is aligned
 
 
 @pytest.mark.bad_input
 def test_distances_of_a_cache_that_slid():
     t = 5
-    sight = look(t=t, s=t).with_kept((piece_of(3, 3), piece_of(2, 3, first_key=2)))
+    sight = look(t=t, s=t).with_kept(kept(piece_of(3, 3), piece_of(2, 3, first_key=2)))
     weights = sight.map((t, t))
     apart = (torch.arange(t)[:, None] - torch.arange(t)).abs()
     near(distance(sight), (weights * apart).sum(-1))
@@ -297,7 +300,7 @@ def test_distances_of_a_cache_that_slid():
         torch.stack([weights.diagonal(1 - d, -2, -1).sum(-1) for d in range(2)], -1),
     )
     near(distance(sight.mean_heads()), distance(sight).mean(1))
-    known = sight.with_kept((piece_of(3, 3, 0, 0), piece_of(2, 3, 1, 2)))  # queries that stand elsewhere
+    known = sight.with_kept(kept(piece_of(3, 3, 0, 0), piece_of(2, 3, 1, 2)))  # queries that stand elsewhere
     known_weights = known.map((t, t))
     places = torch.tensor([0, 1, 2, 2, 3])
     near(distance(known), (known_weights * (places[:, None] - torch.arange(t)).abs()).sum(-1))
@@ -317,11 +320,11 @@ def test_where_steps_stand_is_written_too(tmp_path):
     parts = ((0, 3), (3, 5), (5, 7))
     steps = [sl.look(x[..., a:b, :], x[..., :b, :], x[..., :b, :], sl.masks.causal()) for a, b in parts]
     whole = stack(steps)
-    assert [piece.first_query for piece in whole.kept] == [0, 3, 5]
+    assert [piece.position for piece in whole.kept] == [0, 3, 5]
     whole.save(tmp_path / "x", keep=True)
     loaded = sl.Sight.load(tmp_path / "x")
-    assert [piece.first_query for piece in loaded.kept] == [0, 3, 5]
-    assert [piece.first_key for piece in loaded.kept] == [0, 0, 0]
+    assert [piece.position for piece in loaded.kept] == [0, 3, 5]
+    assert [piece.key for piece in loaded.kept] == [0, 0, 0]
     near(distance(loaded), distance(whole))
     noted = replace(
         steps[0], skipped=(CallShape((1, 2), 3, 5, torch.tensor([0])),), after=CallShape((1, 2), 1, 6)

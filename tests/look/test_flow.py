@@ -9,7 +9,7 @@ import torch
 
 import sightline as sl
 from sightline.look.flow import received_flow, rollout
-from sightline.look.sight_data import SavedInputs
+from sightline.look.source import Block
 from tests.look.look_oracle import MASKS, near, randn
 
 B, H, T = 2, 3, 7
@@ -99,8 +99,8 @@ def test_one_token_of_what_was_decoded_step_by_step():
 def test_what_is_kept_in_main_memory_comes_back_layer_by_layer():
     layer = torch.nn.TransformerEncoderLayer(12, 3, 5, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-    x, to, moves = torch.randn(B, T, 12), SavedInputs.to, []
-    with mock.patch.object(SavedInputs, "to", lambda self, device: moves.append(device) or to(self, device)):
+    x, to, moves = torch.randn(B, T, 12), Block.to, []
+    with mock.patch.object(Block, "to", lambda self, device: moves.append(device) or to(self, device)):
         with sl.watch(model, keep="cpu") as seen:
             model(x)
         assert moves == ["cpu", "cpu"]
@@ -108,7 +108,7 @@ def test_what_is_kept_in_main_memory_comes_back_layer_by_layer():
         expected = rollout(sights, token=2)
         away = [replace(x, kept=tuple(to(piece, "meta") for piece in x.kept)) for x in sights]
         back = dict(zip(away, sights, strict=True))
-        with mock.patch.object(SavedInputs, "to", lambda self, device: _found(self, device, back)):
+        with mock.patch.object(Block, "to", lambda self, device: _found(self, device, back)):
             near(rollout(away, token=2), expected)
             near(away[0].rows([3]), sights[0].rows([3]))
 

@@ -8,8 +8,7 @@ import torch
 
 import sightline as sl
 from sightline.attention.masks import as_mask
-from sightline.look.look import make_score_inputs
-from sightline.look.stream import StatsRequest, measure
+from sightline.look.score_inputs import make_score_inputs
 from tests.look.look_oracle import (
     INF,
     MASKS,
@@ -20,6 +19,7 @@ from tests.look.look_oracle import (
     randn,
     score_of,
     sizes_created,
+    statistics_of,
     tile_of,
 )
 from tests.look.stream_oracle import attention_in_blocks, inputs
@@ -166,7 +166,7 @@ def test_backward_keeps_no_tile():
         return x
 
     with tile_of(4001), torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        measure(pairs, StatsRequest(received=True, entropy=True, peak=True))
+        statistics_of(pairs)
     assert sum(saved) < t * s // 4
 
 

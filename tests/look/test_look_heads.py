@@ -9,7 +9,7 @@ from torch import nn
 
 import sightline as sl
 from sightline.attention.masks import as_mask
-from sightline.look import tile_pass
+from sightline.look import weights as weights_module
 from sightline.look.heads import by_layer, distance, head_table, share, sharpest
 from sightline.look.steps import stack
 
@@ -44,7 +44,7 @@ def apart(weights, first=0):
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("tile", [40, 1 << 19])
 def test_distance_and_share_are_those_of_the_matrix(monkeypatch, name, tile):
-    monkeypatch.setitem(tile_pass._TILE, "cpu", tile)
+    monkeypatch.setitem(weights_module._TILE, "cpu", tile)
     q, k = inputs()
     sight = sl.look(q, k, k, MASKS[name])
     weights = matrix(q, k, MASKS[name])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import sightline as sl
 from sightline.look import groups as groups_module
-from sightline.look import offsets as offsets_module
-from sightline.look import tile_pass
+from sightline.look import measures_more as offsets_module
+from sightline.look import weights as weights_module
 from sightline.look.groups import read_groups
 from tests.look.look_oracle import INF, MASKS, matrix, near, randn, score_of, sizes_created
 
@@ -21,7 +21,7 @@ LEAD, T, S, D = (2, 6), 5, 7, 3
 @pytest.fixture(params=[11, 1 << 19], ids=["small tiles", "one tile"])
 def _tile(request):
     with (
-        mock.patch.object(tile_pass, "_TILE", {"cpu": request.param, "cuda": request.param}),
+        mock.patch.object(weights_module, "_TILE", {"cpu": request.param, "cuda": request.param}),
         mock.patch.object(offsets_module, "_ROWS", 2 if request.param == 11 else 256),
     ):
         yield
@@ -116,7 +116,7 @@ def test_any_shape(lead, t, s, mask, tile):
     q, k, v = inputs(lead, t, s)
     given_mask, added = MASKS[mask](lead, t, s)
     with (
-        mock.patch.object(tile_pass, "_TILE", {"cpu": tile, "cuda": tile}),
+        mock.patch.object(weights_module, "_TILE", {"cpu": tile, "cuda": tile}),
         mock.patch.object(offsets_module, "_ROWS", 3),
     ):
         all_agree(sl.look(q, k, v, given_mask), matrix(q, k, added)[0])
@@ -247,7 +247,7 @@ def test_gradients_of_every_question(question, mask):
         return QUESTIONS[question](sl.look(q, k, k, given_mask))
 
     with (
-        mock.patch.object(tile_pass, "_TILE", {"cpu": 7, "cuda": 7}),
+        mock.patch.object(weights_module, "_TILE", {"cpu": 7, "cuda": 7}),
         mock.patch.object(offsets_module, "_ROWS", 2),
     ):
         assert torch.autograd.gradcheck(asked, (q, k), fast_mode=True)
@@ -257,7 +257,7 @@ def test_nothing_as_large_as_the_matrix_is_made():
     t = 2048
     q = randn(1, 1, t, D, dtype=torch.float32)
     sight = sl.look(q, q, q, sl.masks.causal())
-    with mock.patch.object(tile_pass, "_TILE", {"cpu": 1 << 16, "cuda": 0}), sizes_created() as sizes:
+    with mock.patch.object(weights_module, "_TILE", {"cpu": 1 << 16, "cuda": 0}), sizes_created() as sizes:
         sight.mass([slice(0, 9)])
         sight.received_from((t - 8, t), "max")
         sight.offsets(64)

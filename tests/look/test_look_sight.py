@@ -188,7 +188,8 @@ def test_a_slice_of_q_that_is_not_copied():
         (2, r"index 2 is out of range .*\(2, 6\)"),
         ((0, -7), r"index -7 is out of range .*\(2, 6\)"),
         ((0, 1, 2), r"leading dimensions \(2, 6\), got 3 indices"),
-        ("a", "whole numbers and slices, got str"),
+        ("a", r"this sight has no a; it has .*entropy"),
+        (1.5, "whole numbers and slices, got float"),
     ],
 )
 def test_indices_out_of_range(index, sentence):
@@ -242,7 +243,7 @@ def test_moving_takes_everything_along(score):
     built = sl.scores.Additive(3, 3, 5) if score else None
     sight = sl.look(q, k, v, MASKS["all_together"](lead, T, S)[0], score=built)
     meta = sight.to("meta")
-    pairs, lse, *_ = meta.kept[0]
+    pairs, lse = meta.kept[0].inputs, meta.kept[0].lse
     tensors = [*meta.statistics.values(), pairs.q, pairs.k, *pairs.mask.tensors, lse]
     tensors += list(pairs.score.parameters()) if score else []
     assert {x.device.type for x in tensors} == {"meta"}
@@ -356,5 +357,5 @@ def test_looks_that_do_not_fit():
         looked(measure=sl.Look(top=9))
     with pytest.raises(ValueError, match="64 x 64 cells for 5 queries and 7 keys"):
         looked(measure=sl.Look(map=64))
-    with pytest.raises(TypeError, match=r"measure must be a sl\.Look, got dict"):
+    with pytest.raises(TypeError, match=r"measure must be a sl\.Look or a list of sl\.measures, got dict"):
         looked(measure={"map": 3})

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from sightline.attention.masks import causal
+from sightline.look.asked import fitted, measure_sight
 from sightline.look.inputs import ScoreInputs
-from sightline.look.sight import Look, Sight, measure_sight
+from sightline.look.request import Look
+from sightline.look.sight import Sight
 from tests.look.look_oracle import near, randn
 
 B, H, T, D = 2, 3, 13, 5
@@ -26,7 +28,7 @@ def test_statistics_rows_and_gradients(size, tmp_path):
     inputs = ScoreInputs(q, k, causal().fitted((B, H), T, T), scale, sink=sink.reshape(1, H, 1))
     weights, lse = weights_of(q * scale, k, sink)
     for made in (inputs, inputs.detached()):
-        sight = measure_sight(made, Look(map=4, top=3), lead=(B, H))
+        sight = measure_sight(made, fitted(Look(map=4, top=3), T, T), lead=(B, H))
         near(sight.lse, lse, rtol=1e-9)
         near(sight.entropy, torch.special.entr(weights).sum(-1), atol=1e-9)
         near(sight.peak, weights.amax(-1), atol=1e-9)
@@ -38,7 +40,7 @@ def test_statistics_rows_and_gradients(size, tmp_path):
         near(sight[1, 2].rows([7]), weights[1, 2, [7]], atol=1e-9)
     sight.save(tmp_path / "sight.safetensors", keep=True)
     near(Sight.load(tmp_path / "sight.safetensors").rows(range(T)), weights, atol=1e-9)
-    seen = measure_sight(inputs, Look(), lead=(B, H))
+    seen = measure_sight(inputs, fitted(Look(), T, T), lead=(B, H))
     asked = {
         "entropy": -(weights * weights.clamp(min=1e-300).log()).sum(-1),
         "received": weights.sum(-2),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import sightline as sl
-from sightline.look import stream, threads
+from sightline.look import engine, threads
 from sightline.look.threads import by_tile, in_order, one_thread
 from tests.look.look_oracle import MASKS, randn, tile_of
 from tests.look.stream_oracle import inputs
@@ -180,11 +180,13 @@ def test_the_same_bits_at_the_sizes_that_are_used():
 @has_runtime
 def test_what_tiles_found_is_put_together_by_one_thread(several, monkeypatch):
     numbers = []
-    for name in ("_empty_stats", "_add_tile", "_join"):
-        real = getattr(stream, name)
-        monkeypatch.setattr(
-            stream, name, lambda *args, real=real: numbers.append(thread_numbers()) or real(*args)
-        )
+    real = engine._Known.put
+
+    def noted(*args, **options):
+        numbers.append(thread_numbers())
+        return real(*args, **options)
+
+    monkeypatch.setattr(engine._Known, "put", noted)
     x = randn(1, 2, 1031, 5)
     sl.look(x, x, x, measure=sl.Look(map=3))
     assert len(numbers) > 3

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import sightline as sl
-from sightline.look import flow, tile_pass
+from sightline.look import flow
+from sightline.look import weights as weights_module
 from tests.look.look_oracle import near, randn
 
 
@@ -68,7 +69,7 @@ def test_any_shape_mask_and_precision(b, kv_heads, group, t, s, kind, dtype, til
     output.backward(gradient)
     (sight,) = seen.calls("")
     context, products = dense(q.detach(), k.detach(), v.detach(), gradient, mask)
-    with mock.patch.object(tile_pass, "_TILE", {"cpu": tile, "cuda": tile}):
+    with mock.patch.object(weights_module, "_TILE", {"cpu": tile, "cuda": tile}):
         keys, queries = sight.relevance
     half = dtype != torch.float32
     near(keys, products.sum(-2), rtol=1e-5, atol=1e-5)  # half precision rounds the inputs alone

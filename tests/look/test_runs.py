@@ -5,8 +5,9 @@ import torch
 
 import sightline as sl
 from sightline.look import runs
+from sightline.look.calls import CallShape
 from sightline.look.runs import Place, are_steps, items_of, places_of, split_runs
-from sightline.look.sight import CallShape, Sight
+from sightline.look.sight import Sight
 from sightline.look.steps import stack
 from sightline.watch.beams import BeamReorderTracker
 from tests.look.look_oracle import near, randn

@@ -22,7 +22,8 @@ def matrix(q, k, added=None, *, scores=None, scale=None, sink=None):
     shown = scores.masked_fill(empty, 0.0)
     if sink is not None:
         shown = torch.cat([shown, sink.double()[:, None, None].expand(*shown.shape[:-1], 1)], -1)
-    lse = shown.logsumexp(-1).masked_fill(empty[..., 0], -INF)
+    high = shown.detach().amax(-1, keepdim=True)  # torch's own has gradients of one where scores are huge
+    lse = ((shown - high).exp().sum(-1).log() + high[..., 0]).masked_fill(empty[..., 0], -INF)
     return shown.softmax(-1)[..., : scores.size(-1)].masked_fill(empty, 0.0), lse
 
 

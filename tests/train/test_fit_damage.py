@@ -149,7 +149,7 @@ def test_weights_of_another_model_are_refused(stopped):
     out, _ = stopped
     config = out / "config.json"
     config.write_text(config.read_text().replace('"width": 7', '"width": 5'))
-    with pytest.raises(ValueError, match=r"of another model: 'first.bias' has shape|of another model: '"):
+    with pytest.raises(ValueError, match=r"are not those that it was trained with|of another model"):
         fit(Toy(ToyConfig(width=5)), ToyObjective(), CONFIG, out, resume=True, shown=False)
 
 

@@ -289,7 +289,7 @@ def test_a_model_without_attention():
         ({"every": 1.5}, r"every must be a whole number .*got 1\.5"),
         ({"every": "2"}, "every must be .*got '2'"),
         ({"layers": 3}, "layers must be a pattern or a function .*got int"),
-        ({"measure": {"map": 3}}, r"measure must be a sl\.Look, got dict"),
+        ({"measure": {"map": 3}}, r"measure must be a sl\.Look or a list of sl\.measures, got dict"),
         ({"limit": -1}, "limit must be .*got -1"),
     ],
 )

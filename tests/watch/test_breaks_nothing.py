@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import flex_attention
 
 import sightline as sl
-from sightline.look import isolate, sight
+from sightline.look import isolate
 from sightline.watch import dispatch_keys, modules, recorder, session, watch
 from sightline.watch.readers import eager, sdpa
 from tests.look.look_oracle import matrix, near, randn
@@ -57,7 +57,7 @@ PLACES = {
     "stored weights": (recorder, "stored_call"),
     "following scores": (eager.EagerTracker, "multiply"),
     "the softmax": (eager.EagerTracker, "_soften"),
-    "measuring": (sight, "measure"),
+    "measuring": (session, "measure_sight"),
     "the fused call": (sdpa, "fused_call"),
     "padding": (session, "place_padding"),
     "isolation": (watch, "isolated"),
@@ -111,11 +111,11 @@ def test_gradients_where_everything_fails(monkeypatch):
 
 @pytest.mark.plain
 def test_the_reasons_are_told_once_at_the_end(monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise ValueError("a reason to tell")
 
     model, x = nn.MultiheadAttention(E, H), torch.randn(T, B, E)
-    monkeypatch.setattr(sight, "measure", fail)
+    monkeypatch.setattr(session, "measure_sight", fail)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with sl.watch(model) as seen:

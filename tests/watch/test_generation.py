@@ -220,7 +220,7 @@ def test_an_assistant_guesses_and_is_no_part_of_the_model(noise, every):
             assert (sum(call.t for call in calls) > run.t) == (noise > 0)  # wrong guesses are no rows
         else:
             assert run.t < out.size(1) - 1
-            at = [piece.first_query + i for piece in run.kept for i in range(piece.inputs.shape[2])]
+            at = [piece.position + i for piece in run.kept for i in range(piece.inputs.shape[2])]
             near(run.rows(range(run.t)), rows[..., at, : run.s], atol=1e-5)
 
 

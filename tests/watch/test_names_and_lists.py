@@ -11,15 +11,16 @@ from torch import nn
 import sightline as sl
 from sightline.edit.edited_call import read_heads
 from sightline.look import files
+from sightline.look.calls import CallShape
 from sightline.look.flow import rollout
 from sightline.look.groups import read_groups
 from sightline.look.inputs import PrecomputedWeights, ScoreInputs
-from sightline.look.offsets import _sum_diagonals
+from sightline.look.measures_more import _sum_diagonals
 from sightline.look.picture import to_png
 from sightline.look.recording import Recording
 from sightline.look.recording_text import seen_table
 from sightline.look.sharded.axes import Axis, Shard
-from sightline.look.sight import CallShape, SavedInputs, _own_part
+from sightline.look.sight import _own_part
 from sightline.watch import catch, compiled_flex, dispatch_keys, modules, recorder
 from sightline.watch.attention_call import kernel_call
 from sightline.watch.batching import CallQueue
@@ -138,7 +139,7 @@ def test_what_is_missing_is_said_with_its_remedy():
         look().rows(torch.zeros(2, dtype=torch.long, device="meta"))
     with pytest.raises(TypeError, match=r"^rows must be a dense tensor, got torch\.sparse_coo"):
         look().rows(torch.tensor([1]).to_sparse())
-    assert sl.Look(entropy=np.True_, map=[2, 3]).map == [2, 3]
+    assert sl.Look(entropy=np.True_, map=[2, 3]).map == (2, 3)
     with pytest.raises(TypeError, match=r"^group 0 must be a slice of whole numbers"):
         read_groups([slice(0.5, 2)], 3)
 
@@ -198,10 +199,9 @@ def test_sums_along_diagonals_by_loops():
 
 def test_distances_of_pieces_with_more_keys_than_queries():
     def piece(t, s):
-        ((inputs, lse, *_),) = look(t=t, s=s).kept
-        return SavedInputs(inputs, lse)
+        return look(t=t, s=s).kept[0]
 
-    sight = look(t=5, s=7).with_kept((piece(3, 5), piece(2, 7)))
+    sight = look(t=5, s=7).with_kept((piece(3, 5), replace(piece(2, 7), query=3)))
     weights = sight.map((5, 7))
     expected = torch.stack([weights.diagonal(2 - d, -2, -1).sum(-1) for d in range(4)], -1)
     near(sight.offsets(4, first=2), expected)
@@ -212,6 +212,7 @@ def test_which_answers_carry_gradients():
     sight = sl.look(q, q, q)
     for answer in (sight.offsets(2), sight.mass([[0]]), sight.columns([1]), sight.received_from((0, 2))):
         assert answer.requires_grad
+    assert sight.ask(sl.measures.Rows([0])).requires_grad
     for answer in (sight.rows([0]), sight.map(2), sight.top(2)[0]):
         assert not answer.requires_grad
     assert look(measure=sl.Look(peak=False)).is_looking.all()

@@ -1,16 +1,18 @@
 """Numbers from padded batches are those of the sentences alone."""
 
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 import sightline as sl
+from sightline.look.asked import fitted
+from sightline.look.engine import run
 from sightline.look.heads import head_table
 from sightline.look.inputs import ScoreInputs
-from sightline.look.measure import measure
-from sightline.look.stream import Cells, StatsRequest
+from sightline.look.source import Block, Local
 from tests.look.look_oracle import near, randn
 
 transformers = pytest.importorskip("transformers")
@@ -92,9 +94,9 @@ def test_padded_queries_count_as_empty_in_every_statistic():
     padding = (torch.arange(11) >= torch.tensor([[4], [11]])).unsqueeze(1)
     inputs = ScoreInputs(q, k, sl.Mask(), 0.3, padding=padding)
     weights = (q @ k.mT * 0.3).softmax(-1).masked_fill(padding[..., None], 0.0)
-    request = StatsRequest(True, True, True, Cells(2, 3, (0, 11), (0, 13)), 2)
+    measures = fitted(sl.Look(map=(2, 3), top=2), 11, 13)
     for lse in (None, (q @ k.mT * 0.3).logsumexp(-1)):
-        stats = measure(inputs, request, lse)
+        stats = SimpleNamespace(**run(measures, Local(Block(inputs, lse))))
         near(stats.received, weights.sum(-2), atol=1e-6)
         near(stats.peak, weights.amax(-1), atol=1e-6)
         assert torch.equal(stats.peak_at == -1, padding.expand(2, 3, 11))

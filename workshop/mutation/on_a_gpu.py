@@ -56,26 +56,10 @@ STATEMENTS = {
         ),
         "GraphReplay._recorded": ALL,
     },
-    "look/mass.py": {"_by_kernel": ALL, "_sum_members": ("parts.append(_by_kernel(",)},
-    "look/measure.py": {
-        "measure": (
-            "if lse is not None and (lse.dtype is not torch.float32",
-            "lse = lse.float().contiguous()",
-            "if stats is not None:",
-            "return stats",
-            "if differentiable:",
-            "return measure_on_gpu(inputs, request, lse)",
-            "return plans.planned(",
-        ),
-        "_usable_lse": ("if inputs.mask.added:", "return torch.where(lse.abs() < _EMPTY"),
+    "look/engine.py": {
+        "_answered_elsewhere": ("from sightline.look.kernels", "answers =", "for m, parts", "return [m for m")
     },
-    "look/offsets.py": {"_sum_distances": ("return offsets_on_gpu(",)},
-    "look/received_from.py": {"received_from": ("total = on_gpu(",)},
-    "look/relevance.py": {
-        "relevance": ("assert sums.queries", "return Relevance(sight.restore_lead(sums.keys)"),
-        "_weighted": ("return sums.mean(1)",),
-        "_weighted_on_gpu": ("return received_from(", "return relevance_on_gpu("),
-    },
+    "look/weights.py": {"usable_lse": ("if inputs.mask.added:", "return torch.where(lse.abs() < _EMPTY")},
     "train/processes.py": {"own_gpu": ALL, "join": ("torch.cuda.", 'backend = "cpu:gloo,')},
     "train/stepping.py": {
         "_seed": ("torch.cuda.",),
@@ -90,13 +74,10 @@ SIZES = {
     "attention/additive.py": ("TILE",),
     "edit/edited_call.py": ("_ROWS",),
     "look/uniform.py": ("_TILE", "_TILE_ELSEWHERE"),
-    "look/mass.py": ("_FEW",),
-    "look/offsets.py": ("_ROWS",),
-    "look/stream.py": ("_TILE", "_SHARED_TILE"),
+    "look/measures_more.py": ("_ROWS",),
     "look/threads.py": ("_FEW", "_AHEAD"),
-    "look/tile_pass.py": ("_TILE",),
+    "look/weights.py": ("_TILE", "_SHARED_TILE"),
     "watch/batching.py": ("_MUCH", "_MANY"),
-    "look/weights.py": ("_CHUNK",),
 }
 
 

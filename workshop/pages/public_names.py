@@ -1,5 +1,6 @@
 """The public names of the package, as the pages of the reference list them."""
 
+import importlib
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ def public_names() -> Iterator[tuple[str, Any]]:
     for name in sl.__all__:
         found = getattr(sl, name)
         if name == "look":  # a package that can be called
-            yield "sl.look", found.look.look if inspect.ismodule(found.look) else found.look
+            yield "sl.look", importlib.import_module("sightline.look.look").look
         elif not inspect.ismodule(found):
             yield f"sl.{name}", found
     for space in SPACES:

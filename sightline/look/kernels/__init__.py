@@ -1,4 +1,4 @@
-"""The Triton twins of stream.py: the same questions, the same answers, at the speed of the tensor cores.
+"""The Triton twins of the engine: the same questions, the same answers, at the speed of the tensor cores.
 
 Nothing here is imported before it is needed, since Triton is there where a GPU is.
 """
@@ -7,10 +7,11 @@ import functools
 import importlib.util
 
 import torch
+from torch import Tensor
 
 from sightline.attention.kernels import interpreted
 from sightline.look.inputs import ScoreInputs
-from sightline.look.stream import StatsRequest
+from sightline.look.kernels.request import StatsRequest
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 _MAX_WIDTH = 256
@@ -37,6 +38,11 @@ def supports(inputs: ScoreInputs, request: StatsRequest) -> bool:
         and not _is_miscompiled(inputs, request)
         and (not q.is_cuda or _is_available(q.device.index or 0))
     )
+
+
+def are_here(q: Tensor) -> bool:
+    """Return whether kernels may run where this tensor is."""
+    return _is_available(q.device.index or 0) if q.is_cuda else interpreted()
 
 
 def _is_miscompiled(inputs: ScoreInputs, request: StatsRequest) -> bool:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from sightline.look import kernels
 from sightline.look.inputs import ScoreInputs
-from sightline.look.stream import StatsRequest
+from sightline.look.kernels.request import StatsRequest
 from sightline.shapes import Float
 
 _COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6, see stream.tile_weights

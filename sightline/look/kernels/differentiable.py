@@ -10,7 +10,7 @@ from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels.args import KernelArgs
 from sightline.look.kernels.backward import by_key_kernel, by_query_kernel
 from sightline.look.kernels.measure import measure as measure_no_grad
-from sightline.look.stream import Stats, StatsRequest
+from sightline.look.kernels.request import Stats, StatsRequest
 from sightline.shapes import Float
 
 

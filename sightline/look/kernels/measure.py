@@ -1,4 +1,4 @@
-"""``measure``, as in stream.py, by the Triton kernels: which of them run, with what, into what."""
+"""``measure``, by the Triton kernels: which of them run, with what, into what."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from sightline.look.kernels import hopper, prepared
 from sightline.look.kernels.args import KernelArgs
 from sightline.look.kernels.begin import begin_kernel
 from sightline.look.kernels.prepared import allocate
+from sightline.look.kernels.request import Cells, Stats, StatsRequest
 from sightline.look.kernels.rows import finish_kernel, rows_kernel
 from sightline.look.kernels.shapes import blocks_of, power_of_two
 from sightline.look.kernels.tiles import EMPTY_LSE
 from sightline.look.kernels.top import choose_kernel, groups_kernel
 from sightline.look.kernels.weights import weights_kernel
-from sightline.look.stream import Cells, Stats, StatsRequest
 from sightline.shapes import Float
 
 _MAX_UNROLLED = 2  # rows or columns of the map in a tile

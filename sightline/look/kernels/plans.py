@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sightline.look.inputs import ScoreInputs
-from sightline.look.stream import Stats, StatsRequest
+from sightline.look.kernels.request import Stats, StatsRequest
 
 if TYPE_CHECKING:
     from sightline.look.kernels.prepared import Record

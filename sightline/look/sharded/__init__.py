@@ -5,11 +5,8 @@
 ``placements.py``  the same, read off DTensors and off the parameters of a tensor-parallel module
 ``blocks.py``      the rectangle of this rank's queries and another rank's keys, and its mask
 ``collectives.py`` the three collectives, each over many tensors at once
-``ring.py``        the keys of every rank visit every other one
-``ring_pass.py``   statistics from visiting keys; two reductions for any number of layers
-``sight.py``       a sight of a part of the queries, whose later questions are ring passes too
+``ring.py``        the keys of every rank visit every other one; what all have found is put together
 ``look.py``        ``sl.look`` of sharded q, k and v
-``watching.py``    context-parallel calls of a watched model
 ``gather.py``      parts put together: one collective per statistic for all layers
 =================  ===================================================================================
 """

@@ -11,36 +11,40 @@ from sightline.attention.mask_shapes import cut
 from sightline.attention.masks import Mask
 from sightline.look.inputs import ScoreInputs
 from sightline.look.sharded.axes import Spans
+from sightline.look.source import Block
+from sightline.shapes import Float
 
-__all__ = ["Block", "blocks_of", "mask_block"]
+__all__ = ["Rectangle", "mask_block", "rectangles_of"]
 
 
-class Block(NamedTuple):
-    """A rectangle of scores.
+class Rectangle(NamedTuple):
+    """A block of a ring: some of this rank's queries, and some of the visiting keys.
 
     Attributes:
-        inputs: What they are made of.
+        block: What it is made of, and its positions in the whole sequence.
         rows: Which of this rank's queries these are.
         columns: Which of the visiting keys.
-        first_query: Where in the whole sequence the first query stands.
-        first_key: The same of the first key.
     """
 
-    inputs: ScoreInputs
+    block: Block
     rows: slice
     columns: slice
-    first_query: int
-    first_key: int
 
 
-def blocks_of(
-    inputs: ScoreInputs, keys: Tensor, queries_at: Spans, keys_at: Spans, whole: tuple[int, int]
-) -> Iterator[Block]:
-    """Every rectangle in which something may be looked at.
+def rectangles_of(
+    inputs: ScoreInputs,
+    lse: Float[Tensor, "B H T"] | None,
+    keys: Tensor,
+    queries_at: Spans,
+    keys_at: Spans,
+    whole: tuple[int, int],
+) -> Iterator[Rectangle]:
+    """Yield every rectangle in which something may be looked at.
 
     Args:
         inputs: This rank's queries, and the mask of the whole: its tensors have a row for each of this
             rank's queries, or one for all, and a column for each key of the whole.
+        lse: The log-sum-exp of whole rows, float64; None if it is not known yet.
         keys: The visiting keys.
         queries_at, keys_at: Where the queries and the visiting keys stand.
         whole: T and S.
@@ -57,8 +61,10 @@ def blocks_of(
             mask = mask_block(inputs.mask, queries, visitors, rows, whole)
             if mask is None:
                 continue
-            block = replace(inputs, q=inputs.q[:, :, rows], k=keys[:, :, columns], mask=mask, versions=None)
-            yield Block(block, rows, columns, queries[0], visitors[0])
+            part = replace(inputs, q=inputs.q[:, :, rows], k=keys[:, :, columns], mask=mask, versions=None)
+            known = None if lse is None else lse[:, :, rows]
+            block = Block(part, known, queries[0], visitors[0], queries[0], is_part=True)
+            yield Rectangle(block, rows, columns)
 
 
 def mask_block(

@@ -42,10 +42,10 @@ def reduce_scatter(parts: list[Tensor], group: Any, *, largest: bool = False) ->
     return own.masked_fill_(own == torch.inf, torch.nan)
 
 
-def add_up(tensors: list[Tensor], group: Any) -> list[Tensor]:
-    """Sums over all ranks, on every rank: one all-reduce."""
+def add_up(tensors: list[Tensor], group: Any, *, largest: bool = False) -> list[Tensor]:
+    """Sums over all ranks, or maxima, on every rank: one all-reduce."""
     flat = torch.cat([x.flatten() for x in tensors])
-    dist.all_reduce(flat, group=group)
+    dist.all_reduce(flat, op=dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM, group=group)
     parts = flat.split([x.numel() for x in tensors])
     return [part.view(x.shape) for part, x in zip(parts, tensors, strict=True)]
 

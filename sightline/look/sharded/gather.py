@@ -8,18 +8,20 @@ things say so instead of waiting for each other.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from sightline.look.recording import Recording
+from sightline.look.calls import NO_PADDING, UNKNOWN_PADDING
 from sightline.look.sharded.axes import Axis, Shard, consecutive, length_of
 from sightline.look.sharded.collectives import all_gather
 from sightline.look.sharded.placements import is_dtensor, local
-from sightline.look.sight import Sight
-from sightline.look.sight_data import NO_PADDING, UNKNOWN_PADDING
+
+if TYPE_CHECKING:
+    from sightline.look.recording import Recording
+    from sightline.look.sight import Sight
 
 __all__ = ["gather_seen", "gather_sights"]
 
@@ -29,7 +31,7 @@ _BY_KEY = {"received": -1}
 _ORDER = ("heads", "queries", "items")  # keys go with the queries of the same group
 
 
-def gather_sights(sights: Sequence[Sight], batch: Any = None) -> list[Sight]:
+def gather_sights(sights: "Sequence[Sight]", batch: Any = None) -> "list[Sight]":
     """The whole of each of these sights, on every rank. Collective.
 
     Args:
@@ -52,20 +54,20 @@ def gather_sights(sights: Sequence[Sight], batch: Any = None) -> list[Sight]:
     return whole
 
 
-def gather_seen(seen: Recording, batch: Any = None) -> Recording:
+def gather_seen(seen: "Recording", batch: Any = None) -> "Recording":
     """The whole of what the ranks of a sharded model have seen, on each of them. Collective.
 
     Heads that tensor parallelism spread, and tokens that context parallelism did, are put together in their
     order; ``batch`` as in :func:`gather_sights`.
     """
     own = [(name, sight) for name, calls in seen.items() for sight in calls]
-    whole = Recording.of(seen.about())
+    whole = type(seen).of(seen.about())
     for (name, _), sight in zip(own, gather_sights([x for _, x in own], batch), strict=True):
         whole.add(name, sight)
     return whole
 
 
-def _check(sight: Sight) -> Sight:
+def _check(sight: "Sight") -> "Sight":
     shard = sight.shard
     if shard is not None and shard.note:
         raise ValueError(f"the sight of {sight.name or 'this attention'} can't be gathered: {shard.note}")
@@ -79,7 +81,7 @@ def _check(sight: Sight) -> Sight:
     return sight
 
 
-def _as_items(sight: Sight, group: Any) -> Sight:
+def _as_items(sight: "Sight", group: Any) -> "Sight":
     """A sight whose items are one rank's part of a batch; how many the others have is not known yet."""
     if not sight.n_batch:
         raise ValueError(
@@ -101,12 +103,12 @@ class _Part(NamedTuple):
     shapes: dict[str, tuple[int, ...]]
 
     @classmethod
-    def of(cls, sight: Sight) -> "_Part":
+    def of(cls, sight: "Sight") -> "_Part":
         shapes = {key: tuple(_local(x).shape) for key, x in sight.statistics.items()}
         return cls(sight.name, sight.lead, (sight.t, sight.s), sight.is_masked, sight.padding, shapes)
 
 
-def _gather(name: str, sights: list[Sight], group: Any) -> list[Sight]:
+def _gather(name: str, sights: "list[Sight]", group: Any) -> "list[Sight]":
     """Put one dimension of several sights together; all are spread over one group."""
     axes = [_axis(sight, name) for sight in sights]
     everyone: list[list[_Part]] = [[]] * dist.get_world_size(group)
@@ -140,7 +142,7 @@ def _gather(name: str, sights: list[Sight], group: Any) -> list[Sight]:
     ]
 
 
-def _with_padding(sights: list[Sight], everyone: list[list[_Part]]) -> list[Sight]:
+def _with_padding(sights: "list[Sight]", everyone: list[list[_Part]]) -> "list[Sight]":
     """The sights with ``is_padding`` wherever one rank was told what is padding, on all ranks alike."""
     told = [any("is_padding" in one[i].shapes for one in everyone) for i in range(len(sights))]
     for rank in everyone:
@@ -177,7 +179,7 @@ def _show(names: list[str]) -> str:
     return f"{len(names)} calls ({', '.join(map(repr, names[:3]))}{', ...' if len(names) > 3 else ''})"
 
 
-def _axis(sight: Sight, name: str) -> Axis:
+def _axis(sight: "Sight", name: str) -> Axis:
     assert sight.shard is not None  # noqa: S101
     return sight.shard.axes[name]
 
@@ -190,7 +192,7 @@ def _known_items(axis: Axis, lengths: list[int], group: Any) -> Axis:
     return Axis(parts[dist.get_rank(group)], sum(lengths), parts, group)
 
 
-def _dim(key: str, name: str, sight: Sight) -> int | None:
+def _dim(key: str, name: str, sight: "Sight") -> int | None:
     """Which dimension of a statistic is spread; None if it is whole on every rank."""
     if name == "items":
         return 0
@@ -226,8 +228,8 @@ def _put_in_order(parts: list[Tensor], axis: Axis, dim: int) -> Tensor:
 
 
 def _whole(
-    sight: Sight, name: str, axis: Axis, statistics: dict[str, Tensor], parts: Sequence[_Part]
-) -> Sight:
+    sight: "Sight", name: str, axis: Axis, statistics: dict[str, Tensor], parts: Sequence[_Part]
+) -> "Sight":
     """The sight without that axis in its shard; parts are what all ranks say of theirs."""
     assert sight.shard is not None  # noqa: S101
     lead = list(sight.lead)
@@ -235,14 +237,10 @@ def _whole(
         lead[0 if name == "items" else -1] = axis.size
     gone: dict[str, Any] = {"queries": None, "keys": None} if name == "queries" else {name: None}
     shard = replace(sight.shard, **gone)
-    values = {x: getattr(sight, x) for x in Sight.__dataclass_fields__}
     tokens = () if name == "items" else sight.tokens
-    values |= {"lead": tuple(lead), "statistics": statistics, "kept": (), "backward": None, "tokens": tokens}
-    values["shard"] = shard if shard.axes else None
-    values["is_masked"] = any(part.is_masked for part in parts)
     paddings = {part.padding for part in parts}
-    values["padding"] = (
-        UNKNOWN_PADDING if UNKNOWN_PADDING in paddings else " and ".join(sorted(paddings - {NO_PADDING}))
-    )
-    kind = type(sight) if shard.queries is not None else Sight
-    return kind(**values)
+    known = UNKNOWN_PADDING if UNKNOWN_PADDING in paddings else " and ".join(sorted(paddings - {NO_PADDING}))
+    return replace(
+        sight, lead=tuple(lead), statistics=statistics, kept=(), backward=None, tokens=tokens, padding=known,
+        shard=shard if shard.axes else None, is_masked=any(part.is_masked for part in parts),
+    )  # fmt: skip

@@ -1,5 +1,6 @@
 """``sl.look`` of q, k and v that are spread over processes: DTensors, or each rank's own with ``group=``."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,16 +8,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sightline.attention.attend import attention
 from sightline.attention.masks import Mask, as_mask
 from sightline.attention.scores import Score
+from sightline.look.asked import Asked, fitted
+from sightline.look.engine import run
 from sightline.look.inputs import ScoreInputs
-from sightline.look.request import Look
+from sightline.look.measure import Lse, Measure
+from sightline.look.score_inputs import make_score_inputs
 from sightline.look.sharded.axes import Shard, consecutive
 from sightline.look.sharded.placements import Spread, is_dtensor, local, spread_of
-from sightline.look.sharded.ring import Ring, check_mask, exchange_lengths, make_ring
-from sightline.look.sharded.ring_pass import Partial, attend_round, measure_round, reduce_partials
-from sightline.look.sharded.sight import ShardedSight
-from sightline.look.sight import SavedInputs, Sight
+from sightline.look.sharded.ring import Ring, RingSource, check_mask, exchange_lengths, make_ring
+from sightline.look.sight import Sight, axes_of
+from sightline.look.source import Block, Local
+from sightline.shapes import Float
 from sightline.watch.attention_call import UnreadableError
 
 __all__ = ["look_at_dtensors", "look_in_group", "sight_of"]
@@ -29,7 +34,7 @@ def look_in_group(
     mask: Any,
     *,
     group: Any,
-    measure: Look,
+    measure: Asked,
     score: Score | str | None,
     scale: float | None,
     keep: bool,
@@ -57,12 +62,13 @@ def look_in_group(
 
 
 def look_at_dtensors(
+    look: Callable[..., Sight],
     q: Tensor,
     k: Tensor,
     v: Tensor,
     mask: Any,
     *,
-    measure: Look,
+    measure: Asked,
     score: Score | str | None,
     scale: float | None,
     keep: bool,
@@ -82,8 +88,6 @@ def look_at_dtensors(
     own_q, own_k, own_v = (local(x) for x in (q, k, v))
     options: dict[str, Any] = {"measure": measure, "score": score, "scale": scale, "keep": keep}
     if spread.group is None:
-        from sightline.look.look import look  # noqa: PLC0415 (it imports this)
-
         sight = look(own_q, own_k, own_v, _own_mask(as_mask(mask), spread.shard), **options)
         sight = replace(sight, shard=spread.shard if spread.shard.axes else None)
     else:
@@ -115,12 +119,11 @@ def _look(
     ring: Ring,
     beside: Shard | None,
     *,
-    measure: Look,
+    measure: Asked,
     score: Score | str | None,
     scale: float | None,
     keep: bool,
 ) -> Sight:
-    from sightline.look.look import make_score_inputs  # noqa: PLC0415 (it imports this)
 
     t, (whole_t, whole_s) = q.size(2), ring.whole
     mask = _own_mask(as_mask(mask), beside or Shard())
@@ -132,30 +135,64 @@ def _look(
     inputs = replace(inputs, mask=replace(tensors, bands=mask.bands))
     v = v.repeat_interleave(inputs.k.size(1) // v.size(1), 1) if inputs.k.size(1) != v.size(1) else v
     with torch.no_grad():
-        output, lse = attend_round(inputs, v, ring)
-        partial = measure_round(inputs, lse, measure.request(whole_t, whole_s), ring)
-    (statistics,) = reduce_partials([partial])
-    sight = sight_of(partial, statistics, inputs, lse, lead=lead, beside=beside, keep=keep)
+        output, lse = _attend(inputs, v, ring)
+        source = ring.source(inputs, lse)
+        measures = without_lse(fitted(measure, whole_t, whole_s, strict=True))
+        statistics = run(measures, source)
+    sight = sight_of(source, statistics, measures, lead=lead, beside=beside, keep=keep)
     return replace(sight, statistics=sight.statistics | {"output": output})
 
 
 def sight_of(
-    partial: Partial,
+    source: RingSource,
     statistics: dict[str, Tensor],
-    inputs: ScoreInputs,
-    lse: Tensor,
+    measures: Sequence[Measure],
     *,
     lead: tuple[int, ...],
     beside: Shard | None,
     keep: bool,
     name: str = "",
-) -> ShardedSight:
-    """What the second round has found as a sight."""
-    kept = (SavedInputs(inputs.detached().countable().with_versions(), lse),) if keep else ()
-    t, s = partial.ring.whole
-    return ShardedSight(
-        t, s, lead, statistics, kept, name, is_masked=inputs.may_forbid, shard=partial.ring.shard(beside)
+) -> Sight:
+    """Return what was found of this rank's queries as a sight."""
+    inputs, lse = source.inputs, source.lse
+    assert lse is not None  # noqa: S101
+    kept = (Block(inputs.detached().countable().with_versions(), lse),) if keep else ()
+    t, s = source.ring.whole
+    statistics = {"lse": lse.to(inputs.dtype)} | statistics
+    shard = source.ring.shard(beside)
+    return Sight(
+        t, s, lead, statistics, kept, name, is_masked=inputs.may_forbid, shard=shard, axes=axes_of(measures)
     )  # fmt: skip
+
+
+def without_lse(measures: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Return the measures of a second round, which begins with the log-sum-exp of whole rows."""
+    return tuple(m for m in measures if type(m) is not Lse)
+
+
+def _attend(
+    inputs: ScoreInputs, v: Tensor, ring: Ring
+) -> tuple[Float[Tensor, "B H T Dv"], Float[Tensor, "B H T"]]:
+    """Return the output of attention to the keys of all ranks, by the fused kernel, and the lse."""
+    b, h, t = inputs.q.shape[:3]
+    lse = inputs.q.new_full((b, h, t), -torch.inf, dtype=torch.float64)
+    output = inputs.q.new_zeros((b, h, t, v.size(-1)), dtype=inputs.dtype)
+    for one, (values,) in ring.rectangles(inputs, None, v):
+        part = one.block.inputs
+        own = run([Lse()], Local(Block(part)))["lse"]
+        before = lse[:, :, one.rows]
+        after = torch.logaddexp(before, own)
+        mixed = attention(part.q, part.k, values, part.mask.unfitted(), score=part.score, scale=part.scale)
+        rows = output[:, :, one.rows]
+        rows.mul_(_share(before, after).to(rows.dtype))
+        rows.add_(mixed.to(rows.dtype) * _share(own, after).to(rows.dtype))
+        lse[:, :, one.rows] = after
+    return output.to(v.dtype), lse
+
+
+def _share(part: Tensor, total: Tensor) -> Float[Tensor, "B H T 1"]:
+    """Return what a part has of a total; nothing of nothing, and NaN of a query that is NaN."""
+    return (part - total).masked_fill(total == -torch.inf, -torch.inf).exp().unsqueeze(-1)
 
 
 def _own_mask(mask: Mask, shard: Shard) -> Mask:

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sightline.look.asked import fitted, measure_sight
 from sightline.look.heads import by_layer, is_cross
 from sightline.look.inputs import PrecomputedWeights
 from sightline.look.recording import Recording
 from sightline.look.request import Look
-from sightline.look.sight import Sight, measure_sight
+from sightline.look.sight import Sight
 from sightline.show.explorer.names import Tokens, names_of, text_of
 from sightline.show.records import AttentionRecord, GridKeys, PredictionRecord
 from sightline.watch.tokens import clean
@@ -224,4 +225,6 @@ def _layer_name(name: str, i: int, n: int) -> str:
 def _sight(weights: Tensor) -> Sight:
     """A sight of weights that are there: (H, T, S)."""
     rows = PrecomputedWeights.of(weights.contiguous()[None])
-    return measure_sight(rows, Look(), lead=(1, len(weights)))[0]
+    measures = fitted(Look(), *rows.shape[2:])
+    sight: Sight = measure_sight(rows, measures, lead=(1, len(weights)))[0]
+    return sight

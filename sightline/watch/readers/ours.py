@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sightline.attention.masks import as_mask
 from sightline.look.inputs import ScoreInputs
-from sightline.look.look import make_score_inputs
+from sightline.look.score_inputs import make_score_inputs
 from sightline.watch.readers.sdpa import UnreadableError
 
 _OURS = ("q", "k", "v", "mask")

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from sightline.attention.masks import Mask, causal, window
-from sightline.look import stream
 from sightline.look.inputs import ScoreInputs, Tile
-from sightline.look.stream import Cells, StatsRequest
+from sightline.look.kernels.request import Cells, StatsRequest
+from tests.look.kernels import tiles
 from tests.look.kernels.hopper_cases import MASKS, ON_HOPPER, pairs_of
 
 pytestmark = ON_HOPPER
@@ -19,7 +19,7 @@ def check(pairs, stats_request):
     from sightline.look.kernels.hopper import launch
 
     assert hopper.supports(KernelArgs(pairs))
-    right = stream.measure(
+    right = tiles.measure(
         ScoreInputs(pairs.q.double(), pairs.k.double(), pairs.mask, pairs.scale), stats_request
     )
     check_against(right, pairs, stats_request)
@@ -86,7 +86,7 @@ def test_cells_that_nobody_may_look_at_are_zero():
 
     pairs = pairs_of((1, 2, 1301, 1301, 64), causal())
     exact = ScoreInputs(pairs.q.double(), pairs.k.double(), pairs.mask, pairs.scale)
-    lse = stream.measure(exact, StatsRequest(received=True)).lse.float()
+    lse = tiles.measure(exact, StatsRequest(received=True)).lse.float()
     cells = measure(pairs, everything(1301, 1301, 19, 19), lse).cells
     assert torch.all(cells.triu(1) == 0)
     assert torch.all(cells >= 0)
@@ -183,4 +183,4 @@ def weights_of(pairs):
     b, h, t, s = pairs.shape
     wide = ScoreInputs(pairs.q.double(), pairs.k.double(), pairs.mask, pairs.scale)
     scores = wide.scores(Tile(slice(0, b), slice(0, h), (0, t), (0, s)))
-    return scores.softmax(-1).nan_to_num(), stream.measure(wide, StatsRequest()).lse.float()
+    return scores.softmax(-1).nan_to_num(), tiles.measure(wide, StatsRequest()).lse.float()

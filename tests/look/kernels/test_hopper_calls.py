@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import sightline
 from sightline.attention.masks import Mask, causal, padding
 from sightline.look.inputs import ScoreInputs
-from sightline.look.stream import Cells, StatsRequest
+from sightline.look.kernels.request import Cells, StatsRequest
 
 PACKAGE = "sightline.look.kernels.hopper"
 FOLDER = Path(sightline.__file__).parents[1].joinpath(*PACKAGE.split("."))

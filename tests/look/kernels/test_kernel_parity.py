@@ -128,7 +128,7 @@ def largest(mask, dtype, launched):
         agrees_at_top(sight.top(k), made.dense, k)
     agrees_at_top(sight.top(11), made.dense, 11)
     if launched is not None and mask in BIASES:  # Triton 3.6 compiles their maxima into wrong ones
-        assert not launched
+        assert not launched & {"groups_kernel", "choose_kernel"}
     else:
         ran(launched, "groups", "choose")
 
@@ -241,10 +241,7 @@ def test_peaks_under_a_bias_are_left_to_torch_where_heads_are_wide(peak, d, laun
     with torch.no_grad():
         sight = sl.look(*made[:4], measure=sl.Look(peak=peak), keep=False)
     agrees_at_all(sight, made.dense, questions=STATISTICS if peak else SUMS)
-    if launched is not None and peak and d > 128:  # Triton 3.6 compiles their maxima into wrong ones
-        assert not launched
-    else:
-        ran(launched, "rows")
+    ran(launched, "rows")
 
 
 # The switch

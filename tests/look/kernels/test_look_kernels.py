@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sightline.attention.masks import Mask, bias, causal, dense, padding, window
-from sightline.look import stream
 from sightline.look.inputs import ScoreInputs
-from sightline.look.stream import Cells, StatsRequest
+from sightline.look.kernels.request import Cells, StatsRequest
+from tests.look.kernels import tiles
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, on inf - inf in the interpreter
 
@@ -31,7 +31,7 @@ def exact(pairs, stats_request):
     mask = pairs.mask
     mask = Mask(mask.bands, mask.lengths, mask.allowed, tuple(x.double() for x in mask.added))
     inputs = ScoreInputs(pairs.q.double(), pairs.k.double(), mask, pairs.scale, padding=pairs.padding)
-    return stream.measure(inputs, stats_request)
+    return tiles.measure(inputs, stats_request)
 
 
 def measured(pairs, stats_request, lse):
@@ -226,7 +226,7 @@ def test_gradients(device, name, names):
     wide = Mask(pairs.mask.bands, pairs.mask.lengths, pairs.mask.allowed, added)
     stats_request = StatsRequest(True, True, True)
     got = measure(ScoreInputs(*leaves, pairs.mask, pairs.scale), stats_request)
-    right = stream.measure(ScoreInputs(*doubles, wide, pairs.scale), stats_request)
+    right = tiles.measure(ScoreInputs(*doubles, wide, pairs.scale), stats_request)
     generator = torch.Generator().manual_seed(1)
     for found in (got, right):
         total = 0
@@ -246,7 +246,7 @@ def test_gradients_in_half_precision_are_rounded_once(device, half, kv_heads, na
 
     pairs = pairs_of(device, half, (1, 3, 37, 53, 16), causal(), kv_heads=kv_heads)
     grads = []
-    for dtype, measure_ in ((half, measure), (torch.float64, stream.measure)):
+    for dtype, measure_ in ((half, measure), (torch.float64, tiles.measure)):
         leaves = [x.to(dtype, copy=True).requires_grad_() for x in (pairs.q, pairs.k)]
         found = getattr(
             measure_(ScoreInputs(*leaves, pairs.mask, pairs.scale), StatsRequest(True, True, True)), name

@@ -11,7 +11,7 @@ import torch
 from sightline.attention.masks import Mask, causal
 from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels import plans
-from sightline.look.stream import Cells, Stats, StatsRequest
+from sightline.look.kernels.request import Cells, Stats, StatsRequest
 
 prepared = pytest.importorskip("sightline.look.kernels.prepared")  # needs triton
 

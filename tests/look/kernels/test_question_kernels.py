@@ -1,24 +1,18 @@
 """Later questions by kernels, against the matrix in float64, at sizes that are no multiple of a block."""
 
-import importlib
 import warnings
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from unittest import mock
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import sightline as sl
 from sightline.attention.masks import Mask, causal, window
-from sightline.look import flow
 from sightline.look.groups import read_groups
 from sightline.look.inputs import Tile
-from sightline.look.kernels.covers import covers
+from sightline.look.kernels.request import StatsRequest
 from sightline.look.mass_plan import NOWHERE, plan_mass
-from sightline.look.stream import StatsRequest
 from tests.look.kernels.test_look_kernels import exact, items_and_heads, masks, pairs_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, on inf - inf in the interpreter
@@ -253,73 +247,3 @@ def test_twice_the_same_to_the_bit(device, half):
     first, second = (relevance(pairs, lse, v, gradient) for _ in range(2))
     assert torch.equal(first.keys, second.keys)
     assert torch.equal(first.queries, second.queries)
-
-
-@contextmanager
-def by_kernels():
-    """Send every question to the kernels, on any device, and count those that went."""
-    asked = []
-
-    def covers(inputs, lse, *, maxima=False):
-        asked.append(inputs)
-        return True
-
-    with ExitStack() as stack:
-        for name in ("mass", "received_from", "offsets", "relevance"):
-            module = importlib.import_module(f"sightline.look.{name}")
-            stack.enter_context(mock.patch.object(module, "covers", covers))
-        stack.enter_context(mock.patch("sightline.look.mass._FEW", 0))
-        yield asked
-
-
-def test_a_sight_asks_the_kernels(device):
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, n, 43, 16, generator=generator).to(device) for n in (6, 2, 2))
-    sight = sl.look(q, k, v, causal())
-    weights = sl.reference.scaled_dot_product_attention(
-        q.double(), *(x.double().repeat_interleave(3, 1) for x in (k, v)), causal().dense(43, 43).to(device)
-    )[1]
-    groups = {"first": slice(0, 17), "odd": range(1, 43, 2)}
-    with by_kernels() as asked:
-        near(sight.mass(groups), torch.stack([weights[..., :17].sum(-1), weights[..., 1::2].sum(-1)], -1))
-        near(sight.columns([5, -1]), weights[..., [5, 42]])
-        near(sight.received_from((31, 43), "mean"), weights[:, :, 31:].mean(2))
-        of_heads = sight.received_from((31, 43), "max", n_kv_heads=2)
-        near(of_heads, weights[:, :, 31:].amax(2).unflatten(1, (2, 3)).amax(2))
-        near(sight.offsets(19), diagonals(weights, 19, 0))
-        near(flow.rollout([sight, sight], token=-1), flow.rollout([sight, sight])[:, -1].double())
-    assert len(asked) == 7
-
-
-def test_relevance_of_a_watched_call_asks_the_kernel(device):
-    generator = torch.Generator().manual_seed(0)
-    leaves = [torch.randn(2, 3, 43, 16, generator=generator).to(device).requires_grad_() for _ in range(3)]
-
-    class Attention(torch.nn.Module):
-        def forward(self, q, k, v):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-    model = Attention()
-    with sl.watch(model, grad=True, keep=True) as seen:
-        output = model(*leaves)
-    output.square().sum().backward()
-    sight = seen.calls("")[0]
-    whole = flow.relevance([sight, sight])
-    keys, queries = sight.relevance
-    with by_kernels() as asked:
-        near(sight.relevance.keys, keys.double())
-        near(sight.relevance.queries, queries.double())
-        row = flow.relevance([sight, sight], token=-1)
-    torch.testing.assert_close(row, whole[:, -1], rtol=1e-5, atol=1e-5)
-    assert len(asked) == 4
-
-
-def test_huge_negatives_are_left_to_the_plain_path():
-    cpu = torch.device("cpu")
-    pairs = pairs_of(cpu, torch.float32, (1, 1, 5, 5, 16), masks(cpu, 1, 1, 5, 5)["huge"])
-    with mock.patch("sightline.look.kernels.supports", return_value=True):
-        assert not covers(pairs, torch.full((1, 1, 5), -3e38))
-        assert not covers(pairs, torch.full((1, 1, 5), -101.0))  # rounded to more than 4e-6
-        assert covers(pairs, torch.full((1, 1, 5), -99.0))
-        assert covers(pairs, torch.full((1, 1, 5), -torch.inf))
-        assert not covers(replace(pairs, q=pairs.q.requires_grad_()), torch.zeros(1, 1, 5))

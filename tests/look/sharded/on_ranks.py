@@ -185,7 +185,7 @@ def block(mesh):
             with sl.watch(model, lengths=[24] * x.size(0)) as seen:
                 model(local)
         found["lengths"] = seen.unseen()
-        with warnings.catch_warnings(), mock.patch.object(watching, "reduce_partials", refuse):
+        with warnings.catch_warnings(), mock.patch.object(watching, "reduce_together", refuse):
             warnings.simplefilter("ignore")
             with sl.watch(model) as seen:
                 model(local)

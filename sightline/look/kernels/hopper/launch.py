@@ -14,8 +14,8 @@ from sightline.look.kernels.hopper import BLOCK, MAX_PROGRAMS, WARPS
 from sightline.look.kernels.hopper.rows import rows_kernel
 from sightline.look.kernels.hopper.top import top_kernel
 from sightline.look.kernels.hopper.weights import weights_kernel
+from sightline.look.kernels.request import Cells, StatsRequest
 from sightline.look.kernels.shapes import blocks_of
-from sightline.look.stream import Cells, StatsRequest
 
 _LOG2_STAGES = 1
 _THREE_FIT, _FOUR_FIT = 168, 128  # registers of a thread, so that as many programs fit on a multiprocessor

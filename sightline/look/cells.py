@@ -1,4 +1,4 @@
-"""What a pass over the weights may find out, and what one tile of them contributes to it."""
+"""A grid over queries and keys, sums of weights in its cells, and the largest weights of rows."""
 
 import itertools
 from typing import NamedTuple, TypeVar
@@ -9,16 +9,7 @@ from torch import Tensor
 from sightline.look.inputs import Tile
 from sightline.shapes import Float, Int
 
-__all__ = [
-    "Cells",
-    "Stats",
-    "StatsRequest",
-    "TilePart",
-    "max_with_index",
-    "reduce_tile",
-    "sum_columns",
-    "sum_rows",
-]
+__all__ = ["Cells", "cell_index", "largest", "max_with_index", "sum_columns", "sum_rows"]
 
 _WIDE = 8  # keys in a column of cells; where all have so many, sums are quicker than an index
 
@@ -35,7 +26,7 @@ class Cells(NamedTuple):
 
     def column_of(self, positions: Int[Tensor, " x"]) -> Int[Tensor, " x"]:
         """The column of cells that each key falls into."""
-        return _cell_index(self.columns, self.keys, positions)
+        return cell_index(self.columns, self.keys, positions)
 
     def areas(self, device: torch.device) -> Int[Tensor, "rows columns"]:
         """How many pairs each cell holds."""
@@ -46,96 +37,9 @@ class Cells(NamedTuple):
         return rows[:, None] * columns
 
 
-class StatsRequest(NamedTuple):
-    """What a pass should find out."""
-
-    received: bool = False
-    entropy: bool = False
-    peak: bool = False
-    cells: Cells | None = None
-    top: int | None = None
-
-
-class Stats(NamedTuple):
-    """What it found; None for what it was not asked. All differentiable but indices, cells and top."""
-
-    lse: Float[Tensor, "B H T"]
-    received: Float[Tensor, "B H S"] | None
-    entropy: Float[Tensor, "B H T"] | None
-    peak: Float[Tensor, "B H T"] | None
-    peak_at: Int[Tensor, "B H T"] | None
-    cells: Float[Tensor, "B H rows columns"] | None
-    top: Float[Tensor, "B H T K"] | None
-    top_at: Int[Tensor, "B H T K"] | None
-
-
-class TilePart(NamedTuple):
-    """What one tile contributes."""
-
-    lse: Tensor
-    received: Tensor | None
-    entropy: Tensor | None
-    peak: Tensor | None
-    peak_at: Tensor | None
-    cells: Tensor | None
-    first_cell: int
-    top: Tensor | None
-    top_at: Tensor | None
-
-    def stats(self, request: StatsRequest) -> Stats:
-        """The same as all that there is to find; the lse may be the kernel's own, so it is copied."""
-        lse = self.lse.clone(memory_format=torch.contiguous_format)
-        received = self.received if request.received else None
-        return Stats(lse, received, self.entropy, self.peak, self.peak_at, self.cells, self.top, self.top_at)
-
-
-def reduce_tile(
-    lse: Tensor,
-    logs: Float[Tensor, "b h t s"],
-    weights: Float[Tensor, "b h t s"],
-    tile: Tile,
-    request: StatsRequest,
-    *,
-    empty: Tensor | None,
-    columns: Tensor,
-    differentiable: bool = False,
-) -> TilePart:
-    """What a tile contributes, from its weights and their logarithms, which are written over.
-
-    Args:
-        lse: That of its queries, for the record.
-        logs, weights: log w and w.
-        tile: Which they are.
-        request: What to measure.
-        empty: Which queries look at nothing, where some may.
-        columns: The column of cells of each key.
-        differentiable: Whether gradients are wanted; then nothing is written over.
-    """
-    first_cell, cells, received = 0, None, None
-    if request.cells is not None:
-        first_cell, by_row = sum_rows(weights.detach(), tile, request.cells)
-        cells = sum_columns(by_row, tile, request.cells, columns)
-        received = None if differentiable else by_row.sum(-2)  # so the weights need not be added up again
-    if request.received and received is None:
-        received = weights.sum(-2)
-    entropy = peak = peak_at = top = top_at = None
-    if request.peak:
-        peak, peak_at = max_with_index(weights)
-        peak_at = peak_at.add_(tile.columns[0]) if tile.columns[0] else peak_at
-        if empty is not None:
-            peak_at = peak_at.masked_fill_(empty, -1)
-    if request.top:
-        top, top_at = weights.detach().topk(min(request.top, weights.size(-1)), dim=-1)
-        top_at = top_at.add_(tile.columns[0]).masked_fill_(top == 0, -1)
-    if request.entropy:  # the last to need log w
-        products = logs * weights if differentiable else logs.mul_(weights)
-        entropy = 0.0 - products.sum(-1).clamp(max=0.0)  # 0 - 0 is 0, -0 would be "-0.000"
-    return TilePart(lse, received, entropy, peak, peak_at, cells, first_cell, top, top_at)
-
-
 def sum_rows(weights: Tensor, tile: Tile, cells: Cells) -> tuple[int, Float[Tensor, "b h r s"]]:
     """Add up the queries of a tile in each row of cells: the first of those rows, and the sums."""
-    first, last = (_cell_index(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
+    first, last = (cell_index(cells.rows, cells.queries, x) for x in (tile.rows[0], tile.rows[1] - 1))
     edges = [_cell_start(cells.rows, cells.queries, i) - tile.rows[0] for i in range(first, last + 2)]
     edges = [min(max(edge, 0), weights.size(-2)) for edge in edges]
     sizes = [b - a for a, b in itertools.pairwise(edges)]
@@ -181,7 +85,37 @@ def max_with_index(
     return torch.maximum(largest, last), torch.where(last > largest, rest.argmax(-1) + whole, at)
 
 
-def _cell_index(n: int, span: tuple[int, int], position: _Position) -> _Position:
+def largest(w: Float[Tensor, "... t s"], k: int) -> tuple[Float[Tensor, "... t k"], Int[Tensor, "... t k"]]:
+    """Return the k largest of each row and their places, found one after the other; ``w`` is as before.
+
+    A comb has every n-th key. The maxima of all combs are vectorized, and a place is looked for in one comb
+    alone. Of equal ones any may come first.
+    """
+    s = w.size(-1)
+    n = 64 if s >= 2048 else 32  # combs
+    if s < 2 * n or w.is_cuda or not w.numel():
+        return w.max(dim=-1, keepdim=True) if k == 1 else w.topk(k, dim=-1)
+    w = torch.nn.functional.pad(w, (0, -s % n), value=-1.0) if s % n else w
+    combs = w.unflatten(-1, (-1, n))
+    maxima, taken = combs.amax(-2), []
+    teeth = torch.arange(0, w.size(-1), n, device=w.device)
+    for left in range(k - 1, -1, -1):
+        comb = maxima.max(-1, keepdim=True).indices
+        at = comb + teeth
+        keys = w.gather(-1, at)
+        value, tooth = keys.max(-1, keepdim=True)
+        taken.append((value, at.gather(-1, tooth)))
+        if left:
+            w.scatter_(-1, taken[-1][1], -1.0)
+            maxima.scatter_(-1, comb, keys.scatter_(-1, tooth, -1.0).amax(-1, keepdim=True))
+    if k == 1:
+        return taken[0]
+    values, places = (torch.cat(x, -1) for x in zip(*taken, strict=True))
+    w.scatter_(-1, places, values)
+    return values, places
+
+
+def cell_index(n: int, span: tuple[int, int], position: _Position) -> _Position:
     """Which of n cells a position, or each of some, falls into: cell i begins at ⌊i · length / n⌋."""
     return ((position - span[0] + 1) * n - 1) // (span[1] - span[0])
 
