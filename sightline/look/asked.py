@@ -74,6 +74,8 @@ def fitted(asked: Asked, t: int, s: int, n_calls: int = 1, *, strict: bool = Fal
         strict: Whether to refuse a map or a top that is too large, instead of cutting it to what there is.
     """
     if not isinstance(asked, Look):
+        for m in asked if strict else ():
+            m.check(t, s)
         return tuple(m.fit(t, s, n_calls) for m in measures_of(asked))
     return _fitted(asked, t, s, strict)
 

@@ -113,4 +113,4 @@ def _measured_also(sight: "Sight") -> list[str]:
         more.append("a map of {} x {}".format(*sight.statistics["map"].shape[-2:]))
     if "top" in sight.statistics:
         more.append(f"the top {sight.statistics['top'].size(-1)}")
-    return more
+    return more + [name for name in sight.statistics if name in sight.axes]

@@ -1,9 +1,11 @@
 """What was seen, for other programs: plain dictionaries and data frames."""
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -42,10 +44,21 @@ def sight_to_frame(sight: "Sight") -> "pd.DataFrame":
     index = torch.cartesian_prod(*map(torch.arange, (*sight.shape, sight.t, 1)))[real.cpu(), :-1]
     names = [*(f"item {i}" if i else "item" for i in range(sight.n_batch)), "head"]
     columns = dict(zip([*names[: len(sight.shape)], "query"], index.T.tolist(), strict=True))
-    measured = {
-        n: sight.statistics[n].detach().flatten()[real].tolist() for n in _OF_QUERIES if n in sight.statistics
-    }
+    measured = {name: x[real].tolist() for name, x in _of_queries(sight)}
     return pd.DataFrame({"layer": sight.name} | columns | measured)
+
+
+def _of_queries(sight: "Sight") -> Iterator[tuple[str, Tensor]]:
+    """Yield a column for each number of a query: of a measure with several, ``name[0]``, ``name[1]``, ..."""
+    known = [name for name in _OF_QUERIES if name in sight.statistics]
+    own = [name for name in sight.statistics if sight.axes.get(name) == "query"]
+    for name in (*known, *own):
+        x = sight.statistics[name].detach()
+        if x.dim() == len(sight.shape) + 1:
+            yield name, x.flatten()
+        else:
+            parts = x.flatten(len(sight.shape) + 1)
+            yield from ((f"{name}[{i}]", part.flatten()) for i, part in enumerate(parts.unbind(-1)))
 
 
 def _plain(x: Any) -> Any:

@@ -52,6 +52,9 @@ class Measure:
         """Return the measure for a call of T queries and S keys, or for several stacked along the batch."""
         return self
 
+    def check(self, t: int, s: int) -> None:
+        """Refuse to be asked of T queries and S keys; a watched call that has too few answers what it can."""
+
     def sizes(self, t: int, s: int) -> Sequence[tuple[int, ...]]:
         """Return the shape of each output after (B, H)."""
         return [(t,) if out.axis == "query" else (s,) for out in self.outputs]

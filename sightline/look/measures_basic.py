@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from sightline.look.cells import Cells, cell_index, largest, max_with_index, sum_columns, sum_rows
+from sightline.look.groups import is_integer
 from sightline.look.inputs import Tile
 from sightline.look.measure import Measure, Tensors, nan_where
-from sightline.look.request import Size, Span, check_top, make_cells, parse_map_size
+from sightline.look.request import Size, Span, check_places, check_top, make_cells, parse_map_size
 from sightline.look.source import Block, Out, Window
 from sightline.look.weights import TileWeights
 from sightline.shapes import Bool
@@ -87,10 +88,17 @@ class Top(Measure):
     has_gradients = False
     outputs, op = (Out("top", "query"), Out("top_at", "query", -1, torch.long)), "own"
 
+    def __post_init__(self) -> None:
+        if not is_integer(self.k) or self.k < 1:
+            raise ValueError(f"top must be a whole number >= 1, got {self.k!r}")
+
+    def check(self, t: int, s: int) -> None:  # noqa: ARG002
+        """Refuse more weights than a query has."""
+        check_top(self.k, s)
+
     def fit(self, t: int, s: int, n_calls: int = 1) -> "Top":  # noqa: ARG002
         """Return the same of no more keys than there are."""
-        check_top(self.k, max(1 << 62, s))
-        return self if self.k <= s else Top(s)
+        return self if self.k <= s else Top(s) if s else self
 
     def sizes(self, t: int, s: int) -> Sequence[tuple[int, ...]]:  # noqa: ARG002
         """Return k for each query."""
@@ -185,8 +193,12 @@ class Rows(Measure):
         """Return each of them once, in order."""
         return sorted(set(self.index))
 
+    def check(self, t: int, s: int) -> None:  # noqa: ARG002
+        """Refuse queries that there are not."""
+        check_places(self.index, t, "rows", "queries")
+
     def fit(self, t: int, s: int, n_calls: int = 1) -> "Rows":  # noqa: ARG002
-        """Return the same with places that are not negative."""
+        """Return the same with places that are not negative, without those that a call does not have."""
         return Rows(tuple(i % t for i in self.index if -t <= i < t))
 
     def sizes(self, t: int, s: int) -> Sequence[tuple[int, ...]]:  # noqa: ARG002

@@ -11,7 +11,7 @@ from sightline.look.groups import Groups, KeyGroups, is_integer, read_groups
 from sightline.look.inputs import Tile
 from sightline.look.measure import Measure, Tensors
 from sightline.look.output_gradient import OutputGradient
-from sightline.look.request import Span, check_span
+from sightline.look.request import Span, check_places, check_span
 from sightline.look.source import Block, Out, Window
 from sightline.look.weights import TileWeights
 from sightline.shapes import Bool, Float, Int
@@ -69,8 +69,12 @@ class Columns(Measure):
     index: Sequence[int]
     outputs = (Out("columns", "query"),)
 
+    def check(self, t: int, s: int) -> None:  # noqa: ARG002
+        """Refuse keys that there are not."""
+        check_places(self.index, s, "columns", "keys")
+
     def fit(self, t: int, s: int, n_calls: int = 1) -> "Columns":  # noqa: ARG002
-        """Return the same with places that are not negative."""
+        """Return the same with places that are not negative, without those that a call does not have."""
         return Columns(tuple(i % s for i in self.index if -s <= i < s))
 
     def sizes(self, t: int, s: int) -> Sequence[tuple[int, ...]]:  # noqa: ARG002

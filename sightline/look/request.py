@@ -1,5 +1,6 @@
 """What to measure, and how large a map may be."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -11,6 +12,7 @@ __all__ = [
     "Look",
     "Size",
     "Span",
+    "check_places",
     "check_span",
     "check_top",
     "is_integer_pair",
@@ -83,6 +85,15 @@ def check_span(name: str, span: Span | None, n: int) -> Span:
     if not is_integer_pair(whole) or not 0 <= whole[0] < whole[1] <= n:
         raise ValueError(f"{name} must be a range (first, past_the_last) within 0..{n}, got {whole!r}")
     return whole
+
+
+def check_places(index: Iterable[object], n: int, what: str, of: str) -> None:
+    """Refuse places beyond the n that there are; negative ones count from the end."""
+    for i in index:
+        if not is_integer(i):
+            raise TypeError(f"{what} must hold whole numbers, positions of {of}, got {i!r}")
+        if not -n <= i < n:
+            raise ValueError(f"{what} must hold {of} in 0..{n - 1}, got {i}; there are {n} {of} here")
 
 
 def check_top(k: int, s: int) -> None:

@@ -196,6 +196,7 @@ class Sight(NotebookRepr):
         self, measure: Measure, what: str, beforehand: str | None = None, *, history: bool = True
     ) -> Any:
         source = self._source(what, beforehand, history=history and measure.has_gradients)
+        measure.check(self.t, self.s)
         measure = measure.fit(self.t, self.s)
         answers = run([measure], source)
         if "is_padding" in self.statistics:

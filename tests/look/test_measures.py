@@ -209,3 +209,30 @@ def test_all_rows_are_one_pass():
 def test_a_share_that_can_not_be(p):
     with pytest.raises(ValueError, match="above 0 and at most 1, got"):
         M.Coverage(p)
+
+
+@pytest.mark.parametrize(
+    ("measure", "sentence"),
+    [
+        (M.Rows([T]), r"rows must hold queries in 0\.\.12, got 13"),
+        (M.Columns([0, -S - 1]), r"columns must hold keys in 0\.\.10, got -12"),
+        (M.Top(S + 1), "number of keys S=11, got 12"),
+    ],
+)
+def test_places_that_there_are_not(measure, sentence):
+    args, _ = drawn("nothing")
+    with pytest.raises(ValueError, match=sentence):
+        sl.look(*args, measure=[measure])
+    with pytest.raises(ValueError, match=sentence):
+        sl.look(*args).ask(measure)
+
+
+def test_in_a_table_and_in_words():
+    pytest.importorskip("pandas")
+    args, _ = drawn("nothing")
+    sight = sl.look(*args, measure=[M.Mass(GROUPS, name="parts"), M.Coverage(0.5), M.Received()])
+    table = sight.to_pandas()
+    assert [*table.columns[-4:]] == ["lse", "parts[0]", "parts[1]", "coverage"]
+    near(torch.tensor(table["parts[1]"].to_numpy()), sight["parts"][..., 1].flatten(), atol=1e-12)
+    assert table["coverage"].tolist() == sight["coverage"].flatten().tolist()
+    assert "measured  also parts and coverage" in repr(sight)
