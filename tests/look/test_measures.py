@@ -59,6 +59,12 @@ def coverage(dense, p):
     return enough.masked_fill(~dense.is_looking, 0)
 
 
+def segments(dense, queries, keys, reduce):
+    cells = [[getattr(dense.weights[..., a:b, c:d], reduce)((-2, -1)) for c, d in keys] for a, b in queries]
+    return torch.stack([torch.stack(row, -1) for row in cells], -2)
+
+
+SPANS = [(0, 3), (2, 7), (12, 13)], [(1, 8), (7, 11)]  # of queries and of keys
 GROUPS = {"odd": slice(1, None, 2), "few": [0, 3]}
 CASES = {  # name -> the measure, its answers by name, and the same of the matrix
     "received": (M.Received(), {"received": lambda x: x.received}),
@@ -76,6 +82,8 @@ CASES = {  # name -> the measure, its answers by name, and the same of the matri
         M.ReceivedFrom((4, 9), "max"), {"received_from": lambda x: x.received_from((4, 9), "max")},
     ),
     "offsets": (M.Offsets(6), {"offsets": lambda x: x.offsets(6)}),
+    "segments": (M.Segments(*SPANS), {"segments": lambda x: segments(x, *SPANS, "mean")}),
+    "segments' sums": (M.Segments(*SPANS, "sum"), {"segments": lambda x: segments(x, *SPANS, "sum")}),
     "band": (M.Band(2, 1), {"band": lambda x: (x.weights * near_by(x)).sum(-1)}),
     "distance": (M.Distance(), {"distance": lambda x: (x.weights * distances(x).abs()).sum(-1)}),
     "coverage": (M.Coverage(0.7), {"coverage": lambda x: coverage(x, 0.7)}),
@@ -176,7 +184,14 @@ def stack(steps):
 def test_queries_that_are_padding_are_left_out():
     model, x = nn.TransformerEncoderLayer(8, 2, batch_first=True).double(), torch.randn(2, 7, 8).double()
     padding = torch.arange(7) >= torch.tensor([[4], [7]])
-    measures = [Variance(), M.Rows([-1, 0]), M.ReceivedFrom((2, 7), "mean"), M.Coverage(0.5)]
+    spans = [(2, 7), (5, 7)], [(0, 2), (1, 4)]
+    measures = [
+        Variance(),
+        M.Rows([-1, 0]),
+        M.ReceivedFrom((2, 7), "mean"),
+        M.Coverage(0.5),
+        M.Segments(*spans),
+    ]
     with sl.watch(model, measure=measures, keep=True) as seen:
         model(x, src_key_padding_mask=padding)
     (sight,) = (seen[name] for name in seen)
@@ -184,6 +199,10 @@ def test_queries_that_are_padding_are_left_out():
     assert torch.equal(sight["rows"].isnan().all(-1), padding[:, [-1, 0]][:, None].expand(2, 2, 2))
     near(sight["received_from"][0], sight.rows([2, 3])[0].mean(-2), atol=1e-9)
     near(sight["received_from"], sight.received_from((2, 7), "mean"), atol=1e-12)
+    cell = sight.rows([2, 3])[0, ..., 1:4]
+    near(sight["segments"][0, :, 0, 1], cell.mean((-2, -1)), atol=1e-9)
+    near(sight.ask(M.Segments(*spans, "sum"))[0, :, 0, 1], cell.sum((-2, -1)), atol=1e-9)
+    assert not sight["segments"][0, :, 1].any()
 
 
 def test_products_with_the_weights():
@@ -209,3 +228,24 @@ def test_all_rows_are_one_pass():
 def test_a_share_that_can_not_be(p):
     with pytest.raises(ValueError, match="above 0 and at most 1, got"):
         M.Coverage(p)
+
+
+@pytest.mark.parametrize(
+    ("queries", "sentence"),
+    [
+        ([(0, 3), (3, 14)], r"queries\[1\] must be .* within 0..13, got \(3, 14\)"),
+        ([(2, 2)], r"queries\[0\] must be .* within 0..13, got \(2, 2\)"),
+        ((0, 3), r"queries\[0\] must be .* within 0..13, got 0"),
+        ([(0, 3), None], "queries must be a list of .* got a list of NoneType and tuple"),
+        (5, "queries must be a list of .* got 5"),
+    ],
+)
+def test_spans_that_can_not_be(queries, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        sl.look(*drawn("nothing")[0], measure=[M.Segments(queries, [(0, 2)])])
+
+
+def test_lists_without_spans():
+    sight = sl.look(*drawn("nothing")[0])
+    for n, m in ((0, 2), (2, 0), (0, 0)):
+        assert sight.ask(M.Segments([(0, 3)] * n, [(1, 2)] * m)).shape == (B, H, n, m)
