@@ -124,10 +124,10 @@ def test_in_many_tiles_that_threads_share(case):
 
 
 @pytest.mark.parametrize("case", sorted(CASES.keys() - WITHOUT_GRADIENTS))
-@pytest.mark.parametrize("tile", [17, 1 << 21])
-def test_gradients(case, tile):
+@pytest.mark.parametrize(("tile", "mask"), [(17, "causal"), (17, "window"), (1 << 21, "causal")])
+def test_gradients(case, tile, mask):
     measure, answers = CASES[case]
-    args, dense = drawn("causal", grad=True)
+    args, dense = drawn(mask, grad=True)
     with (
         mock.patch.object(weights, "_TILE", {"cpu": tile, "cuda": tile}),
         mock.patch.object(threads, "_FEW", 0),
