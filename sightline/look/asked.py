@@ -9,18 +9,20 @@ import torch
 from torch import Tensor
 
 from sightline.look.calls import UNKNOWN_PADDING
-from sightline.look.engine import run
+from sightline.look.engine import collect, finish
 from sightline.look.inputs import PrecomputedWeights, ScoreInputs
 from sightline.look.measure import Lse, Measure
 from sightline.look.measures_basic import Entropy, Map, Peak, Received, Top
 from sightline.look.request import Look, check_top, make_cells
-from sightline.look.sight import Sight, axes_of, count_batch_dims
-from sightline.look.source import Block, Local
-from sightline.shapes import Float
+from sightline.look.sight import Sight, count_batch_dims
+from sightline.look.source import Block, Local, OutAxis
+from sightline.shapes import Bool, Float
 
 __all__ = ["Asked", "check_measure", "fitted", "measure_sight", "measures_of"]
 
 _LSE, _RECEIVED, _ENTROPY, _PEAK = Lse(), Received(), Entropy(), Peak()
+
+_OF_LOOK = frozenset((Lse, Received, Entropy, Peak, Map, Top))  # whose answers a sight knows by name
 
 Asked = Look | tuple[Measure, ...]
 
@@ -120,14 +122,12 @@ def measure_sight(
     block = Block(inputs, lse)
     if isinstance(inputs, PrecomputedWeights):
         block = Block(inputs, inputs.q.new_zeros(inputs.shape[:3], dtype=torch.float64), recorded=lse)
-    statistics = run(measures, Local(block))
-    known = statistics["lse"]
-    if known.dtype != inputs.dtype:
-        statistics["lse"] = known.to(inputs.dtype)
+    hidden = None
     if padding and padding != UNKNOWN_PADDING:
         hidden = inputs.padding if inputs.padding is not None else inputs.q.new_zeros((), dtype=torch.bool)
         hidden = hidden.expand(inputs.shape[:3])
-        statistics = {key: x for m in measures for key, x in m.hide(_of(m, statistics), hidden).items()}
+    statistics, axes, exact = _answers(measures, block, hidden)
+    if hidden is not None:
         statistics["is_padding"] = hidden
     if len(lead) != 2:
         statistics = {key: x.reshape(*lead, *x.shape[2:]) for key, x in statistics.items()}
@@ -135,14 +135,32 @@ def measure_sight(
         statistics["output"] = output
     t, s = inputs.shape[2:]
     return Sight(
-        t, s, lead, statistics, (_saved(block, known),) if keep else (), name,
+        t, s, lead, statistics, (_saved(block, exact),) if keep else (), name,
         n_batch=count_batch_dims(lead), source=source, padding=padding, tokens=tokens,
-        is_masked=inputs.may_forbid, axes=axes_of(measures),
+        is_masked=inputs.may_forbid, axes=axes,
     )  # fmt: skip
 
 
-def _of(m: Measure, statistics: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key: x for key, x in statistics.items() if key in {out.name for out in m.outputs}}
+def _answers(
+    measures: Sequence[Measure], block: Block, hidden: Bool[Tensor, "B H T"] | None
+) -> tuple[dict[str, Tensor], dict[str, OutAxis], Tensor]:
+    """Return what was found by name, the axes of what is not known by name, and the exact log-sum-exp."""
+    statistics: dict[str, Tensor] = {}
+    axes: dict[str, OutAxis] = {}
+    exact, dtype = None, block.inputs.dtype
+    for m, parts in collect(measures, Local(block)).items():
+        answers = finish({m: parts})
+        if type(m) is Lse:
+            exact = answers["lse"]
+            answers = {"lse": exact if exact.dtype == dtype else exact.to(dtype)}
+        if hidden is not None:
+            answers = m.hide(answers, hidden)
+        statistics.update(answers)
+        if type(m) not in _OF_LOOK:
+            for key in answers:
+                axes[key] = m.axis_of(key)
+    assert exact is not None  # noqa: S101
+    return statistics, axes, exact
 
 
 def _saved(block: Block, lse: Tensor) -> Block:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, inf
 
 from sightline.look.inputs import Tile
-from sightline.look.source import Block, Out, Window
+from sightline.look.source import Block, Out, OutAxis, Window
 from sightline.look.weights import TileWeights
 from sightline.shapes import Bool
 
@@ -81,11 +81,16 @@ class Measure:
 
     def hide(self, answers: dict[str, Tensor], padding: Bool[Tensor, "B H T"]) -> dict[str, Tensor]:
         """Return the answers without those of queries that are padding."""
-        axes = {out.name: out.axis for out in self.outputs}
         return {
-            name: nan_where(padding, x) if axes.get(name) == "query" and x.is_floating_point() else x
+            name: nan_where(padding, x) if self.axis_of(name) == "query" and x.is_floating_point() else x
             for name, x in answers.items()
         }
+
+    def axis_of(self, name: str) -> OutAxis:
+        """Return what an answer has a number for; what ``finish`` adds has that of the outputs."""
+        axes = {out.name: out.axis for out in self.outputs}
+        same = set(axes.values())
+        return axes.get(name) or (same.pop() if len(same) == 1 else "all")
 
     def __call__(self, *_: Any) -> Any:
         """Refuse to be called: a measure is handed to a look."""

@@ -18,6 +18,7 @@ from sightline.look.measures_more import (
     Offsets,
     ReceivedFrom,
     Relevance,
+    Segments,
     Weighted,
 )
 from sightline.look.source import Out
@@ -42,6 +43,7 @@ __all__ = [
     "ReceivedFrom",
     "Relevance",
     "Rows",
+    "Segments",
     "TileWeights",
     "Top",
     "Weighted",

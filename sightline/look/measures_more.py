@@ -1,4 +1,4 @@
-"""More measures: groups of keys, windows of queries, distances, and products with the matrix of weights."""
+"""More measures: groups of keys, windows and spans, distances, and products with the matrix of weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +14,12 @@ from sightline.look.output_gradient import OutputGradient
 from sightline.look.request import Span, check_places, check_span
 from sightline.look.source import Block, Out, Window
 from sightline.look.weights import TileWeights
+from sightline.messages import check_choice, format_value
 from sightline.shapes import Bool, Float, Int
 
 __all__ = [
     "Applied", "Band", "Columns", "Coverage", "Distance", "Mass", "Offsets", "ReceivedFrom", "Reduce",
-    "Relevance", "RelevanceMatrix", "Weighted",
+    "Relevance", "RelevanceMatrix", "Segments", "Weighted",
 ]  # fmt: skip
 
 Reduce = Literal["sum", "mean", "max"]
@@ -171,6 +172,57 @@ class Offsets(Measure):
     def place(self, tile: Tile) -> Sequence[tuple[slice, ...]]:  # noqa: ARG002
         """Return all distances."""
         return [(slice(None),)]
+
+
+@dataclass(frozen=True, eq=False)
+class Segments(Measure):
+    """Measure the weight between spans of queries and spans of keys, such as sentence by sentence.
+
+    Attributes:
+        queries, keys: Lists of spans ``(first, past_the_last)``, which may overlap.
+        reduce: ``"mean"`` over the weights of two spans, without queries that are padding, or ``"sum"``.
+    """
+
+    queries: Sequence[Span]
+    keys: Sequence[Span]
+    reduce: Literal["mean", "sum"] = "mean"
+    outputs = (Out("segments", "all"),)
+
+    def fit(self, t: int, s: int, n_calls: int = 1) -> "Segments":  # noqa: ARG002
+        """Return the same, or refuse spans that the call does not have."""
+        check_choice("reduce", self.reduce, ("mean", "sum"))
+        for name, spans, n in (("queries", self.queries, t), ("keys", self.keys, s)):
+            if not isinstance(spans, list | tuple) or any(span is None for span in spans):
+                raise TypeError(f"{name} must be a list of (first, past_the_last), got {format_value(spans)}")
+            for i, span in enumerate(spans):
+                check_span(f"{name}[{i}]", span, n)
+        return self
+
+    def sizes(self, t: int, s: int) -> Sequence[tuple[int, ...]]:  # noqa: ARG002
+        """Return a number for each pair of spans."""
+        return [(len(self.queries), len(self.keys))]
+
+    def of_tile(self, x: TileWeights) -> Tensors:
+        """Return what the tile adds to each pair of spans."""
+        keys = self._shares(self.keys, x.tile.columns, x.w)
+        return (self._shares(self.queries, x.tile.rows, x.w).mT @ (x.w @ keys),)
+
+    def place(self, tile: Tile) -> Sequence[tuple[slice, ...]]:  # noqa: ARG002
+        """Return all pairs of spans."""
+        return [(slice(None), slice(None))]
+
+    def hide(self, answers: dict[str, Tensor], padding: Bool[Tensor, "B H T"]) -> dict[str, Tensor]:
+        """Return means over the queries that are not padding."""
+        found = answers["segments"]
+        real = (~padding).to(found) @ self._shares(self.queries, (0, padding.size(-1)), found)
+        return answers if self.reduce == "sum" else {"segments": found / real.clamp(min=1e-30).unsqueeze(-1)}
+
+    def _shares(self, spans: Sequence[Span], places: Span, like: Tensor) -> Float[Tensor, "n spans"]:
+        """Return what each place counts in each span."""
+        at, ends = torch.arange(*places).unsqueeze(-1), torch.tensor(spans, dtype=torch.long).view(-1, 2)
+        first, last = ends.unbind(-1)
+        count = last - first if self.reduce == "mean" else 1
+        return (((at >= first) & (at < last)).double() / count).to(like)
 
 
 def position_of(block: Block, first: int | None, query: int) -> int:

@@ -661,13 +661,14 @@ class Transposed(NamedTuple):
         return found
 
 
-def axes_of(measures: Sequence[Measure]) -> dict[str, OutAxis]:
-    """Return what statistics have numbers for, of those that a sight does not know by name."""
+def axes_of(measures: Sequence[Measure], names: Iterable[str]) -> dict[str, OutAxis]:
+    """Return what statistics of several measures have numbers for, of those that are not known by name."""
     axes: dict[str, OutAxis] = {}
-    for m in measures:
-        for out in m.outputs:
-            if out.name not in _AXES:
-                axes[out.name] = out.axis
+    for name in names:
+        own = next((m for m in measures if any(out.name == name for out in m.outputs)), None)
+        m = own or next((m for m in measures if type(m).finish is not Measure.finish), None)
+        if m is not None and name not in _AXES:
+            axes[name] = m.axis_of(name)
     return axes
 
 

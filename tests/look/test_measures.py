@@ -59,6 +59,12 @@ def coverage(dense, p):
     return enough.masked_fill(~dense.is_looking, 0)
 
 
+def segments(dense, queries, keys, reduce):
+    cells = [[getattr(dense.weights[..., a:b, c:d], reduce)((-2, -1)) for c, d in keys] for a, b in queries]
+    return torch.stack([torch.stack(row, -1) for row in cells], -2)
+
+
+SPANS = [(0, 3), (2, 7), (12, 13)], [(1, 8), (7, 11)]  # of queries and of keys
 GROUPS = {"odd": slice(1, None, 2), "few": [0, 3]}
 CASES = {  # name -> the measure, its answers by name, and the same of the matrix
     "received": (M.Received(), {"received": lambda x: x.received}),
@@ -76,6 +82,8 @@ CASES = {  # name -> the measure, its answers by name, and the same of the matri
         M.ReceivedFrom((4, 9), "max"), {"received_from": lambda x: x.received_from((4, 9), "max")},
     ),
     "offsets": (M.Offsets(6), {"offsets": lambda x: x.offsets(6)}),
+    "segments": (M.Segments(*SPANS), {"segments": lambda x: segments(x, *SPANS, "mean")}),
+    "segments' sums": (M.Segments(*SPANS, "sum"), {"segments": lambda x: segments(x, *SPANS, "sum")}),
     "band": (M.Band(2, 1), {"band": lambda x: (x.weights * near_by(x)).sum(-1)}),
     "distance": (M.Distance(), {"distance": lambda x: (x.weights * distances(x).abs()).sum(-1)}),
     "coverage": (M.Coverage(0.7), {"coverage": lambda x: coverage(x, 0.7)}),
@@ -116,10 +124,10 @@ def test_in_many_tiles_that_threads_share(case):
 
 
 @pytest.mark.parametrize("case", sorted(CASES.keys() - WITHOUT_GRADIENTS))
-@pytest.mark.parametrize("tile", [17, 1 << 21])
-def test_gradients(case, tile):
+@pytest.mark.parametrize(("tile", "mask"), [(17, "causal"), (17, "window"), (1 << 21, "causal")])
+def test_gradients(case, tile, mask):
     measure, answers = CASES[case]
-    args, dense = drawn("causal", grad=True)
+    args, dense = drawn(mask, grad=True)
     with (
         mock.patch.object(weights, "_TILE", {"cpu": tile, "cuda": tile}),
         mock.patch.object(threads, "_FEW", 0),
@@ -176,7 +184,14 @@ def stack(steps):
 def test_queries_that_are_padding_are_left_out():
     model, x = nn.TransformerEncoderLayer(8, 2, batch_first=True).double(), torch.randn(2, 7, 8).double()
     padding = torch.arange(7) >= torch.tensor([[4], [7]])
-    measures = [Variance(), M.Rows([-1, 0]), M.ReceivedFrom((2, 7), "mean"), M.Coverage(0.5)]
+    spans = [(2, 7), (5, 7)], [(0, 2), (1, 4)]
+    measures = [
+        Variance(),
+        M.Rows([-1, 0]),
+        M.ReceivedFrom((2, 7), "mean"),
+        M.Coverage(0.5),
+        M.Segments(*spans),
+    ]
     with sl.watch(model, measure=measures, keep=True) as seen:
         model(x, src_key_padding_mask=padding)
     (sight,) = (seen[name] for name in seen)
@@ -184,6 +199,10 @@ def test_queries_that_are_padding_are_left_out():
     assert torch.equal(sight["rows"].isnan().all(-1), padding[:, [-1, 0]][:, None].expand(2, 2, 2))
     near(sight["received_from"][0], sight.rows([2, 3])[0].mean(-2), atol=1e-9)
     near(sight["received_from"], sight.received_from((2, 7), "mean"), atol=1e-12)
+    cell = sight.rows([2, 3])[0, ..., 1:4]
+    near(sight["segments"][0, :, 0, 1], cell.mean((-2, -1)), atol=1e-9)
+    near(sight.ask(M.Segments(*spans, "sum"))[0, :, 0, 1], cell.sum((-2, -1)), atol=1e-9)
+    assert not sight["segments"][0, :, 1].any()
 
 
 def test_products_with_the_weights():
@@ -236,3 +255,49 @@ def test_in_a_table_and_in_words():
     near(torch.tensor(table["parts[1]"].to_numpy()), sight["parts"][..., 1].flatten(), atol=1e-12)
     assert table["coverage"].tolist() == sight["coverage"].flatten().tolist()
     assert "measured  also parts and coverage" in repr(sight)
+
+
+@pytest.mark.parametrize(
+    ("queries", "sentence"),
+    [
+        ([(0, 3), (3, 14)], r"queries\[1\] must be .* within 0..13, got \(3, 14\)"),
+        ([(2, 2)], r"queries\[0\] must be .* within 0..13, got \(2, 2\)"),
+        ((0, 3), r"queries\[0\] must be .* within 0..13, got 0"),
+        ([(0, 3), None], "queries must be a list of .* got a list of NoneType and tuple"),
+        (5, "queries must be a list of .* got 5"),
+    ],
+)
+def test_spans_that_can_not_be(queries, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        sl.look(*drawn("nothing")[0], measure=[M.Segments(queries, [(0, 2)])])
+
+
+def test_lists_without_spans():
+    sight = sl.look(*drawn("nothing")[0])
+    for n, m in ((0, 2), (2, 0), (0, 0)):
+        assert sight.ask(M.Segments([(0, 3)] * n, [(1, 2)] * m)).shape == (B, H, n, m)
+
+
+class Place(sl.Measure):
+    """The mean key and its spread: answers under other names than the outputs."""
+
+    outputs = (M.Out("first", "query"), M.Out("second", "query"))
+
+    def of_tile(self, x):
+        at = torch.arange(*x.tile.columns, device=x.w.device, dtype=x.w.dtype)
+        return x.w @ at, x.w @ at.square()
+
+    def finish(self, first, second):
+        return {"mean": first, "spread": (second - first.square()).clamp(min=0).sqrt()}
+
+
+def test_answers_under_names_of_their_own():
+    model, x = nn.TransformerEncoderLayer(8, 2, batch_first=True).double(), torch.randn(2, 7, 8).double()
+    padding = torch.arange(7) >= torch.tensor([[4], [7]])
+    with sl.watch(model, measure=[Place()]) as seen:
+        model(x, src_key_padding_mask=padding)
+    (sight,) = (seen[name] for name in seen)
+    assert torch.equal(sight["spread"].isnan(), padding[:, None].expand(2, 2, 7))
+    args, _ = drawn("nothing")
+    whole, step = sl.look(*args, measure=[Place()]), sl.look(*args[:3], measure=[Place()])
+    assert stack([whole, step])["spread"].shape == (B, H, 2 * T)

@@ -74,11 +74,11 @@ def calls_per_layer(make: Callable[[], nn.Module], shape: tuple[int, ...], **opt
 
 
 CASES: dict[str, tuple[type[nn.Module] | None, dict[str, Any], float]] = {
-    "fused": (None, {}, 161),
-    "kept": (None, {"keep": True}, 181),
-    "with gradients": (None, {"grad": True}, 473),
-    "torch.nn": (nn.MultiheadAttention, {}, 261),
-    "sl.nn": (sl.nn.MultiheadAttention, {}, 256),
+    "fused": (None, {}, 163),
+    "kept": (None, {"keep": True}, 183),
+    "with gradients": (None, {"grad": True}, 475),
+    "torch.nn": (nn.MultiheadAttention, {}, 263),
+    "sl.nn": (sl.nn.MultiheadAttention, {}, 258),
 }
 
 

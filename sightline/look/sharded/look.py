@@ -161,7 +161,8 @@ def sight_of(
     statistics = {"lse": lse.to(inputs.dtype)} | statistics
     shard = source.ring.shard(beside)
     return Sight(
-        t, s, lead, statistics, kept, name, is_masked=inputs.may_forbid, shard=shard, axes=axes_of(measures)
+        t, s, lead, statistics, kept, name, is_masked=inputs.may_forbid, shard=shard,
+        axes=axes_of(measures, statistics),
     )  # fmt: skip
 
 
