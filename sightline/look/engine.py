@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -21,7 +20,7 @@ from sightline.look import kernels
 from sightline.look.inputs import Tile
 from sightline.look.measure import Lse, Measure, Tensors
 from sightline.look.source import Block, Local, Out, Source, Window
-from sightline.look.threads import by_tile, one_thread
+from sightline.look.threads import by_tile, one_thread, shares_tiles
 from sightline.look.weights import Scratch, WeightMaker, tile_size, usable_lse
 from sightline.shapes import Float
 
@@ -182,8 +181,8 @@ def over_tiles(
 
     On a CPU threads share the tiles; with gradients each is computed again in the backward pass.
     """
-    inputs, lse = block.inputs, block.lse
-    grad = inputs.requires_grad or (lse is not None and lse.requires_grad and torch.is_grad_enabled())
+    inputs, others = block.inputs, [other for m in some for other in m.others]
+    grad = block.requires_grad or any(other.requires_grad for other in others)
     tiles = _cut(block, some, windows)
     if windows is not None:
         block = _with_lse(block, tiles)
@@ -206,7 +205,9 @@ def over_tiles(
         scratch.give_back()
         return parts
 
-    for tile, parts in by_tile(inputs, ask, tiles):
+    # Threads share tiles only where they may share those of all: a score of the user's own is called here.
+    least = next((x.inputs for x in others if not shares_tiles(x.inputs)), inputs)
+    for tile, parts in by_tile(least, ask, tiles):
         yield block.placed(tile) if moves else tile, parts
 
 
