@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sightline.attention.masks import Mask
     from sightline.edit.edit import edit
     from sightline.look.align import align
+    from sightline.look.divergence import divergence
     from sightline.look.look import look
     from sightline.look.sight import Look, Sight
     from sightline.tasks.run import open_run
@@ -45,6 +46,7 @@ __all__ = [
     "Sight",
     "align",
     "attention",
+    "divergence",
     "edit",
     "look",
     "masks",
@@ -71,6 +73,7 @@ _HOME = {
     "Sight": "look.sight:Sight",
     "align": "look.align:align",
     "attention": "attention.attend:attention",
+    "divergence": "look.divergence:divergence",
     "edit": "edit.edit:edit",
     "masks": "attention.masks",
     "measures": "look.measures",

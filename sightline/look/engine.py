@@ -21,7 +21,7 @@ from sightline.look import kernels
 from sightline.look.inputs import Tile
 from sightline.look.measure import Lse, Measure, Tensors
 from sightline.look.source import Block, Local, Out, Source, Window
-from sightline.look.threads import by_tile, one_thread
+from sightline.look.threads import by_tile, one_thread, shares_tiles
 from sightline.look.weights import Scratch, WeightMaker, tile_size, usable_lse
 from sightline.shapes import Float
 
@@ -182,8 +182,14 @@ def over_tiles(
 
     On a CPU threads share the tiles; with gradients each is computed again in the backward pass.
     """
-    inputs, lse = block.inputs, block.lse
-    grad = inputs.requires_grad or (lse is not None and lse.requires_grad and torch.is_grad_enabled())
+    inputs = least = block.inputs
+    grad = torch.is_grad_enabled() and block.requires_grad
+    for m in some:
+        for x in m.factors:
+            grad = grad or (x.requires_grad and torch.is_grad_enabled())
+        for other in m.others:
+            grad = grad or other.requires_grad
+            least = least if shares_tiles(other.inputs) else other.inputs
     tiles = _cut(block, some, windows)
     if windows is not None:
         block = _with_lse(block, tiles)
@@ -206,7 +212,8 @@ def over_tiles(
         scratch.give_back()
         return parts
 
-    for tile, parts in by_tile(inputs, ask, tiles):
+    # Threads share tiles only where they may share those of all: a score of the user's own is called here.
+    for tile, parts in by_tile(least, ask, tiles):
         yield block.placed(tile) if moves else tile, parts
 
 

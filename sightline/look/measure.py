@@ -29,6 +29,8 @@ class Measure:
         whole_rows: Whether a tile must have all keys of its queries.
         all_heads: Whether a tile must have all heads.
         has_gradients: Whether answers carry gradients where the look did.
+        others: Blocks of which it makes weights itself; gradients may flow into them too.
+        factors: Tensors that it multiplies weights with; gradients may flow into them too.
 
     Example:
         >>> class Square(sl.Measure):
@@ -47,6 +49,8 @@ class Measure:
     whole_rows: bool = False
     all_heads: bool = False
     has_gradients: bool = True
+    others: Sequence[Block] = ()
+    factors: Sequence[Tensor] = ()
 
     def fit(self, t: int, s: int, n_calls: int = 1) -> "Measure":  # noqa: ARG002
         """Return the measure for a call of T queries and S keys, or for several stacked along the batch."""

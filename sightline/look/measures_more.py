@@ -317,6 +317,11 @@ class Applied(Measure):
     x: Float[Tensor, "... S C"]
     outputs = (Out("applied", "query"),)
 
+    @property
+    def factors(self) -> Sequence[Tensor]:  # type: ignore[override]
+        """Return what the weights are multiplied with."""
+        return (self.x,)
+
     def sizes(self, t: int, s: int) -> Sequence[tuple[int, ...]]:  # noqa: ARG002
         """Return a row for each query."""
         return [(t, self.x.size(-1))]
@@ -338,6 +343,11 @@ class Weighted(Measure):
     y: Float[Tensor, "... T C"]
     record: OutputGradient | None = None
     outputs = (Out("weighted", "key"),)
+
+    @property
+    def factors(self) -> Sequence[Tensor]:  # type: ignore[override]
+        """Return what the weights are multiplied with."""
+        return (self.y,)
 
     def sizes(self, t: int, s: int) -> Sequence[tuple[int, ...]]:  # noqa: ARG002
         """Return a row for each key."""

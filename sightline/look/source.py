@@ -93,6 +93,12 @@ class Block:
         low, high = mask.keys(tile.rows, self.inputs.q.size(2), s) if mask.bands else (0, s)
         return tile.columns[0] <= low and tile.columns[1] >= high
 
+    @property
+    def requires_grad(self) -> bool:
+        """Whether its weights should be differentiable."""
+        own = self.lse is not None and self.lse.requires_grad and torch.is_grad_enabled()
+        return own or self.inputs.requires_grad
+
     def to(self, device: torch.device | str) -> "Block":
         """Return the same on another device."""
         lse, recorded = (None if x is None else x.to(device) for x in (self.lse, self.recorded))

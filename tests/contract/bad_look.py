@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from torch import nn
 
 import sightline as sl
 
@@ -13,6 +14,15 @@ Q, K, V = torch.zeros(2, 6, 5, 3), torch.zeros(2, 6, 7, 3), torch.zeros(2, 6, 7,
 def sight(**options):
     """A look at five queries and seven keys."""
     return sl.look(Q, K, V, **options)
+
+
+def steps():
+    """Two steps of a decoding loop, put together."""
+    layer, x = nn.MultiheadAttention(4, 2, batch_first=True), torch.zeros(1, 2, 4)
+    with torch.no_grad(), sl.watch(layer, keep=True) as seen:
+        layer(x[:, :1], x[:, :1], x[:, :1])
+        layer(x[:, 1:], x, x)
+    return seen.stack(seen.names()[0])
 
 
 BAD = {
@@ -108,6 +118,31 @@ BAD = {
     "sl.Sight.load(path): nothing there": (lambda: sl.Sight.load("/nowhere/x"), ValueError, "/nowhere/x"),
     "sl.Sight.load(path): no sight": (lambda: sl.Sight.load(__file__), ValueError, "safetensors"),
     "sl.Sight.__sub__(other): other sizes": (lambda: sight() - sl.look(Q, K[:, :, :4], V[:, :, :4]), ValueError, "7"),
+    # divergences
+    "sl.divergence(a): a tensor": (lambda: sl.divergence(Q, sight()), TypeError, "a must be a sight", "(2, 6, 5, 3)"),
+    "sl.divergence(a): averaged": (
+        lambda: sl.divergence(sight().mean_heads(), sight()), ValueError, "a has", "mean_heads()",
+    ),
+    "sl.divergence(a): stacked steps": (lambda: sl.divergence(steps(), steps()), ValueError, "2 steps", "single"),
+    "sl.divergence(b): not kept": (lambda: sl.divergence(sight(), sight(keep=False)), ValueError, "keep=True"),
+    "sl.divergence(b): another T": (
+        lambda: sl.divergence(sight(), sl.look(Q[:, :, :4], K, V)), ValueError, "(2, 5, 7)", "(2, 4, 7)",
+    ),
+    "sl.divergence(b): another S": (
+        lambda: sl.divergence(sight(), sl.look(Q, K[:, :, :4], V[:, :, :4])), ValueError, "(2, 5, 7)", "(2, 5, 4)",
+    ),
+    "sl.divergence(b): another B": (
+        lambda: sl.divergence(sight(), sl.look(Q[:1], K[:1], V[:1])), ValueError, "(2, 5, 7)", "(1, 5, 7)",
+    ),
+    "sl.divergence(kind): unknown": (
+        lambda: sl.divergence(sight(), sight(), "cross-entropy"), ValueError, "kind 'cross-entropy'", "'cross_entropy'?",
+    ),
+    "sl.divergence(heads): a list": (
+        lambda: sl.divergence(sight(), sight(), heads=[0]), ValueError, '"mean" or None', "[0]",
+    ),
+    "sl.divergence(heads): other heads": (
+        lambda: sl.divergence(sight(), sight()[:, 1:], heads=None), ValueError, "6 heads of a", "5 of b",
+    ),
     # alignment
     "sl.align(sight): a tensor": (lambda: sl.align(Q), TypeError, "Tensor"),
     "sl.align(heads): too far": (lambda: sl.align(sight()[0], [6]), ValueError, "6"),

@@ -301,3 +301,18 @@ def test_answers_under_names_of_their_own():
     args, _ = drawn("nothing")
     whole, step = sl.look(*args, measure=[Place()]), sl.look(*args[:3], measure=[Place()])
     assert stack([whole, step])["spread"].shape == (B, H, 2 * T)
+
+
+@pytest.mark.parametrize("tile", [17, 1 << 21])
+def test_gradients_of_factors_alone(tile):
+    args, dense = drawn("causal")
+    x, y = torch.randn(S, 3).double().requires_grad_(), torch.randn(B, H, T, 2).double().requires_grad_()
+    with (
+        mock.patch.object(weights, "_TILE", {"cpu": tile, "cuda": tile}),
+        mock.patch.object(threads, "_FEW", 0),
+    ):
+        sight = sl.look(*args)
+        for product, of, truth in ((sight @ x, x, dense.weights @ x), (sight.T @ y, y, dense.weights.mT @ y)):
+            up = torch.linspace(-1, 1, truth.numel()).double().view_as(truth)
+            ours, theirs = (torch.autograd.grad((z * up).sum(), of)[0] for z in (product, truth))
+            near(ours, theirs, atol=1e-12)

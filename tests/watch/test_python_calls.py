@@ -76,7 +76,7 @@ def calls_per_layer(make: Callable[[], nn.Module], shape: tuple[int, ...], **opt
 CASES: dict[str, tuple[type[nn.Module] | None, dict[str, Any], float]] = {
     "fused": (None, {}, 163),
     "kept": (None, {"keep": True}, 183),
-    "with gradients": (None, {"grad": True}, 475),
+    "with gradients": (None, {"grad": True}, 476),
     "torch.nn": (nn.MultiheadAttention, {}, 263),
     "sl.nn": (sl.nn.MultiheadAttention, {}, 258),
 }

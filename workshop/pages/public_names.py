@@ -7,7 +7,19 @@ from typing import Any
 
 import sightline as sl
 
-SPACES = ("masks", "scores", "positions", "nn", "models", "show", "tasks", "train", "textbook", "reference")
+SPACES = (
+    "masks",
+    "measures",
+    "scores",
+    "positions",
+    "nn",
+    "models",
+    "show",
+    "tasks",
+    "train",
+    "textbook",
+    "reference",
+)
 INTERNAL = {"check_span", "extra_repr", "require_kept", "restore_lead"}  # members for our own code
 
 
