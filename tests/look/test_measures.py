@@ -224,12 +224,14 @@ def test_all_rows_are_one_pass():
     assert made.call_count == 1
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("p", [0.0, 1.5, math.nan])
 def test_a_share_that_can_not_be(p):
     with pytest.raises(ValueError, match="above 0 and at most 1, got"):
         M.Coverage(p)
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("measure", "sentence"),
     [
@@ -257,6 +259,7 @@ def test_in_a_table_and_in_words():
     assert "measured  also parts and coverage" in repr(sight)
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("queries", "sentence"),
     [
