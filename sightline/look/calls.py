@@ -1,4 +1,4 @@
-"""What is known of a call beside its weights: that it was left out, and whether padding was said of it."""
+"""What is known of a call apart from its weights: its shape if it was left out, and who named its padding."""
 
 from typing import NamedTuple
 

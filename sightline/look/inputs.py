@@ -400,10 +400,6 @@ class PrecomputedWeights(ScoreInputs):
         """Weights don't say why they are zero."""
         return True
 
-    def empty_rows(self) -> Bool[Tensor, "B H T"]:
-        """Queries that give no weight to any key."""
-        return ~self.q.any(-1)
-
     def scores(
         self,
         tile: Tile,

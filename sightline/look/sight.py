@@ -73,7 +73,7 @@ class Sight(NotebookRepr):
         padding: Who said which queries are padding: ``attention_mask`` or ``key_padding_mask`` that the
             model was called with, ``watch(attention_mask)``, ``lengths`` of a packed call, ...; empty where
             nobody did. ``unknown`` where it was said of a sequence of another length: all queries count.
-        tokens: The tokens of each item of the batch, where ``watch(tokens=...)`` was told.
+        tokens: The tokens of each item of the batch, where ``watch(tokens=...)`` was given.
         backward: What the backward pass tells, where the model was watched with ``grad=True``.
         axes: What the statistics of measures of one's own have numbers for: queries, keys, neither.
         skipped: The calls of the same module since the sight before, which ``watch(every=...)`` left out.

@@ -8,7 +8,7 @@ from sightline.look.inputs import ScoreInputs
 from sightline.look.kernels.request import StatsRequest
 from sightline.shapes import Float
 
-_COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6, see stream.tile_weights
+_COARSE = 100.0  # an lse further from zero is rounded to more than 4e-6, see look/weights.py
 
 
 def covers(inputs: ScoreInputs, lse: Float[Tensor, "B H T"], *, maxima: bool = False) -> bool:

@@ -168,7 +168,6 @@ def _masses(measures: Sequence[Measure], block: Block, shape: Shape) -> Answers:
     t, s = inputs.shape[2:]
     if lse is None or s != shape[3] or not (t * s >= _FEW or interpreted()) or not covers(inputs, lse):
         return {}
-
     answers = {}
     for m in measures:
         groups = _members(m, shape[3], inputs.q.device)
@@ -198,7 +197,6 @@ def _received_from(measures: Sequence[Measure], block: Block, shape: Shape) -> A
         largest = isinstance(m, ReceivedFrom) and m.reduce == "max"
         if not covers(inputs, lse, maxima=largest):
             continue
-
         if isinstance(m, ReceivedFrom):
             answers[m] = (received_from(inputs, lse, m.queries or (0, shape[2]), largest=largest),)
         elif isinstance(m, Weighted) and m.record is None and _is_row(m.y):
@@ -218,7 +216,6 @@ def _offsets(measures: Sequence[Measure], block: Block, shape: Shape) -> Answers
     inputs, lse = block.inputs, block.lse
     if lse is None or not covers(inputs, lse):
         return {}
-
     answers: dict[Measure, Tensors] = {}
     for m in measures:
         assert isinstance(m, Offsets)  # noqa: S101
