@@ -40,6 +40,11 @@ def check_measure(measure: Any) -> Asked:
     for one in listed:
         if not isinstance(one, Measure):
             raise TypeError(f"measure must hold measures such as sl.measures.Entropy(), got {_name_of(one)}")
+        if not hasattr(one, "outputs"):
+            raise TypeError(
+                f"the measure {type(one).__name__} has no outputs; name what it gives, such as "
+                "outputs = (sl.measures.Out('mean', 'query'),)"
+            )
     names = [out.name for one in listed for out in one.outputs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -106,6 +106,9 @@ BAD = {
     "sl.look(measure): a class": (
         lambda: sl.look(Q, K, V, measure=[sl.measures.Entropy]), TypeError, "the class Entropy", "call it",
     ),
+    "sl.look(measure): no outputs": (
+        lambda: sl.look(Q, K, V, measure=[sl.Measure()]), TypeError, "Measure has no outputs", "Out",
+    ),
     "sl.look(measure): twice": (
         lambda: sl.look(Q, K, V, measure=[sl.measures.Entropy()] * 2), ValueError, "'entropy'", "twice",
     ),
